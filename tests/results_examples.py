@@ -20,7 +20,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.results import CampaignKey, RunPlan, Store, schema, writing
+from harness.results import SEARCHED, CampaignKey, RunPlan, Store, schema, writing
 from harness.space_file import Spec, load_spec
 
 ROOT = Path(__file__).parents[1]
@@ -117,6 +117,12 @@ def opened(path: Path | str) -> Iterator[Store]:
             yield store
         finally:
             store.sessions.remove()
+
+
+def known_configs(store: Store, plan: RunPlan) -> set[Config]:
+    """Return the configurations that a search of this plan finds measured."""
+    rows = store.measured(plan).get(plan.problem)
+    return {m.config for m in rows.of_stages(SEARCHED).measurements()} if rows else set()
 
 
 def write(path: Path, *measurements: Measurement, plan: RunPlan | None = None) -> None:

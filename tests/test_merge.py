@@ -28,6 +28,7 @@ from tests.results_examples import (
     WITHOUT_SHARING,
     begin_search,
     count,
+    known_configs,
     make_config,
     make_failed,
     make_ok,
@@ -223,7 +224,7 @@ def test_search_goes_on_beside_a_merged_run_and_knows_its_measurements(
     merge(out, one)
     with opened(out) as store:
         search = begin_search(store)  # an equal plan
-        assert set(store.known(search.plan)) == {make_config(1)}
+        assert known_configs(store, search.plan) == {make_config(1)}
         assert search.run_id != 1
         search.test(make_ok(2))
     assert set(measurements(out)) == {make_ok(1), make_ok(2)}

@@ -25,9 +25,11 @@ from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.records import Input, Measurement, Outcome, StopReason, Timing, WorstElement
 from harness.results import (
     FINAL,
+    SEARCHED,
     CampaignKey,
     MeasurementRow,
     campaigns,
+    interleaved_groups,
     read_measurements,
     reading,
     schema,
@@ -44,6 +46,7 @@ from tests.results_examples import (
     WITHOUT_SHARING,
     begin_search,
     count,
+    known_configs,
     make_build,
     make_config,
     make_failed,
@@ -224,9 +227,10 @@ def test_stages_are_read_as_asked_for(place: Path) -> None:
         search = begin_search(store)
         for number, stage in enumerate(("search", "cross", "final")):
             search.test(make_ok(number), stage)
-        known, finals = store.known(search.plan), store.interleaved(search.plan, FINAL)
-    assert set(known) == {make_config(0), make_config(1)}
-    assert finals == [[make_ok(2)]]
+        (rows,) = store.measured(search.plan).values()
+        known, finals = rows.of_stages(SEARCHED), rows.of_stages([FINAL])
+    assert list(known.measurements()) == [make_ok(0), make_ok(1)]
+    assert interleaved_groups(finals) == [[make_ok(2)]]
 
 
 def test_known_is_what_shares_program_environment_input_and_campaign(place: Path) -> None:
@@ -238,9 +242,9 @@ def test_known_is_what_shares_program_environment_input_and_campaign(place: Path
     ]
     with opened(place) as store:
         begin_search(store).test(make_ok(1))
-        assert set(store.known(make_plan(technique="B"))) == {make_config(1)}
+        assert known_configs(store, make_plan(technique="B")) == {make_config(1)}
         for plan in others:
-            assert store.known(plan) == {}
+            assert known_configs(store, plan) == set()
 
 
 def test_a_campaign_is_of_one_program_in_one_environment(place: Path) -> None:
@@ -381,7 +385,7 @@ def test_second_writer_is_told_who_writes_until_that_is_killed(place: Path) -> N
     assert f"process {process.pid} on {socket.gethostname()} since 20" in printed
     assert f"python -m harness.merge {place} OTHER.db" in printed
     with opened(place) as store:
-        assert len(store.known(make_plan())) == 1
+        assert len(known_configs(store, make_plan())) == 1
 
 
 def test_link_to_a_database_has_the_same_writer(place: Path) -> None:
@@ -645,7 +649,7 @@ def test_path_may_hold_what_urls_reserve(tmp_path: Path) -> None:
 def test_database_in_memory_is_written() -> None:
     with opened(":memory:") as store:
         begin_search(store).test(make_ok(1))
-        assert set(store.known(make_plan())) == {make_config(1)}
+        assert known_configs(store, make_plan()) == {make_config(1)}
 
 
 # -------------------------------------------------------------------- plain SQL
@@ -700,8 +704,7 @@ def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
         )
         plan = make_plan()
         store.begin_run(plan, {})
-        store.known(plan)
-        store.interleaved(plan, FINAL)
+        store.measured(plan)
         store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
         store.next_ordinal(1)
         read_measurements(store.session.connection(), KEY)

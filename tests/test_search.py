@@ -243,6 +243,25 @@ def test_a_finished_command_run_again_measures_nothing(tmp_path: Path) -> None:
     assert again.asked == []
 
 
+def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_spec(tmp_path)
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, before):
+        campaign.run()
+        searched = campaign.searched
+    asked = []
+    monkeypatch.setattr(InMemorySearchDriver, "main", lambda self: asked.append(self))
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, after):
+        campaign.run()
+        assert campaign.searched == searched
+        assert campaign.state.replayed == sum(found.tests for found in searched.values())
+    assert asked == []
+    assert [(t.measurement, t.ordinal, t.best, t.replayed) for t in after] == [
+        (t.measurement, t.ordinal, t.best, True) for t in before
+    ]
+
+
 @pytest.mark.parametrize(("first", "then"), [(15, 25), (40, 100), (1, 7)])
 def test_a_larger_budget_goes_on_from_the_tests_that_were_made(
     first: int, then: int, tmp_path: Path

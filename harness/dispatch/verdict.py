@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+import scipy  # its parts load when they are first used
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.kept import Kept, content_key
@@ -213,7 +213,7 @@ def geometric_mean(logs: Array, groups: npt.NDArray[np.intp]) -> Estimate:
     if count > 1:
         strayed = np.bincount(number, weights=logs - mean)
         error = math.sqrt(count / (count - 1) * float(strayed @ strayed)) / len(logs)
-        half = float(stdtrit(count - 1, 1 - _TAIL)) * error
+        half = float(scipy.special.stdtrit(count - 1, 1 - _TAIL)) * error
     return Estimate.from_log(mean, half)
 
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
-from scipy.optimize import minimize
-from scipy.special import ndtr
+import scipy  # its parts load when they are first used
 
 from harness.core.arrays import Array
 
@@ -60,13 +58,15 @@ class Surrogate:
         covariance = self._covariance(self._points).astype(np.float64)
         covariance[np.diag_indices_from(covariance)] += np.exp(self._logs[-1]) + _JITTER
         factor = _factored(covariance)
-        self._weights = cho_solve(factor, outputs, check_finite=False)
+        self._weights = scipy.linalg.cho_solve(factor, outputs, check_finite=False)
         self._factor = np.asfortranarray(factor[0], dtype=np.float32)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Predict mean and standard deviation at points, each of shape (points,)."""
         covariance = self._covariance(self._scaled(points))
-        explained = solve_triangular(self._factor, covariance.T, lower=True, check_finite=False)
+        explained = scipy.linalg.solve_triangular(
+            self._factor, covariance.T, lower=True, check_finite=False
+        )
         variance = float(np.exp(self._logs[-2])) - np.einsum("ij,ij->j", explained, explained)
         mean = covariance @ self._weights.astype(np.float32)
         return mean.astype(np.float64), np.sqrt(np.maximum(variance, 1e-8)).astype(np.float64)
@@ -99,7 +99,7 @@ class Surrogate:
         return polynomial
 
     def _learn(self, points: Array, outputs: Array) -> None:
-        found = minimize(
+        found = scipy.optimize.minimize(
             self._loss,
             self._logs,
             args=(self._squares(points), outputs),
@@ -130,11 +130,11 @@ class Surrogate:
         noisy = covariance.copy()
         noisy[np.diag_indices_from(noisy)] += noise + _JITTER
         try:
-            factor = cho_factor(noisy, lower=True, check_finite=False)
-        except LinAlgError:
+            factor = scipy.linalg.cho_factor(noisy, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(logs)
-        weights = cho_solve(factor, outputs, check_finite=False)
-        inverse = cho_solve(factor, np.eye(len(outputs)), check_finite=False)
+        weights = scipy.linalg.cho_solve(factor, outputs, check_finite=False)
+        inverse = scipy.linalg.cho_solve(factor, np.eye(len(outputs)), check_finite=False)
         slope = np.outer(weights, weights) - inverse
         weighted = 5 / 3 * variance * (1 + apart) * decay * slope
         gradient = np.empty_like(logs)
@@ -151,9 +151,11 @@ def _factored(covariance: Array) -> tuple[Array, bool]:
     jitter = _JITTER
     while True:
         try:
-            factor: tuple[Array, bool] = cho_factor(covariance, lower=True, check_finite=False)
+            factor: tuple[Array, bool] = scipy.linalg.cho_factor(
+                covariance, lower=True, check_finite=False
+            )
             return factor
-        except LinAlgError:
+        except np.linalg.LinAlgError:
             jitter *= 10
             covariance[np.diag_indices_from(covariance)] += jitter
 
@@ -179,5 +181,5 @@ def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
     "Efficient Global Optimization of Expensive Black-Box Functions", 1998)."""
     gap = (best - mean) / deviation
     density = np.exp(-0.5 * gap**2) / np.sqrt(2 * np.pi)
-    improvement: Array = deviation * (gap * ndtr(gap) + density)
+    improvement: Array = deviation * (gap * scipy.special.ndtr(gap) + density)
     return improvement

@@ -8,7 +8,7 @@ from harness.results.gathering import as_rows
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.lock import check_database
 from harness.results.merge import Added, merge_database
-from harness.results.notes import ABLATION, DEFAULTS, EXHAUSTED, LIMITS, SPACE_FILE
+from harness.results.notes import ABLATION, DEFAULTS, ENDED, EXHAUSTED, LIMITS, SPACE_FILE
 from harness.results.read import (
     InterleavedByConfigs,
     by_configs,
@@ -33,6 +33,7 @@ __all__ = [
     "CHOICE",
     "CROSS",
     "DEFAULTS",
+    "ENDED",
     "EXHAUSTED",
     "FINAL",
     "LEFT_OUT",

@@ -15,6 +15,9 @@ BASELINES = "baselines"
 CONTINUED = "continued_at"
 """The note of when a run was last continued, by its search or by a later stage."""
 
+ENDED = "ended"
+"""The note that says why a run's search ended by itself, a `harness.search.EndReason`."""
+
 EXHAUSTED = "exhausted"
 """The note that says whether every legal configuration of the input was measured: yes or no."""
 

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from sqlalchemy import (
@@ -21,14 +21,15 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
-from harness.core.records import Config, Environment, Input, Interleaved, Measurement
+from harness.core.records import Config, Environment, Input, Measurement
 from harness.results import schema
-from harness.results.cells import SEARCHED
+from harness.results.columns import MeasurementRows
 from harness.results.connect import now
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
-from harness.results.notes import BASELINES, CONTINUED, SPACE_FILE
-from harness.results.read import interleaved_groups, read_measurements
+from harness.results.measured import by_input
+from harness.results.notes import BASELINES, CONTINUED, ENDED, SPACE_FILE
+from harness.results.read import read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import stored_end, stored_inputs
@@ -68,6 +69,17 @@ class Begun:
     id: int
     seeds: tuple[Config, ...]
     tuning_run_id: int | None
+
+
+@dataclass(frozen=True)
+class EndedRun:
+    """A run whose search came to an end by itself: its row, its first configurations, why it ended
+    (harness.results.notes), and the ids of the measurements that answered its tests, in order."""
+
+    id: int
+    seeds: tuple[Config, ...]
+    ended: str
+    measurement_ids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -189,6 +201,20 @@ class Store:
         (run_id,) = self._insert(schema.runs, [row])
         return Begun(run_id, tuple(seeds), None)
 
+    def ended_run(self, plan: RunPlan) -> EndedRun | None:
+        """Return the run of this plan where its search has ended with the plan's test limit."""
+        found = self._begun(plan, self._plan_ids(plan))
+        if found is None or (found["state"], found["test_limit"]) != ("complete", plan.test_limit):
+            return None
+        if ENDED not in found["notes"]:  # it was searched by an earlier version
+            return None
+        of_run = select(schema.tests).where(schema.tests.c.run_id == found["id"])
+        with refusing_damage(self._connection):
+            tests = sorted(read_rows(self._connection, schema.tests, of_run), key=_ordinal)
+        seeds = tuple(map(Config, found["seeds"]))
+        answers = tuple(test["measurement_id"] for test in tests)
+        return EndedRun(found["id"], seeds, found["notes"][ENDED], answers)
+
     def last_before(self, plan: RunPlan) -> int:
         """Return the id of the last measurement from before the run of this plan began, or of the
         last one if the run has not begun."""
@@ -255,15 +281,10 @@ class Store:
 
     # ----------------------------------------------------------- measurements
 
-    def known(self, plan: RunPlan) -> dict[Config, Stored]:
-        """Return the searched measurements of the plan's program, environment, input and campaign,
+    def measured(self, plan: RunPlan) -> dict[Input, MeasurementRows]:
+        """Return the measurements of the plan's program, environment and campaign by input,
         whatever the ranges, technique or seed were; these need not be measured again."""
-        rows = read_measurements(self._connection, plan.key, stages=SEARCHED)
-        return {row.measurement.config: Stored(row.id, row.measurement) for row in rows}
-
-    def interleaved(self, plan: RunPlan, stage: str) -> list[Interleaved]:
-        """Return the interleaved measurements of a stage on this input, oldest first."""
-        return interleaved_groups(read_measurements(self._connection, plan.key, stages=(stage,)))
+        return by_input(read_measurements(self._connection, replace(plan.key, problem=None)))
 
     def add_interleaved(
         self, run_id: int, plan: RunPlan, stage: str, found: Sequence[Measurement]
@@ -353,6 +374,11 @@ class Store:
     @property
     def _connection(self) -> Connection:
         return self.session.connection()
+
+
+def _ordinal(test: StoredRow) -> int:
+    ordinal: int = test["ordinal"]
+    return ordinal
 
 
 def _noted(plan: RunPlan) -> dict[str, str]:

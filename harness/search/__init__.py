@@ -16,6 +16,7 @@ from harness.search.records import (  # noqa: E402
     SearchOptions,
 )
 from harness.search.run import (  # noqa: E402
+    find_ended,
     make_opentuner_tables,
     resolve_techniques,
     search_input,
@@ -33,6 +34,7 @@ __all__ = [
     "Progress",
     "SearchOptions",
     "Searched",
+    "find_ended",
     "make_opentuner_tables",
     "resolve_techniques",
     "search_input",

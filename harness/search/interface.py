@@ -17,7 +17,7 @@ from opentuner.search.objective import MinimizeTime
 from harness.core.records import Config, Measurement, Outcome
 from harness.results import RunPlan, Stored
 from harness.search.manipulator import SpaceManipulator
-from harness.search.records import EndReason, InputSearch, Progress, SearchOptions
+from harness.search.records import EndReason, InputSearch, SearchOptions, Tally
 
 MAX_FREE_IN_A_ROW = 200
 """A search that does not count refusals ends after so many in a row. If one configuration in
@@ -75,12 +75,9 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         self._run_id = run_id
         self._seeds = list(seeds)
         self._stop_at = options.stop_at
-        self._free_outcomes = options.free_outcomes
-        self._free_in_a_row = 0
+        self._tally = Tally(search.plan, search.space, options.free_outcomes, search.report)
         self._unwritten: list[_Answer] = []
-        self._ordinal = 0  # of the last test that counted, replayed ones included
         self._next_test = search.store.next_ordinal(run_id)
-        self.best: Measurement | None = None
         super().__init__(
             options.for_opentuner(),
             project_name="harness",
@@ -106,7 +103,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
             return EndReason.TIME
         if self._space.count is not None and len(search.taken) >= self._space.count:
             return EndReason.EXHAUSTED
-        if self._free_in_a_row >= MAX_FREE_IN_A_ROW:
+        if self._tally.free_in_a_row >= MAX_FREE_IN_A_ROW:
             return EndReason.REFUSED
         return EndReason.TECHNIQUE if search.has_ended else EndReason.LIMIT
 
@@ -136,7 +133,8 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         if stored is not None:
             measurement, measurement_id = stored.measurement, stored.id
         else:
-            best_s = self.best.time_s if self.best else None
+            best = self._tally.best
+            best_s = best.time_s if best else None
             measurement = self._search.measurer.measure(
                 self._space, self._plan.problem, config, best_s
             )
@@ -171,29 +169,14 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         self._note(self._known[Config(result.configuration.data)].measurement, replayed=True)
 
     def _note(self, measurement: Measurement, replayed: bool) -> None:
-        self._count(measurement.outcome)
-        if measurement.outcome is Outcome.OK and (
-            self.best is None or measurement.time_s < self.best.time_s
-        ):
-            self.best = measurement
-        total = self._space.budget(self._plan.test_limit)
-        self._search.report(
-            Progress(self._plan, self._ordinal, total, measurement, self.best, replayed)
-        )
-
-    def _count(self, outcome: Outcome) -> None:
-        """Count a test; one of a free outcome is subtracted from what the driver counted."""
-        if outcome in self._free_outcomes:
-            self._free_in_a_row += 1
+        self._tally.note(measurement, replayed)
+        if self._tally.free_in_a_row:  # the driver counted it
             self.driver.tuning_run_main.search_driver.test_count -= 1
-        else:
-            self._free_in_a_row = 0
-            self._ordinal += 1
 
     @property
     def tests(self) -> int:
         """The number of tests that counted, replayed ones included."""
-        return self._ordinal
+        return self._tally.tests
 
     def save_final_config(self, config: Any) -> None:
         """Save nothing: the caller reads the results."""

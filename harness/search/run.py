@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 from opentuner.resultsdb.connect import DB_VERSION
@@ -12,14 +13,14 @@ from opentuner.resultsdb.models import Base, TuningRun, _Meta
 
 from harness.core.errors import ResultsError, UsageError
 from harness.core.machine import notes
-from harness.core.records import Config
+from harness.core.records import Config, Measurement
 from harness.core.text import suggestion
-from harness.results import Store
+from harness.results import ENDED, Store
 from harness.results.connect import shown_name
 from harness.search.durable_run import DurableRun
 from harness.search.interface import TuningInterface
 from harness.search.patches import offered_techniques
-from harness.search.records import EndReason, InputSearch, Searched, SearchOptions
+from harness.search.records import EndReason, InputSearch, Searched, SearchOptions, Tally
 from harness.search.techniques import own_techniques
 from harness.space import Space
 
@@ -79,8 +80,45 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     ended = interface.why_ended()
     is_round = ended is EndReason.LIMIT and options.test_limit < plan.test_limit
     is_cut = ended is EndReason.TIME or is_round
+    if not is_cut:
+        store.note_run(begun.id, ENDED, ended.value)
     store.end_run(begun.id, "interrupted" if is_cut else "complete")
     return Searched(begun.id, interface.tests, ended)
+
+
+@dataclass(frozen=True)
+class EndedSearch:
+    """A search that an earlier command brought to its end: its run's id, why it ended, and the
+    measurements that answered its tests, in order."""
+
+    run_id: int
+    ended: EndReason
+    answers: Sequence[Measurement]
+
+    def report(self, search: InputSearch, options: SearchOptions) -> Searched:
+        """Report the tests, without asking the techniques for them again."""
+        tally = Tally(search.plan, search.space, options.free_outcomes, search.report)
+        for measurement in self.answers:
+            tally.note(measurement, replayed=True)
+        return Searched(self.run_id, tally.tests, self.ended)
+
+
+def find_ended(search: InputSearch, options: SearchOptions) -> EndedSearch | None:
+    """Find the search of an equal plan that has ended; None where there may be more to do.
+
+    There is where the user adds seeds, or where a measurement no longer counts: one that was cut
+    by a shorter timeout, for example. A log of new bests is written by a search only.
+    """
+    run = search.store.ended_run(search.plan)
+    if run is None or options.results_log is not None:
+        return None
+    by_id = {stored.id: stored.measurement for stored in search.known.values()}
+    is_whole = all(row_id in by_id for row_id in run.measurement_ids)
+    has_all_seeds = _starts(run.seeds, options.seeds, search.space) == list(run.seeds)
+    if not (is_whole and has_all_seeds and run.ended in set(EndReason)):
+        return None
+    answers = [by_id[row_id] for row_id in run.measurement_ids]
+    return EndedSearch(run.id, EndReason(run.ended), answers)
 
 
 @contextmanager

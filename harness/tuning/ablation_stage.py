@@ -58,7 +58,7 @@ def _sets(report: InputReport, flags: Sequence[str]) -> bool:
 def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablation:
     problem, space = report.problem, state.space(report.problem)
     rounds = max(_ROUNDS, state.spec.measure.repeats)
-    stored = state.store.interleaved(state.run_plan(problem), ABLATION)
+    stored = state.interleaved(problem, ABLATION)
     known = {
         pair: [found for found in of_pair if _has_rounds(found, rounds)]
         for pair, of_pair in by_configs(stored).items()

@@ -35,6 +35,7 @@ class Campaign:
         self.spec = plan.spec
         self._plan = plan
         self._measurer = measurer
+        self._spaces: dict[Input, Space] = {}
         self.state = State(plan, measurer, store, display, space=self.space)
         self._searching = Searching(self.state, self.note)
         self.validation: Validation | None = None
@@ -44,6 +45,11 @@ class Campaign:
 
     def space(self, problem: Input) -> Space:
         """Return the legal configurations of an input on the measurer's device."""
+        if problem not in self._spaces:
+            self._spaces[problem] = self._make_space(problem)
+        return self._spaces[problem]
+
+    def _make_space(self, problem: Input) -> Space:
         return ConstrainedSpace.of(
             self.spec, problem, self._measurer.limits, self._measurer.compiler
         )

@@ -98,7 +98,7 @@ def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
 def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> bool:
     """Whether these were measured interleaved. One that failed later by what may be chance, or
     that shares no configuration with later measurements, must be measured again."""
-    groups = state.store.interleaved(state.run_plan(problem), CANDIDATE)
+    groups = state.interleaved(problem, CANDIDATE)
     known, rounds = state.known(problem), _rounds(state)
     found = merge_sessions(groups)
     return any(is_complete(group, configs, rounds=rounds, known=known) for group in groups) and all(

@@ -87,7 +87,7 @@ def _final(state: State, problem: Input, count: int | None) -> InputReport:
 def _finalists(state: State, problem: Input, space: Space, count: int | None) -> list[Config]:
     """Return the configurations to measure again, and the default where it worked."""
     measured = state.measured(problem)
-    candidates = state.store.interleaved(state.run_plan(problem), CANDIDATE)
+    candidates = state.interleaved(problem, CANDIDATE)
     last = candidates[-1] if candidates else ()
     finalists = choose_finalists(measured.values(), space.default, count, last)
     wanted = dict.fromkeys([*finalists, space.default])
@@ -110,7 +110,7 @@ def _judged(
     A recording has no other samples than those that chose, so all rivals stay in.
     """
     rounds = max(len(FINAL_SEEDS), _rounds(state, problem))
-    failed = refuted(state.store.interleaved(state.run_plan(problem), FINAL))
+    failed = refuted(state.interleaved(problem, FINAL))
     left = [rival for rival in rivals if rival not in failed]
     first = [left] if state.measurer.is_replay else [[rival] for rival in left]
     found: Interleaved = []
@@ -167,7 +167,7 @@ def _measured(
     seeds: Sequence[int] = ONE_OCCASION,
 ) -> Interleaved:
     """Measure interleaved; results stored by an earlier command are used again."""
-    stored = state.store.interleaved(state.run_plan(problem), stage)
+    stored = state.interleaved(problem, stage)
     known = state.known(problem)
     occasions = len(seeds)
     if stored and is_complete(stored[-1], configs, rounds=rounds, known=known, occasions=occasions):

@@ -21,8 +21,7 @@ def measure_interleaved(
     """Measure configurations interleaved, on an occasion for each seed, and store the results."""
     space = state.space(problem)
     found = state.measurer.measure_interleaved(space, problem, configs, rounds, seeds)
-    state.store.add_interleaved(state.runs[problem], state.run_plan(problem), stage, found)
-    state.store.commit()
+    state.add_interleaved(problem, stage, found)
     return found
 
 

@@ -52,15 +52,12 @@ class RecordedCampaign(Campaign):
         display: Display,
     ) -> None:
         self._recording = recording
-        self._spaces: dict[Input, ListedSpace] = {}
         self._courses: dict[Input, ReplayCourse] = {}
         super().__init__(plan, measurer, store, display)
 
-    def space(self, problem: Input) -> ListedSpace:
+    def _make_space(self, problem: Input) -> ListedSpace:
         """Return the recorded configurations of an input that are not illegal."""
-        if problem not in self._spaces:
-            self._spaces[problem] = ListedSpace(self._recording, problem)
-        return self._spaces[problem]
+        return ListedSpace(self._recording, problem)
 
     def note(self, progress: Progress) -> None:
         """Take in a test that has ended."""

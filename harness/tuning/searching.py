@@ -23,6 +23,8 @@ from harness.search import (
     InputSearch,
     Progress,
     Searched,
+    SearchOptions,
+    find_ended,
     search_input,
     sole_technique,
 )
@@ -125,17 +127,12 @@ class Searching:
         state, count = self.state, len(self.state.spec.inputs)
         space, earlier = state.space(problem), self.searched.get(problem)
         is_time_up = state.is_time_up()
-        if earlier is not None and (is_time_up or earlier.ended is not EndReason.LIMIT):
-            is_cut = is_time_up and earlier.ended is EndReason.LIMIT
-            ended = EndReason.TIME if is_cut else earlier.ended
-            self.searched[problem] = dataclasses.replace(earlier, ended=ended)
-            return
-        done = earlier.tests if earlier else 0
-        steps = 0 if is_time_up else space.budget(limit) - done
         whole = space.budget(state.options.test_limit)
-        rest = (count - number) * (whole - done) + (number - 1) * (whole - space.budget(limit))
-        state.display.begin_stage(f"[{number}/{count}] {problem}", steps, state.ahead(rest))
-        if state.is_empty(problem):
+        if earlier is not None and (
+            is_time_up or earlier.ended is not EndReason.LIMIT or earlier.tests >= whole
+        ):
+            if earlier.ended is EndReason.LIMIT and earlier.tests < whole:
+                self.searched[problem] = dataclasses.replace(earlier, ended=EndReason.TIME)
             return
         search = InputSearch(
             state.run_plan(problem),
@@ -144,17 +141,34 @@ class Searching:
             state.store,
             state.known(problem),
             self._noting(problem),
-            seeds=self.seeds(problem, before),
-            transfer=self.transfer_data(problem, before),
         )
         options = dataclasses.replace(state.options, test_limit=limit)
-        found = search_input(search, options.numbered(number, count))
+        ended = None if earlier else find_ended(search, options)
+        done = earlier.tests if earlier else 0
+        steps = 0 if is_time_up or ended else space.budget(limit) - done
+        rest = (count - number) * (whole - done) + (number - 1) * (whole - space.budget(limit))
+        state.display.begin_stage(f"[{number}/{count}] {problem}", steps, state.ahead(rest))
+        if state.is_empty(problem):
+            return
+        found = (
+            ended.report(search, options)
+            if ended
+            else self._continue(search, before, options.numbered(number, count))
+        )
         state.runs[problem], self.searched[problem] = found.run_id, found
         if found.ended is EndReason.REFUSED:
             state.display.warn(
                 f"({problem}) has {found.tests} of {limit} samples: after them compiler or device "
                 f"refused {MAX_FREE_IN_A_ROW} configurations in a row"
             )
+
+    def _continue(
+        self, search: InputSearch, before: Sequence[Input], options: SearchOptions
+    ) -> Searched:
+        """Search with what is learnt from the inputs before this one."""
+        problem = search.plan.problem
+        seeds, transfer = self.seeds(problem, before), self.transfer_data(problem, before)
+        return search_input(dataclasses.replace(search, seeds=seeds, transfer=transfer), options)
 
     def _noting(self, problem: Input) -> Callable[[Progress], None]:
         """Return a function that passes on the tests which no earlier round has passed on."""

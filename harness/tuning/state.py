@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TypeVar
 
 from harness.analysis.inputs import fastest
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.measure.measurer import Measurer
-from harness.results import ABLATION, CANDIDATE, LEFT_OUT, RunPlan, Store, Stored
+from harness.results import (
+    ABLATION,
+    CANDIDATE,
+    LEFT_OUT,
+    SEARCHED,
+    MeasurementRow,
+    MeasurementRows,
+    RunPlan,
+    Store,
+    Stored,
+    interleaved_groups,
+)
 from harness.search import Ahead
 from harness.search.transfer.sources import TransferSources, stored_technique
 from harness.space import Space
@@ -54,6 +66,7 @@ class State:
         self.replayed = 0  # tests that the database answered
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._stored: dict[Input, dict[Config, Stored]] = {}
+        self._interleaved: dict[tuple[Input, str], list[Interleaved]] = {}
 
     def run_plan(self, problem: Input) -> RunPlan:
         """Return the plan of an input's run."""
@@ -116,18 +129,27 @@ class State:
 
     # ------------------------------------------------------------ measurements
 
+    @cached_property
+    def _earlier(self) -> Mapping[Input, MeasurementRows]:
+        """What earlier commands measured, read at once: a query for each input takes longer."""
+        return self.store.measured(self.run_plan(self.spec.inputs[0]))
+
+    def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> Iterable[MeasurementRow]:
+        return self._earlier[problem].of_stages(stages) if problem in self._earlier else ()
+
     def known(self, problem: Input) -> dict[Config, Stored]:
-        """Return an input's measurements: read from the store once, then kept up to date.
+        """Return an input's searched measurements, by earlier commands and by this one.
 
         The store may hold measurements from before the space changed; they are dropped where the
         configuration is illegal now.
         """
         if problem not in self._stored:
-            known, space = self.store.known(self.run_plan(problem)), self.space(problem)
+            rows, space = self._earlier_rows(problem, SEARCHED), self.space(problem)
             self._stored[problem] = {
-                config: stored
-                for config, stored in known.items()
-                if space.is_legal(config) and not self._may_finish_now(stored.measurement)
+                row.measurement.config: Stored(row.id, row.measurement)
+                for row in rows
+                if space.is_legal(row.measurement.config)
+                and not self._may_finish_now(row.measurement)
             }
             self.measurer.recall(problem, self.measured(problem).values())
         return self._stored[problem]
@@ -139,6 +161,19 @@ class State:
         deadline_s = program.limits.deadline_s if program else None
         allowed_s = min(self.spec.measure.timeout_s, deadline_s or math.inf)
         return is_real and m.outcome is Outcome.TIMEOUT and m.wall_s < allowed_s
+
+    def interleaved(self, problem: Input, stage: str) -> list[Interleaved]:
+        """Return the interleaved measurements of a stage on an input, oldest first."""
+        key = problem, stage
+        if key not in self._interleaved:
+            self._interleaved[key] = interleaved_groups(self._earlier_rows(problem, [stage]))
+        return self._interleaved[key]
+
+    def add_interleaved(self, problem: Input, stage: str, found: Interleaved) -> None:
+        """Store interleaved measurements."""
+        self.store.add_interleaved(self.runs[problem], self.run_plan(problem), stage, found)
+        self.store.commit()
+        self.interleaved(problem, stage).append(found)
 
     def measured(self, problem: Input) -> dict[Config, Measurement]:
         """Return each configuration's measurement by the search."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import hadamard, helmert
+import scipy  # its parts load when they are first used
 
 from harness.core.records import Config
 from harness.search.techniques.self_contained import SelfContained
@@ -96,7 +96,7 @@ class _OptimalDesign:
         order = (
             1 << len(varying).bit_length()
         )  # more than parameters, since the first column is constant
-        columns = hadamard(order)[:, self._rng.sample(range(1, order), len(varying))]
+        columns = scipy.linalg.hadamard(order)[:, self._rng.sample(range(1, order), len(varying))]
         pairs = [self._rng.sample(range(len(p.values)), 2) for p in varying]
         for row in np.vstack([columns, -columns]).tolist():
             chosen = {
@@ -128,7 +128,7 @@ def _level_of(positions: PointArray, levels: int, values: int) -> npt.NDArray[np
 def _contrasts(levels: int) -> Array:
     """Return orthogonal columns that sum to 0, with rows of equal length; shape (levels,
     levels - 1)."""
-    found: Array = helmert(levels).T * np.sqrt(levels)
+    found: Array = scipy.linalg.helmert(levels).T * np.sqrt(levels)
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import cdist
+import scipy  # its parts load when they are first used
 
 from harness.core.records import Config
 from harness.models.encoding.configs import ConfigEncoder
@@ -121,7 +121,9 @@ class Memory:
         seen = [np.frombuffer(key, positions.dtype) for key in self._seen]
         if len(unseen) < 2 or not seen:
             return unseen[:1]
-        away = cdist(self.encoder.points(unseen), self.encoder.points(np.array(seen)))
+        away = scipy.spatial.distance.cdist(
+            self.encoder.points(unseen), self.encoder.points(np.array(seen))
+        )
         return unseen[[away.min(axis=1).argmax()]]
 
     def favourites(self, count: int) -> PointArray:
