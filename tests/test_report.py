@@ -18,6 +18,7 @@ from harness.commands.report import main
 from harness.commands.tune.options import make_parser
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
+from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement, Timing
 from harness.dispatch.matrix import make_matrix
 from harness.display.inputs import noise_warning
@@ -115,6 +116,27 @@ def test_one_point_of_a_search_is_drawn_as_a_dot_and_one_input_as_a_line() -> No
         assert "stroke-width: 2" in svg
         assert svg.count("<use xlink:href") > len(tests)  # dots, beside the ticks
         assert "stroke-opacity: 0.35" not in svg
+
+
+def test_pictures_are_drawn_once(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pictures() -> list[str]:
+        found = Findings(results, kept=Kept(tmp_path))
+        return [section.picture for section in sections(found) if section is not None]
+
+    drawn = pictures()
+    assert sum("<svg" in picture for picture in drawn) >= 6
+    monkeypatch.setattr(plots, "_svg", lambda _figure: pytest.fail("it is drawn again"))
+    assert pictures() == drawn
+
+
+def test_a_picture_of_other_data_is_another_one(results: Results, tmp_path: Path) -> None:
+    found = Findings(results, kept=Kept(tmp_path))
+    one, other = (
+        found.picture(plots.spreads, np.array([0.01, 0.02, last])) for last in (0.03, 0.05)
+    )
+    assert one != other
 
 
 def test_the_page_warns_of_noise_as_the_console_does(results: Results) -> None:

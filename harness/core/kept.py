@@ -27,8 +27,8 @@ from harness.core.files import cache_folder, mark_used, trim_folder, write_file
 T = TypeVar("T")
 
 _FORMAT = "harness-kept-1"
-_ROOMS = ("analysis", "core", "dispatch", "models", "results", "stats")
-_LIBRARIES = ("numpy", "pandas", "scipy", "scikit-learn")
+_ROOMS = ("analysis", "core", "dispatch", "models", "report", "results", "stats")
+_LIBRARIES = ("numpy", "pandas", "scipy", "scikit-learn", "matplotlib")
 _MOST_BYTES = 64 << 20
 _CLASS, _PARTS = "class", "parts"  # of an encoded object
 
@@ -84,7 +84,7 @@ class Kept:
         if self._folder is None:
             return
         try:
-            text = json.dumps(_encoded(value), separators=(",", ":"))
+            text = json.dumps(encoded(value), separators=(",", ":"))
             write_file(self._file(key), f"{_head(key, text)}\n{text}", parents=True)
         except (UsageError, RecursionError):
             pass  # a full disk, or a tree that is too deep: the next command computes it again
@@ -121,21 +121,24 @@ def _head(key: str, text: str) -> str:
     return f"{_FORMAT} {hashlib.sha256(f'{key}{text}'.encode()).hexdigest()}"
 
 
-def _encoded(value: Any) -> Any:
-    """Turn a value into JSON data; raises TypeError for one that cannot be kept."""
+def encoded(value: object) -> Any:
+    """Turn a value into JSON data; different values give different data.
+
+    Raises TypeError for what is no number, text, array, mapping, list, dataclass or enumeration.
+    """
     if isinstance(value, np.generic | np.ndarray):
-        return _encoded(value.tolist())
+        return encoded(value.tolist())
     if isinstance(value, Enum):
         return {_CLASS: type(value).__name__, _PARTS: value.value}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        return {_CLASS: "", _PARTS: [[name, _encoded(one)] for name, one in value.items()]}
+        return {_CLASS: "", _PARTS: [[name, encoded(one)] for name, one in value.items()]}
     if isinstance(value, list | tuple):
-        return [_encoded(one) for one in value]
+        return [encoded(one) for one in value]
     if not dataclasses.is_dataclass(value):
         raise TypeError(f"a {type(value).__name__} cannot be kept")
-    parts = [_encoded(getattr(value, field.name)) for field in dataclasses.fields(value)]
+    parts = [encoded(getattr(value, field.name)) for field in dataclasses.fields(value)]
     return {_CLASS: type(value).__name__, _PARTS: parts}
 
 

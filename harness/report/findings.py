@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from harness.analysis.coverage import input_reports
 from harness.analysis.effects import Effects, Trials, effects_on_time, trials
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
 from harness.core.errors import UsageError
-from harness.core.kept import Kept
+from harness.core.kept import Kept, content_key, encoded
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.matrix import Matrix
@@ -20,6 +22,8 @@ from harness.display.recommendation import recommendation
 from harness.models.starchart import TreeTarget
 from harness.report.reproducing import Origin
 from harness.results.view import Results
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -81,3 +85,11 @@ class Findings:
             return explain(samples(self.results), target, self.kept)
         except UsageError:
             return None
+
+    def picture(self, plot: Callable[[T], str], data: T, shown: object = None) -> str:
+        """Draw a plot, or recall it: drawing takes longer than all the rest of a report.
+
+        `shown` is what the plot shows of its data, where that is not the data itself.
+        """
+        key = content_key("picture", plot.__name__, encoded(data if shown is None else shown))
+        return self.kept.recall(key, lambda: plot(data))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _INK = "#010203"  # replaced by the page's text colour
 _PAPER = "#fefdfc"  # replaced by its background
-_TREE_DEPTH = 3  # splits one below the other in the picture of a tree
+TREE_DEPTH = 3  # splits one below the other in the picture of a tree
 _ACCENT, _SECOND, _FAINT = "#2f81f7", "#e8833a", "#8b949e"
 _WIDTH = 5.2  # inches of 72 points; a point is a pixel of a phone, and more on larger screens
 _LEAST, _MOST = 0.9, 1.7  # pixels per point; a plot that would be smaller scrolls
@@ -295,7 +295,7 @@ def tree_picture(tree: Tree) -> str:
     from matplotlib import rc_context
 
     with rc_context(_SETTINGS):
-        figure = draw(tree, _TREE_DEPTH, _PAPER)
+        figure = draw(tree, TREE_DEPTH, _PAPER)
         figure.suptitle("")
         return _svg(figure)
 

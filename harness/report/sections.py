@@ -29,6 +29,7 @@ from harness.display.inputs import (
     times_note,
 )
 from harness.models.starchart import describe, importance
+from harness.models.starchart.drawing import lay_out
 from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
@@ -86,7 +87,7 @@ def _winners(findings: Findings) -> PageSection:
         "inputs",
         "Best configuration per input",
         (times_note(default), *not_shown(len(findings.reports))),
-        plots.gains(gains) if gains else "",
+        findings.picture(plots.gains, gains) if gains else "",
         PageTable(_WINNERS_HEAD, [_winner(report, default) for report in shown]),
         in_full=(f"default: {default}", *(f"({problem}): {m.config}" for problem, m in winners)),
     )
@@ -131,7 +132,7 @@ def _boxes(findings: Findings) -> PageSection | None:
         "boxes",
         "Best configurations and baselines",
         tuple(_box_texts(findings, len(found))),
-        plots.tuned_against_baselines(found) if found else "",
+        findings.picture(plots.tuned_against_baselines, found) if found else "",
         PageTable(head, rows) if rows else None,
         (*refused, *required),
     )
@@ -155,7 +156,8 @@ def _search(findings: Findings) -> PageSection | None:
     text = "Performance of the best configuration so far, over the best known one of the input."
     if len(found) > 1:
         text += " Grey lines are inputs; the blue line is their median."
-    return PageSection("search", "Search progress", (text,), plots.best_over_time(found))
+    picture = findings.picture(plots.best_over_time, found)
+    return PageSection("search", "Search progress", (text,), picture)
 
 
 def _distribution(findings: Findings) -> PageSection | None:
@@ -167,7 +169,8 @@ def _distribution(findings: Findings) -> PageSection | None:
         f"Over all inputs, {len(found.slowdowns):,} configurations worked and {found.failed:,} "
         f"failed. {near:.1%} of those that worked are within 5 % of the input's best."
     )
-    return PageSection("times", "Distribution of slowdowns", (text,), plots.times(found))
+    picture = findings.picture(plots.times, found)
+    return PageSection("times", "Distribution of slowdowns", (text,), picture)
 
 
 # -------------------------------------------------------------------------- across inputs
@@ -189,7 +192,7 @@ def _across(findings: Findings) -> Iterator[PageSection]:
         "heat-map",
         "Inputs and configurations",
         (f"{text} Configurations list only changes from the default.",),
-        plots.inputs_by_candidates(shown),
+        findings.picture(plots.inputs_by_candidates, shown),
         in_full=tuple(
             f"{label}: {config}"
             for label, config in zip(shown.labels, shown.candidates, strict=True)
@@ -241,7 +244,7 @@ def _flags(findings: Findings) -> PageSection | None:
         "flags",
         "Flags and parameters",
         texts if found.is_enough else texts[:1],
-        plots.effects(clear) if clear else "",
+        findings.picture(plots.effects, clear) if clear else "",
         PageTable(effects_text.EFFECTS_HEAD, rows) if rows else None,
         tuple(effects_text.pairs_lines(found.pairs)) if found.is_enough else texts[1:],
     )
@@ -263,18 +266,19 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
         f"Trees of this kind predict held-out samples with R2 {found.accuracy.r2:.3f} and a median "
         f"error of {found.accuracy.error.median.value:.1%}."
     )
+    shares = importance(found.tree)
     yield PageSection(
         "importance",
         "Importance for the slowdown",
         (text,),
-        plots.importances(importance(found.tree)),
+        findings.picture(plots.importances, shares, dict(shares)),
     )
     about, *lines = describe(found.tree, 4)
     yield PageSection(
         "tree",
         "Tree of slowdowns",
         (f"{about[0].upper()}{about[1:]}.",),
-        plots.tree_picture(found.tree),
+        findings.picture(plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)),
         lines=tuple(lines),
     )
 
@@ -288,4 +292,5 @@ def _noise(findings: Findings) -> PageSection | None:
         f"The standard deviation of a measurement's samples is below {format_share(middle)} of "
         f"their mean for half of the measurements, and below {format_share(tail)} for nine in ten."
     )
-    return PageSection("noise", "Measurement noise", (text,), plots.spreads(found))
+    picture = findings.picture(plots.spreads, found)
+    return PageSection("noise", "Measurement noise", (text,), picture)
