@@ -14,7 +14,7 @@ import pytest
 from harness.measure.backends.opencl import build_program
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.explore import derive, fused
-from harness.stencil.features import FEATURES, features
+from harness.stencil.features import COUNTS, EXACT, FEATURES, OWN, PUBLISHED, features
 from harness.stencil.features import _share as share
 from harness.stencil.ir import Node, user_fun
 from harness.stencil.language import (
@@ -53,7 +53,6 @@ from harness.stencil.nest import (
 from tests.stencil_kernels import DEPTH, Pocl, inputs_of, load_definition, macros
 from tests.test_stencil_rules import drawn_range
 
-COUNTED = FEATURES[5:11] + FEATURES[12:]
 add = user_fun("add", "x y", "x + y")
 square = user_fun("square", "x", "x * x")
 
@@ -80,7 +79,7 @@ class Counting:
         )
 
     def count(self, name: str) -> str:
-        return f"COUNT({COUNTED.index(name)})"
+        return f"COUNT({COUNTS.index(name)})"
 
     def statement(self, statement: Statement) -> Iterator[str]:
         if isinstance(statement, Barrier):
@@ -155,9 +154,9 @@ def pocl() -> Pocl:
 def counted(pocl: Pocl, kernel: LoopNest) -> dict[str, int]:
     text = Counting(kernel).text()
     program = build_program(pocl.cl, pocl.cl.Program(pocl.context, text), ())
-    counters = np.zeros(len(COUNTED), np.int32)
+    counters = np.zeros(len(COUNTS), np.int32)
     pocl.run(program, kernel, inputs_of(kernel), counters)
-    return dict(zip(COUNTED, counters.tolist(), strict=True))
+    return dict(zip(COUNTS, counters.tolist(), strict=True))
 
 
 def constant_borders(size: int) -> Node:
@@ -195,10 +194,9 @@ def test_counts_agree_with_instrumented_kernels(pocl: Pocl) -> None:
     expressions.append((constant_borders(21), NdRange((8, 4, 1), (3, 4, 1))))
     for expression, ndrange in expressions:
         kernel = lower("k", expression, ndrange)
-        found = features(kernel)
-        assert {name: int(found[name]) for name in COUNTED} == counted(pocl, kernel), str(
-            expression
-        )
+        found, threads = features(kernel), math.prod(ndrange.local + ndrange.groups)
+        means = {name: count / threads for name, count in counted(pocl, kernel).items()}
+        assert {name: found[name] for name in COUNTS} == means, str(expression)
 
 
 def test_shares_of_dependent_bounds_agree_with_enumeration() -> None:
@@ -238,9 +236,9 @@ def test_a_call_is_one_store_of_its_result_and_a_load_for_each_argument() -> Non
     x = grid("x", 64)
     kernel = lower("k", map_global(0, lambda e: add(square(e), e), x), NdRange((64, 1, 1)))
     found = features(kernel)
-    assert found["global_loads"] == 2 * 64
-    assert found["global_stores"] == 64
-    assert found["private_stores"] == found["private_loads"] == 64  # from square to add
+    assert found["global_loads"] == 2
+    assert found["global_stores"] == 1
+    assert found["private_stores"] == found["private_loads"] == 1  # from square to add
 
 
 def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
@@ -249,34 +247,61 @@ def test_sizes_and_local_memory_are_those_of_the_launch() -> None:
         0, lambda t: map_local(0, square, to_local(map_local(0, lambda e: e, t))), tiles
     )
     found = features(lower("k", copied, NdRange((16, 1, 1), (8, 1, 1))))
-    assert (found["global_size_x"], found["global_size_y"]) == (128, 1)
-    assert (found["local_size_x"], found["local_size_y"]) == (16, 1)
+    assert [found[f"global_size_{axis}"] for axis in "xyz"] == [128, 1, 1]
+    assert [found[f"local_size_{axis}"] for axis in "xyz"] == [16, 1, 1]
     assert found["local_bytes"] == 128
-    assert found["barriers"] == 128  # one a thread
-    assert found["loop_bodies"] == 2 * 256
+    assert found["barriers"] == 1
+    assert found["loop_bodies"] == 2 * 2  # two loops in which a thread takes every 16th of 32
+
+    cube = grid("x", 4, 6, 64)
+    mapped = map_global(2, lambda p: map_global(1, lambda r: map_global(0, square, r), p), cube)
+    found = features(lower("k", mapped, NdRange((32, 2, 2), (2, 3, 1))))
+    assert [found[f"global_size_{axis}"] for axis in "xyz"] == [64, 6, 2]
+    assert [found[f"local_size_{axis}"] for axis in "xyz"] == [32, 2, 2]
+
+
+def test_counts_are_means_over_the_threads() -> None:
+    """Points of a program differ in them, although all write the same results."""
+    image = grid("image", 64, 64)
+    whole = map_global(1, lambda row: map_global(0, square, row), image)
+    for groups, stores in (((2, 64), 1), ((1, 64), 2), ((2, 16), 4), ((4, 64), 1 / 2)):
+        found = features(lower("k", whole, NdRange((32, 1, 1), (*groups, 1))))
+        assert found["global_stores"] == found["global_loads"] == stores
+
+
+def test_the_papers_features_have_names_of_their_own() -> None:
+    assert set(PUBLISHED).isdisjoint(OWN)
+    assert FEATURES == PUBLISHED + OWN
+    assert "private_loads" in OWN
+    found = features(lower("k", map_global(0, square, grid("x", 64)), NdRange((64, 1, 1))))
+    assert tuple(found) == FEATURES
 
 
 # --------------------------------------------------------------------------------- cache lines
 
 
 def lines(expression: Node, local: Sequence[int], groups: Sequence[int]) -> tuple[float, float]:
-    """Count lines in the paper's mode and in exact mode."""
+    """Count lines that loads touch, as the paper does and exactly."""
     ndrange = NdRange(tuple(local), tuple(groups))  # type: ignore[arg-type]
     kernel = lower("k", expression, ndrange)
-    exact = features(kernel, exact_lines=True)
-    return features(kernel)["cache_lines"], exact["cache_lines"]
+    found = features(kernel, exact_lines=True)
+    return found["cache_lines"], found[EXACT]
 
 
 def test_neighbouring_threads_share_a_line() -> None:
     assert lines(map_global(0, square, grid("x", 256)), (64, 1, 1), (4, 1, 1)) == (1, 1)
 
 
-@pytest.mark.parametrize(("size", "expected"), [(2, 2), (4, 4), (8, 8), (32, 32), (64, 32)])
+@pytest.mark.parametrize(("size", "expected"), [(1, 1), (2, 2), (4, 4), (32, 32), (64, 32)])
 def test_strided_threads_touch_a_line_for_each_32_words(size: int, expected: int) -> None:
     """Section 4.2.3 of the paper: split 4 with lines of 32 words touches 4 in a warp, not 8."""
-    x = grid("x", 64 * size)
-    expression = join(map_global(0, lambda part: map_seq(square, part), split(size, x)))
-    assert lines(expression, (32, 1, 1), (2, 1, 1)) == (expected, expected)
+    parts = split(size, grid("x", 64 * size))
+    each = join(map_global(0, lambda part: map_seq(square, part), parts))
+    sums = map_global(0, lambda part: reduce_(add, 0.0, part), parts)
+    for expression, stored in ((each, expected), (sums, 1)):
+        assert lines(expression, (32, 1, 1), (2, 1, 1)) == (expected, expected)
+        found = features(lower("k", expression, NdRange((32, 1, 1), (2, 1, 1))))
+        assert found["store_cache_lines"] == stored
 
 
 def test_a_warp_is_32_consecutive_threads_and_spans_rows() -> None:
@@ -296,10 +321,10 @@ def test_the_papers_mode_ignores_borders_and_alignment() -> None:
         1, lambda row: map_global(0, lambda w: reduce_(add, 0.0, join(w), "unroll"), row), windows
     )
     published, exact = lines(sums, (32, 1, 1), (2, 32, 1))
-    # Two of the four accesses are aligned. The left and the right neighbour each cross a line in
-    # one of two warps: (1 + 1 + 1.5 + 1.5) / 4.
+    # One of the three loads is aligned. The left and the right neighbour each cross a line in one
+    # of two warps: (1 + 1.5 + 1.5) / 3.
     assert published == 1
-    assert exact == 1.25
+    assert exact == pytest.approx(4 / 3)
 
 
 def map_pad(image: Node) -> Node:

@@ -15,7 +15,7 @@ from harness.commands.check import main as check
 from harness.commands.stencil import command as explorer
 from harness.commands.stencil import main
 from harness.commands.tune import main as tune
-from harness.core.errors import HostModuleError
+from harness.core.errors import HostModuleError, UsageError
 from harness.measure.backends.choose import Backend
 from harness.measure.kernel_data import make_kernel_data
 from harness.measure.tracked_config import TrackedConfig
@@ -24,8 +24,8 @@ from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stencil import explore
 from harness.stencil.definition import program_names
-from harness.stencil.features import FEATURES
-from harness.stencil.predicted import read_predictor
+from harness.stencil.features import EXACT, FEATURES
+from harness.stencil.predicted import read_points, read_predictor
 from tests.stencil_kernels import PROGRAMS
 
 OWN = """\
@@ -274,15 +274,27 @@ def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path: Path
 
 
 def test_cache_lines_can_be_counted_exactly(tmp_path: Path) -> None:
-    """Unaligned loads touch two lines, which the paper's mode does not count."""
-    lines = []
-    for mode in ("published", "exact"):
-        folder = tmp_path / mode
-        command = ["explore", "jacobi2d_5pt", "--size", "64", "--count", "1", "-o", str(folder)]
-        assert main([*command, "--cache-lines", mode]) == 0
-        with (folder / "jacobi2d_5pt.features.csv").open() as file:
-            lines += [float(row["cache_lines"]) for row in csv.DictReader(file)]
-    assert lines[0] == 1 < lines[1] < 2
+    """Unaligned loads touch two lines, which the paper does not count."""
+    folder = tmp_path / "exact"
+    command = ["explore", "jacobi2d_5pt", "--size", "64", "--count", "1", "-o", str(folder)]
+    assert main([*command, "--cache-lines", "exact"]) == 0
+    with (folder / "jacobi2d_5pt.features.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["cache_lines"]) == 1 < float(row[EXACT]) < 2
+    spec = load_spec(folder / "jacobi2d_5pt.yaml")
+    (config,) = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    assert make_kernel_data(spec.host, spec.inputs[0]).observed(config)[EXACT] == float(row[EXACT])
+
+
+def test_points_of_another_version_cannot_be_predicted(own: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "3", "-o", str(folder)]) == 0
+    path = folder / "ring.features.csv"
+    path.write_text(path.read_text().replace("local_size_z", "local_size"))
+    with pytest.raises(
+        UsageError, match=r"ring\.features\.csv has no column local_size_z: another"
+    ):
+        read_points(path)
 
 
 def test_a_space_has_more_variants_than_constraints(

@@ -1,13 +1,14 @@
-"""Compute the 15 features of Table 1 in Remmelg and others (2020) from a loop nest.
+"""Compute the features of Table 1 in Remmelg and others (2020), and two of ours, from a loop nest.
 
-Counts cover the whole launch: the loads, stores, barriers, ifs and loop iterations of all threads.
-A call's result that another call takes is stored to and loaded from private memory. Any other call
-is one store, in the memory space of its target.
+Loads, stores, barriers, ifs and loop iterations are means over the threads of the launch. A call's
+result that another call takes is stored to and loaded from private memory. Any other call is one
+store, in the memory space of its target.
 
-`cache_lines` is the number of lines that the threads of a warp touch with one access, averaged over
-the accesses to global memory. The paper's mode looks at one warp, at an inner point where padding
-does nothing, and separates lines by their distance to the first thread's address. Exact mode counts
-the lines of all warps in all iterations; its run time grows with the number of accesses.
+`cache_lines` is the number of lines that the threads of a warp touch with one load of global
+memory, averaged over the loads; `store_cache_lines` is the same of stores. Both look at one warp,
+at an inner point where padding does nothing, and separate lines by their distance to the first
+thread's address. `exact_cache_lines` counts the lines that loads touch in all warps and all
+iterations; its run time grows with the number of accesses.
 
 Three errors of the paper are corrected. Its Algorithm 1 counts a store for each argument of a call
 instead of one for the result. Its section 4.2.3 reports 8 lines where a warp, split by 4, touches
@@ -41,23 +42,45 @@ from harness.stencil.nest import (
 )
 from harness.stencil.types import ELEMENT_BYTES, size_bytes
 
-FEATURES = (
+PUBLISHED = (
     "global_size_x",
     "global_size_y",
+    "global_size_z",
     "local_size_x",
     "local_size_y",
+    "local_size_z",
     "local_bytes",
     "global_loads",
     "global_stores",
     "local_loads",
     "local_stores",
-    "private_loads",
     "private_stores",
     "cache_lines",
     "barriers",
     "ifs",
     "loop_bodies",
 )
+"""The features of the paper's Table 1."""
+
+OWN = ("private_loads", "store_cache_lines")
+"""The features that the paper does not have."""
+
+FEATURES = PUBLISHED + OWN
+
+COUNTS = (
+    "global_loads",
+    "global_stores",
+    "local_loads",
+    "local_stores",
+    "private_loads",
+    "private_stores",
+    "barriers",
+    "ifs",
+    "loop_bodies",
+)
+"""The features that are means over the threads."""
+
+EXACT = "exact_cache_lines"
 WARP = 32
 LINE_BYTES = 128
 _ZERO = Variable("", 0, 0)
@@ -80,22 +103,27 @@ class Access:
 
 
 def features(kernel: LoopNest, exact_lines: bool = False) -> dict[str, float]:
-    """Compute the features by name, in the order of FEATURES."""
-    counts = dict.fromkeys(FEATURES, 0.0)
-    found: list[Access] = []
-    for event in _events(kernel.body, (), math.prod(kernel.ndrange.local + kernel.ndrange.groups)):
+    """Compute the features by name, in the order of FEATURES; EXACT comes last, where asked for."""
+    ndrange = kernel.ndrange
+    threads = math.prod(ndrange.local + ndrange.groups)
+    counts = dict.fromkeys(COUNTS, 0)
+    accesses: list[Access] = []
+    for event in _events(kernel.body, (), threads):
         if isinstance(event, Access):
-            found.append(event)
+            accesses.append(event)
             counts[f"{event.space}_{event.kind}"] += event.times
         else:
             counts[event[0]] += event[1]
-    for axis, dim in enumerate("xy"):
-        counts[f"global_size_{dim}"] = kernel.ndrange.workers("global", axis)
-        counts[f"local_size_{dim}"] = kernel.ndrange.local[axis]
-    counts["local_bytes"] = sum(size_bytes(buffer.type) for buffer in kernel.locals)
-    on_global = [access for access in found if access.space == "global"]
-    counts["cache_lines"] = (_exact if exact_lines else _distances)(on_global, kernel.ndrange)
-    return {name: float(count) for name, count in counts.items()}
+    found = dict.fromkeys(FEATURES, 0.0) | {name: n / threads for name, n in counts.items()}
+    for axis, dim in enumerate("xyz"):
+        found[f"global_size_{dim}"] = float(ndrange.workers("global", axis))
+        found[f"local_size_{dim}"] = float(ndrange.local[axis])
+    found["local_bytes"] = float(sum(size_bytes(buffer.type) for buffer in kernel.locals))
+    loads, stores = ([a for a in accesses if a.space == "global" and a.kind == kind]
+                     for kind in ("loads", "stores"))  # fmt: skip
+    found["cache_lines"] = _distances(loads, ndrange)
+    found["store_cache_lines"] = _distances(stores, ndrange)
+    return found | ({EXACT: _exact(loads, ndrange)} if exact_lines else {})
 
 
 # ------------------------------------------------------------------------------------- counting
@@ -200,7 +228,7 @@ def _held(index: Index, length: int, shared: list[Variable]) -> Any:
 
 
 def _distances(accesses: list[Access], ndrange: NdRange) -> float:
-    """Count cache lines in the paper's mode."""
+    """Count the cache lines of an access by distances in one warp, as the paper does."""
     lanes = _ids(ndrange.local, np.arange(min(WARP, math.prod(ndrange.local))))
     group = [(count - 1) // 2 for count in ndrange.groups]
     known: dict[int, tuple[dict[str, Any], Any]] = {}  # accesses of a block share their loops
@@ -258,7 +286,7 @@ def _worker(loop: Loop, lanes: list[Any], group: list[Any], ndrange: NdRange) ->
 
 
 def _exact(accesses: list[Access], ndrange: NdRange) -> float:
-    """Count cache lines of all warps in all iterations; arrays begin at a line boundary."""
+    """Count the cache lines of an access of all warps and iterations; arrays begin at a line."""
     threads = math.prod(ndrange.local)
     linear = np.arange(-(-threads // WARP) * WARP).reshape(1, -1, WARP)
     lanes = _ids(ndrange.local, linear)

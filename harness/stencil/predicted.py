@@ -23,21 +23,21 @@ from harness.core.invocation import command_line
 from harness.core.records import Config, Environment, Input, Measurement, Outcome
 from harness.results import sqlite_path
 from harness.results.view import Results, read_results
-from harness.stencil.features import FEATURES
+from harness.stencil.features import COUNTS, FEATURES
 
 Array = npt.NDArray[np.float64]
 
 GROUP = ["program", "size"]
-_NAMES = list(FEATURES)
 _TREES = 300
 
 
 def forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
     """Predict with a random forest that compares points within their program and size.
 
-    Features are logarithms relative to the median, so a stencil with 25 loads a point resembles
-    one with 5. The target is the logarithm of the throughput in standard deviations from its mean,
-    so a program with few fast points counts as much as one with many.
+    Its inputs are the features and the counts of the whole launch, as logarithms relative to the
+    median, so a stencil with 25 loads a point resembles one with 5. The target is the logarithm of
+    the throughput in standard deviations from its mean, so a program with few fast points counts as
+    much as one with many.
     """
     speeds = throughput(known).map(math.log)
     by_program = speeds.groupby([known[name] for name in GROUP])
@@ -49,7 +49,9 @@ def forest(known: pd.DataFrame, points: pd.DataFrame) -> Array:
 
 
 def _relative(table: pd.DataFrame) -> pd.DataFrame:
-    logs: pd.DataFrame = np.log1p(table[_NAMES])
+    threads = table[["global_size_x", "global_size_y", "global_size_z"]].prod(axis="columns")
+    totals = table[list(COUNTS)].mul(threads, axis="index").add_prefix("launch_")
+    logs: pd.DataFrame = np.log1p(pd.concat([table[list(FEATURES)], totals], axis="columns"))
     medians = logs.groupby([table[name] for name in GROUP]).transform("median")
     relative: pd.DataFrame = logs - medians
     return relative
@@ -170,6 +172,12 @@ def predicted_order(known: pd.DataFrame, path: Path) -> PredictedOrder | None:
 def read_points(path: Path) -> tuple[list[Config], pd.DataFrame]:
     """Read the configurations and features of NAME.features.csv next to a stencil's space."""
     points = pd.read_csv(path)
+    missing = [name for name in FEATURES if name not in points.columns]
+    if missing:
+        raise UsageError(
+            f"{path} has no column {missing[0]}: another version of harness wrote this space; "
+            f"write it again into a new folder with {command_line('stencil', 'explore')}"
+        )
     tuned = [name for name in points.columns if name.isupper()]
     configs = [Config(row) for row in points[tuned].to_dict("records")]
     return configs, points

@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.stencil.definition import Definition
 from harness.stencil.emit import DIALECTS, Dialect, emit
 from harness.stencil.explore import Variant, design
-from harness.stencil.features import FEATURES, features
+from harness.stencil.features import EXACT, FEATURES, features
 from harness.stencil.ir import show
 from harness.stencil.ndrange import Threads
 
@@ -185,7 +185,8 @@ class _SpaceFolder:
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         groups = ("groups_x", "groups_y", "groups_z")
-        writer.writerow(["VARIANT", *self._launch_names(), *groups, *FEATURES, "design"])
+        columns = [*FEATURES, EXACT] if exact_lines else FEATURES
+        writer.writerow(["VARIANT", *self._launch_names(), *groups, *columns, "design"])
         for number, variant in enumerate(self._variants):
             for threads, kernel in variant.kernels.items():
                 point = [number, *self._launch_values(threads), *kernel.ndrange.groups]
