@@ -10,10 +10,20 @@ import matplotlib
 import numpy as np
 import pandas as pd
 
+from harness.stencil.predicted import GROUP
+
 _COLOURS = {
     "forest": "#ff7f0e",
     "pca_knn": "#1f77b4",
     "random": "#7f7f7f",
+}
+
+
+_LABELS = {
+    "spearman": "Spearman correlation",
+    "pearson": "Pearson correlation",
+    "runs": "runs to 90 % of the best",
+    "time_saved": "times less than at random",
 }
 
 
@@ -22,18 +32,21 @@ def draw(folder: Path, judged: Mapping[str, pd.DataFrame], ranking: Any, device:
     matplotlib.use("Agg")
     from matplotlib import pyplot  # only now, with the backend chosen
 
-    figure, panels = pyplot.subplots(3, 1, figsize=(9, 8), layout="constrained")
     first = next(iter(judged.values()))
-    names = [f"{row.program}\n{row.size}" for row in first.itertuples()]
-    _bars(panels[0], names, {n: rows["correlation"] for n, rows in judged.items()})
-    panels[0].set_ylabel("correlation")
-    runs = {n: rows["runs"] for n, rows in judged.items()} | {"random": first["random_runs"]}
-    _bars(panels[1], names, runs)
-    panels[1].set_yscale("log")
-    panels[1].set_ylabel("runs to 90 % of the best")
-    _bars(panels[2], names, {n: rows["time_saved"] for n, rows in judged.items()})
-    panels[2].set_ylabel("times less than at random")
-    figure.suptitle(f"each program predicted from the others, on {device}", fontsize=10)
+    names = ["\n".join(map(str, group)) for group, _ in first.groupby(GROUP)]
+    width = max(9.0, 0.7 * len(names))
+    figure, panels = pyplot.subplots(4, 1, figsize=(width, 10), layout="constrained")
+    for panel, column in zip(panels, ("spearman", "pearson", "runs", "time_saved"), strict=True):
+        shown = {name: rows.groupby(GROUP)[column] for name, rows in judged.items()}
+        if column == "runs":
+            shown["random"] = first.groupby(GROUP)["random_runs"]
+            panel.set_yscale("log")
+        _bars(panel, names, shown)
+        panel.set_ylabel(_LABELS[column])
+    figure.suptitle(
+        f"each program predicted from the others, on {device}: median, least and largest of "
+        f"{first['campaign'].nunique()} campaigns", fontsize=10,
+    )  # fmt: skip
     figure.savefig(folder / "predictions.png", dpi=110)
     pyplot.close(figure)
 
@@ -47,9 +60,12 @@ def draw(folder: Path, judged: Mapping[str, pd.DataFrame], ranking: Any, device:
 
 def _bars(panel: Any, names: list[str], values: Mapping[str, Any]) -> None:
     width = 0.8 / len(values)
-    for number, (name, column) in enumerate(values.items()):
+    for number, (name, groups) in enumerate(values.items()):
         positions = np.arange(len(names)) + (number - (len(values) - 1) / 2) * width
-        panel.bar(positions, column, width, label=name, color=_COLOURS.get(name))
+        middle = groups.median().to_numpy()
+        low, high = middle - groups.min().to_numpy(), groups.max().to_numpy() - middle
+        panel.bar(positions, middle, width, label=name, color=_COLOURS.get(name))
+        panel.errorbar(positions, middle, [low, high], fmt="none", ecolor="black", elinewidth=0.7)
     panel.set_xticks(range(len(names)), labels=names, fontsize=7)
     panel.legend(fontsize=8)
     panel.grid(axis="y", alpha=0.3)

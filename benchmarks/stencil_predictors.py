@@ -5,19 +5,20 @@ The tables are those of harness.stencil.predicted.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from harness.stencil.features import FEATURES
+from harness.stencil.features import FEATURES, PUBLISHED
 from harness.stencil.predicted import GROUP, Array, forest, throughput
 
 Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
@@ -26,7 +27,6 @@ Predict = Callable[[pd.DataFrame, pd.DataFrame], Array]
 GOOD = 0.9
 """The share of the best throughput that makes a point good."""
 
-_NAMES = list(FEATURES)
 _BINS = 16
 
 
@@ -36,9 +36,10 @@ def published_model() -> Any:
 
 
 def pca_knn(known: pd.DataFrame, points: pd.DataFrame) -> Array:
-    """Predict throughput with the paper's model, on the unscaled features."""
-    model = published_model().fit(known[_NAMES].to_numpy(), throughput(known).to_numpy())
-    predicted: Array = model.predict(points[_NAMES].to_numpy())
+    """Predict throughput with the paper's model from the paper's features."""
+    names = list(PUBLISHED)
+    model = published_model().fit(known[names].to_numpy(), throughput(known).to_numpy())
+    predicted: Array = model.predict(points[names].to_numpy())
     return predicted
 
 
@@ -54,13 +55,19 @@ def proven_throughput(table: pd.DataFrame) -> pd.Series[float]:
     return throughput(table, "final_s").fillna(0.0)
 
 
-def leave_one_program_out(predict: Predict, table: pd.DataFrame) -> pd.Series[float]:
-    """Predict each row by a predictor trained on the other programs only."""
+def leave_one_program_out(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
+    """Predict each row's `score` by a predictor trained on the other programs only.
+
+    `model_s` is the CPU seconds to train it and to predict all rows of the program.
+    """
     parts = []
     for program, rows in table.groupby("program"):
         others = table[table["program"] != program]
-        parts.append(pd.Series(predict(others, rows), index=rows.index))
-    predicted: pd.Series[float] = pd.concat(parts).reindex(table.index)
+        begin_s = time.process_time()
+        scores = predict(others, rows)
+        spent_s = time.process_time() - begin_s
+        parts.append(pd.DataFrame({"score": scores, "model_s": spent_s}, index=rows.index))
+    predicted: pd.DataFrame = pd.concat(parts).reindex(table.index)
     return predicted
 
 
@@ -79,9 +86,10 @@ def runs_at_random(throughputs: Sequence[float] | Array) -> float:
 def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
     """Evaluate a predictor; return a row for each program and size.
 
-    `correlation` is the rank correlation of prediction and throughput; `runs` and `random_runs`
-    count runs until a point is good by its final time; `points` counts the points; `shared` is the
-    share of points whose design another program has too, which flatters the predictor.
+    `spearman` is the rank correlation of score and throughput, and `pearson` the linear one; `runs`
+    and `random_runs` count runs until a point is good by its final time; `points` counts the
+    points; `shared` is the share of points whose design another program has too, which flatters the
+    predictor; `model_s` is the CPU time of training and prediction.
 
     Raises ValueError if no point of a program has a final time.
     """
@@ -89,7 +97,7 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
     known, proven = throughput(table), proven_throughput(table)
     found = []
     for group, rows in table.groupby(GROUP):
-        scores, true = predicted[rows.index].to_numpy(), known[rows.index].to_numpy()
+        scores, true = predicted.loc[rows.index, "score"].to_numpy(), known[rows.index].to_numpy()
         good = proven[rows.index].to_numpy()
         if not good.any():
             raise ValueError(f"{group[0]} at size {group[1]}: no point was measured a second time")
@@ -97,37 +105,48 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
         found.append(
             dict(zip(GROUP, group, strict=True))
             | {
-                "correlation": _rank_correlation(scores, true),
+                "spearman": _correlation(rankdata(scores), rankdata(true)),
+                "pearson": _correlation(scores, true),
                 "runs": runs_to_good(good, scores),
                 "random_runs": runs_at_random(good),
                 "points": len(rows),
                 "shared": float(rows["design"].isin(others).mean()),
+                "model_s": float(predicted.loc[rows.index[0], "model_s"]),
             }
         )
     judgement: pd.DataFrame = pd.DataFrame(found)
     return judgement
 
 
-def _rank_correlation(scores: Array, true: Array) -> float:
-    return float(spearmanr(scores, true).statistic) if np.ptp(scores) > 0 else 0.0
+def _correlation(scores: Array, true: Array) -> float:
+    """Correlate linearly; a constant correlates with nothing, which is 0."""
+    varies = np.ptp(scores) > 0 and np.ptp(true) > 0
+    return float(np.corrcoef(scores, true)[0, 1]) if varies else 0.0
 
 
-def time_saved(runs: float, random_runs: float, points: int, run_s: float, make_s: float) -> float:
+def time_saved(
+    runs: float, random_runs: float, points: int, run_s: float, make_s: float, model_s: float
+) -> float:
     """Return how many times longer a random search takes than a predicted one.
 
     A run takes `run_s`, with building, verifying and repeats. Making a point and its features takes
-    `make_s`: prediction pays it for all points, random order only for those that it runs.
+    `make_s`: prediction pays it for all points, random order only for those that it runs. The model
+    takes `model_s` once.
     """
-    return random_runs * (run_s + make_s) / (runs * run_s + points * make_s)
+    return random_runs * (run_s + make_s) / (runs * run_s + points * make_s + model_s)
 
 
 def information(table: pd.DataFrame) -> pd.Series[float]:
     """Rank the features by their information about the throughput, the most informative first.
 
     The value is their mutual information over the sum of their entropies, from 0 to 1/2, with 16
-    bins of equal counts.
+    bins of equal counts. Throughput is relative to the best of the program, the size and, where the
+    table has several, the campaign.
     """
-    target = _binned(throughput(table).to_numpy())
+    groups = [table[name] for name in ("campaign", *GROUP) if name in table]
+    target = _binned(
+        (table["time_s"].groupby(groups).transform("min") / table["time_s"]).to_numpy()
+    )
     found = {name: _redundancy(_binned(table[name].to_numpy()), target) for name in FEATURES}
     ranking: pd.Series[float] = pd.Series(found).sort_values(ascending=False, kind="stable")
     return ranking

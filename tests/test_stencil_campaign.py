@@ -7,40 +7,54 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from benchmarks import stencil
+from benchmarks import stencil, stencil_campaign, stencil_costs
+from benchmarks.stencil_campaign import Campaign, only_environment
 from harness.commands.run import EXIT_INTERRUPTED
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.measure.backends.choose import Backend
 from harness.stencil import predicted
+from harness.stencil.features import PUBLISHED
 
 COMMAND = ["--programs", "gradient", "srad1", "--sizes", "32", "--count", "6", "--repeats", "1"]
 
 
-def test_a_campaign_is_measured_judged_and_drawn(
+def test_campaigns_are_measured_judged_and_drawn(
     opencl: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(stencil, "_POINTS_TO_TIME", 2)
+    monkeypatch.setattr(stencil_costs, "_POINTS_TO_TIME", 2)
     monkeypatch.setattr(predicted, "_TREES", 10)
-    command = [*COMMAND, "--finalists", "2", "--output", str(tmp_path)]
+    command = [*COMMAND, "--threads", "3", "--campaigns", "2", "--finalists", "2"]
+    command += ["--output", str(tmp_path)]
     assert stencil.main(command) == 0
-    lines = capsys.readouterr().out.splitlines()
-    for name, figures in json.loads(lines[-1])["predictors"].items():
-        assert figures["points"] == 6, name
-        assert 1 <= figures["median_runs"] <= 6
-        assert 1 <= figures["median_random_runs"] <= 3.5  # (6 + 1) / (1 + 1) at most
+    out = capsys.readouterr().out
+    figures = json.loads(out.splitlines()[-1])
+    assert figures["campaigns"] == 2
+    for name, found in figures["predictors"].items():
+        assert found["points"] == 6, name
+        assert 1 <= found["runs"]["min"] <= found["runs"]["median"] <= found["runs"]["max"] <= 6
+        assert 1 <= found["random_runs"]["median"] <= 3.5  # (6 + 1) / (1 + 1) at most
+    assert figures["most_informative_feature"] in PUBLISHED
+    assert all(time_s > 0 for time_s in figures["mean_seconds_a_point"].values())
+    assert "features of the best points, size 32" in out
+    assert "private_loads (ours)" in out
     assert (tmp_path / "predictions.png").stat().st_size > 10_000
-    assert len((tmp_path / "points.csv").read_text().splitlines()) == 13
+    table = pd.read_csv(tmp_path / "points.csv")
+    assert table.groupby(["campaign", "program"]).size().tolist() == [6] * 4
+    assert table["global_stores"].nunique() > 1
+    first, second = (set(points["point"]) for _, points in table.groupby("campaign"))
+    assert first != second
 
     def not_again(arguments: list[str]) -> int:
         raise AssertionError(f"{arguments} was measured")
 
-    monkeypatch.setattr(stencil, "tune_command", not_again)
+    monkeypatch.setattr(stencil_campaign, "tune_command", not_again)
     assert stencil.main([*command, "--count", "5"]) == 2
-    assert "was explored with --count 6; use that, or name" in capsys.readouterr().err
+    assert "was explored with --count 6 --threads 3; use that" in capsys.readouterr().err
     assert stencil.main([*command, "--backend", "cuda"]) == 2
     assert "has times of --backend opencl; name another folder" in capsys.readouterr().err
 
@@ -54,15 +68,20 @@ def test_ctrl_c_ends_the_campaign_not_one_program(
         begun.append(arguments[0])
         return EXIT_INTERRUPTED
 
-    monkeypatch.setattr(stencil, "tune_command", interrupted)
+    monkeypatch.setattr(stencil_campaign, "tune_command", interrupted)
     assert stencil.main([*COMMAND, "--output", str(tmp_path)]) == EXIT_INTERRUPTED
     assert len(begun) == 1
     assert "the same command continues from there" in capsys.readouterr().err
 
 
-def test_times_of_two_devices_are_not_judged_together() -> None:
+def test_times_of_two_devices_are_not_judged_together(monkeypatch: pytest.MonkeyPatch) -> None:
     devices = [Environment(backend, "device", "p", "1", "c") for backend in ("opencl", "cuda")]
     found: list[Any] = [SimpleNamespace(campaign=SimpleNamespace(environment=d)) for d in devices]
-    with pytest.raises(UsageError, match=r"a\.db has times of .* and of .*; measure each into its"):
-        stencil._environment(found, Path("a.db"))
-    assert stencil._environment(found[:1], Path("a.db")) == devices[0]
+    campaigns = [Campaign(Path(name), n) for n, name in enumerate("ab")]
+    of_folder = {Path("a"): found[:1], Path("b"): found[1:]}
+    monkeypatch.setattr(Campaign, "read", lambda campaign: of_folder[campaign.folder])
+    assert only_environment(campaigns[:1]) == devices[0]
+    with pytest.raises(
+        UsageError, match=r"b.stencil\.db has times of .*, and a.stencil\.db of .*; measure each"
+    ):
+        only_environment(campaigns)

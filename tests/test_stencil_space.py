@@ -22,7 +22,6 @@ from harness.measure.tracked_config import TrackedConfig
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from harness.stencil import explore
 from harness.stencil.definition import program_names
 from harness.stencil.features import EXACT, FEATURES
 from harness.stencil.predicted import read_points, read_predictor
@@ -301,9 +300,9 @@ def test_a_space_has_more_variants_than_constraints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ten thousand points fit into the thousand constraints of a space."""
-    monkeypatch.setattr(explore, "THREADS_A_VARIANT", 2)
     folder = tmp_path / "many"
-    command = ["explore", "srad1", "--size", "96", "--count", "60", "-o", str(folder)]
+    command = ["explore", "srad1", "--size", "96", "--count", "60", "--threads", "2"]
+    command += ["-o", str(folder)]
     assert main(command) == 0
     assert "60 points of 3" in capsys.readouterr().out
     spec = load_spec(folder / "srad1.yaml")

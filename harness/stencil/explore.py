@@ -25,6 +25,8 @@ MOST_LOCAL_BYTES = 48 << 10
 """The static local memory that every GPU has."""
 
 THREADS_A_VARIANT = 10
+"""The thread configurations of a variant, as in the paper."""
+
 _PATIENCE = 400  # derivations in a row without a new variant
 _MOST_TILE = 256
 
@@ -37,9 +39,16 @@ class Variant:
     kernels: dict[Threads, LoopNest] = field(default_factory=dict)
 
 
-def explore(name: str, expression: Node, count: int, rng: random.Random) -> list[Variant]:
+def explore(
+    name: str,
+    expression: Node,
+    count: int,
+    rng: random.Random,
+    threads_each: int = THREADS_A_VARIANT,
+) -> list[Variant]:
     """Derive variants with `count` points in all, all different programs; fewer if no more exist.
 
+    Each variant has at most `threads_each` thread configurations.
     The plain variant comes first, and its first point is the usual launch. The others are sorted,
     so that neighbours are similar.
     """
@@ -61,7 +70,7 @@ def explore(name: str, expression: Node, count: int, rng: random.Random) -> list
                 programs.add(program)
                 variant.kernels[threads] = kernel
                 points += 1
-                if len(variant.kernels) == THREADS_A_VARIANT:
+                if len(variant.kernels) == threads_each:
                     break
         if variant.kernels:
             missed = 0

@@ -36,6 +36,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="length of a side, the argument of expression()")  # fmt: skip
     parser.add_argument("--count", type=whole_number(1), default=1000, metavar="K",
                         help="points in the space (default 1000)")  # fmt: skip
+    parser.add_argument("--threads", type=whole_number(1), default=10, metavar="K",
+                        help="most thread configurations of a variant (default 10)")  # fmt: skip
     parser.add_argument("-o", "--output", dest="folder", type=Path, metavar="FOLDER",
                         help="a new folder (default NAME_SIZE)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0,

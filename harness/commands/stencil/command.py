@@ -24,6 +24,7 @@ class ExploreOptions:
     stencil: str
     size: int
     count: int
+    threads: int
     seed: int
     cache_lines: str
     folder: Path | None
@@ -32,7 +33,8 @@ class ExploreOptions:
     def command(self) -> str:
         """Return the command that repeats the exploration."""
         words = ["python", "-m", "harness.stencil", "explore", self.stencil]
-        words += ["--size", str(self.size), "--count", str(self.count), "--seed", str(self.seed)]
+        words += ["--size", str(self.size), "--count", str(self.count)]
+        words += ["--threads", str(self.threads), "--seed", str(self.seed)]
         words += ["--cache-lines", "exact"] if self.cache_lines == "exact" else []
         return shlex.join(words)
 
@@ -68,7 +70,7 @@ def _variants(definition: Definition, options: ExploreOptions) -> list[Variant]:
     expression = definition.expression(options.size)
     # Each stencil draws different points, so a predictor is judged on points that it does not know.
     rng = random.Random(f"{options.seed} {definition.name} {options.size}")
-    variants = explore(function_name(definition), expression, options.count, rng)
+    variants = explore(function_name(definition), expression, options.count, rng, options.threads)
     if not variants:
         raise UsageError(
             f"{definition.path}: no variant has 32 threads or more in a group; --size "

@@ -1,0 +1,116 @@
+"""Explore and measure one campaign of stencils: a database of all points of all programs and sizes.
+
+Campaigns draw different points, so the spread between them is that of points and of times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.commands.run import EXIT_INTERRUPTED
+from harness.commands.stencil import main as explore_command
+from harness.commands.tune import main as tune_command
+from harness.core.errors import UsageError
+from harness.core.records import Environment
+from harness.results.view import Results, read_results
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What each campaign measures: `count` points of each program at each size."""
+
+    programs: Sequence[str]
+    sizes: Sequence[int]
+    count: int
+    threads: int
+    backend: str
+    finalists: int
+    repeats: int
+
+    @property
+    def drawn(self) -> list[str]:
+        """Return the options of `explore` that decide how many points are drawn."""
+        return ["--count", str(self.count), "--threads", str(self.threads)]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A campaign's folder of spaces with their database; its number seeds the exploration."""
+
+    folder: Path
+    number: int
+
+    @property
+    def database(self) -> Path:
+        """Return the path of the database."""
+        return self.folder / "stencil.db"
+
+    def measure(self, plan: Plan) -> None:
+        """Measure all points that the database does not have yet."""
+        self._check_backend(plan.backend)
+        for size in plan.sizes:
+            for program in plan.programs:
+                self._measure(program, size, plan)
+
+    def read(self) -> list[Results]:
+        """Read the database; raise UsageError if there is none."""
+        return list(read_results([str(self.database)]))
+
+    def _check_backend(self, backend: str) -> None:
+        """Refuse to add times of another backend, before hours are spent on them."""
+        try:
+            found = self.read() if self.database.exists() else []
+        except UsageError:  # no results yet
+            return
+        backends = {results.campaign.environment.backend for results in found}
+        if backends - {backend}:
+            raise UsageError(
+                f"{self.database} has times of --backend {', '.join(sorted(backends))}; "
+                "name another folder with --output"
+            )
+
+    def _measure(self, program: str, size: int, plan: Plan) -> None:
+        space = self.folder / f"{program}_{size}" / f"{program}.yaml"
+        if not space.exists():
+            options = ["--size", str(size), *plan.drawn]
+            options += ["--seed", str(self.number), "-o", str(space.parent)]
+            code = explore_command(["explore", program, *options])
+            _check_ended(code, f"{program} cannot be explored at size {size}")
+        explored = re.search(r"--count \d+ --threads \d+", space.read_text(encoding="utf-8"))
+        if explored and explored[0] != " ".join(plan.drawn):
+            raise UsageError(
+                f"{space.parent} was explored with {explored[0]}; use that, or name another "
+                "folder with --output"
+            )
+        options = ["--technique", "UniformRandom", "--test-limit", str(plan.count), "--quiet"]
+        options += ["--backend", plan.backend, "--repeats", str(plan.repeats)]
+        options += ["--finalists", str(plan.finalists), "--database", str(self.database)]
+        code = tune_command([str(space), *options])
+        _check_ended(code, f"{space} cannot be tuned; the database is {self.database}")
+
+
+def _check_ended(code: int, message: str) -> None:
+    """Check a command's exit code; 1 says that no configuration worked, which is a result too."""
+    if code == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt
+    if code not in (0, 1):
+        raise UsageError(message)
+
+
+def only_environment(campaigns: Sequence[Campaign]) -> Environment:
+    """Return the environment of all campaigns; times of two devices have no common best."""
+    first: tuple[Environment, Path] | None = None
+    for campaign in campaigns:
+        for results in campaign.read():
+            environment = results.campaign.environment
+            first = first or (environment, campaign.database)
+            if environment != first[0]:
+                raise UsageError(
+                    f"{campaign.database} has times of {environment}, and {first[1]} of "
+                    f"{first[0]}; measure each into its own folder with --output"
+                )
+    assert first is not None  # read_results refuses a database without results
+    return first[0]
