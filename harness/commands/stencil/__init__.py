@@ -43,8 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0,
                         help="seed of the random draws (default 0)")  # fmt: skip
     parser.add_argument("--cache-lines", choices=("published", "exact"), default="published",
-                        help="count the cache lines of one warp (published, the default), or of all "
-                        "warps as well (exact: seconds for each point of a large grid)")  # fmt: skip
+                        help="count the cache lines of one warp (published, the default), or of "
+                        "all as well (exact: seconds for each point of a large grid)")  # fmt: skip
     return parser
 
 
