@@ -94,7 +94,7 @@ class Campaign:
 
 def _check_ended(code: int, message: str) -> None:
     """Check a command's exit code; 1 says that no configuration worked, which is a result too."""
-    if code == EXIT_INTERRUPTED:
+    if code >= EXIT_INTERRUPTED:  # or by another signal
         raise KeyboardInterrupt
     if code not in (0, 1):
         raise UsageError(message)

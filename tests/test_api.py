@@ -18,6 +18,7 @@ import harness
 from harness.commands.tune import main as tune_command
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.notebook import NotebookListener
+from harness.display.progress import ProgressDisplay
 from harness.stats.timing import TimeRatio
 from tests.replays import SPACE, write_recording
 
@@ -141,6 +142,36 @@ def test_error_is_that_of_the_command(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------- results
+
+
+def test_ctrl_c_keeps_everything_and_says_how_to_continue(
+    recorded: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    space, recording = recorded
+    database, real = tmp_path / "r.db", ProgressDisplay.test
+
+    def interrupted(display: ProgressDisplay, progress: Any) -> None:
+        real(display, progress)
+        if progress.plan.problem == Input({"m": 4096, "n": 64}):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProgressDisplay, "test", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        harness.tune(space, replay=recording, database=database)
+    assert str(caught.value) == (
+        f"all measurements are kept in {database}. To continue, call tune again with the same "
+        "arguments; to see them, open_results"
+    )
+    assert caught.value.__suppress_context__, "no traceback into the search"
+    assert "Best so far" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["r.db"]
+    (found,) = harness.open_results(database)
+    assert [report.problem for report in found.inputs if report.measured] == [
+        Input({"m": 64, "n": 4096})
+    ]
 
 
 def test_results_are_short_in_a_shell_and_a_table_in_a_notebook(

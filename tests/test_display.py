@@ -349,7 +349,6 @@ def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
     assert shown(tmp_path, *FOUND, terminal=False).splitlines() == [
         "[1/2] m=64, n=4096: 3 to do",
         "[1/2] m=64, n=4096: test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed",
-        "finalists and the default: 2 to do",
         "finalists and the default: 2 of 2, two [red]",
     ]
 
@@ -390,6 +389,17 @@ def test_long_searches_print_a_line_every_few_seconds(
     tests = [line for line in lines if ": test " in line]
     assert 2 <= len(tests) < 6
     assert tests[0].endswith("none worked yet; 2 build_failed")
+
+
+def test_many_short_stages_print_one_line_when_each_ends(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    with ProgressDisplay(Console(file=stream, width=100)) as display:
+        for number in range(3):
+            display.begin_stage(f"default on n={number}", 1)
+        display.begin_stage("finalists", 2)
+        display.step("one")
+        display.step("two")
+    assert stream.getvalue().splitlines() == ["default on n=0: 1 to do", "finalists: 2 of 2, two"]
 
 
 def test_on_a_terminal_progress_is_one_live_line(tmp_path: Path) -> None:

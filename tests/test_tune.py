@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -414,7 +415,7 @@ def _start(arguments: list[str]) -> subprocess.Popen[str]:
 def _count(database: Path) -> int:
     """The committed measurements so far; 0 while there is no database yet."""
     try:
-        with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as connection:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
             return int(connection.execute("select count(*) from measurements").fetchone()[0])
     except sqlite3.OperationalError:
         return 0
@@ -481,6 +482,33 @@ def test_features_of_words_are_listed_where_a_condition_selects_no_input() -> No
     inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
     with pytest.raises(UsageError, match="m is narrow or wide, n is 7"):
         select_inputs(dataclasses.replace(spec, inputs=inputs), "n > 90")
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_ends_it_is_like_ctrl_c_and_leaves_only_the_database(
+    tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    pytest.importorskip("pyopencl")
+    first = _start(_arguments(tmp_path, "--repeats", "5000", "--precision", "0"))
+    _wait_for_measurements(first, tmp_path / "r.db", 1)
+    os.kill(first.pid, sent)
+    _, errors = first.communicate(timeout=60)
+    assert first.returncode == code
+    assert "all measurements are kept. To continue: " in errors
+    assert "Traceback" not in errors
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mvmul.yaml", "r.db"]
+    with sqlite3.connect(tmp_path / "r.db") as connection:
+        states = connection.execute("select distinct state from runs").fetchall()
+    assert states == [("interrupted",)]
+
+
+def test_nohup_is_obeyed(tmp_path: Path) -> None:
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert tune.main(["--list-techniques"]) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
 
 
 @pytest.mark.parametrize("condition", ["m", "m + 1", "-n", "7"])

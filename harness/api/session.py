@@ -79,14 +79,13 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
         spec = fitted_to(request.spec, measurer)
         for notice in spec.notices:
             listener.note(f"note: {notice}")
-        store = Store(engine)
-        make_opentuner_tables(store)
-        default = None if request.recording else _default(spec, measurer)
-        with listener.progress(default) as display:
-            campaign = _campaign(request, spec, measurer, store, display, listener)
-            reports = campaign.run()
-        yield Tuned(request, measurer, store, campaign, reports)
-        store.sessions.remove()
+        with Store(engine) as store:
+            make_opentuner_tables(store)
+            default = None if request.recording else _default(spec, measurer)
+            with listener.progress(default) as display:
+                campaign = _campaign(request, spec, measurer, store, display, listener)
+                reports = campaign.run()
+            yield Tuned(request, measurer, store, campaign, reports)
 
 
 def _default(spec: Spec, measurer: Measurer) -> Config:

@@ -47,6 +47,7 @@ def tune(
     measured again. Progress goes to standard error, or to the cell of a notebook.
 
     Raises HarnessError for anything that the command prints as an error, with the same message.
+    Ctrl-C ends the run in order and raises KeyboardInterrupt, whose message says how to continue.
     """
     options = TuneOptions(
         space=space if space is None or isinstance(space, Spec) else Path(space),
@@ -79,12 +80,22 @@ def _results(options: TuneOptions, progress: bool) -> TuneResults:
     from harness.api.request import read_request
     from harness.api.results import TuneResults
     from harness.api.session import tuned
+    from harness.results.url import shown_database
 
-    with tuned(read_request(options), _listener(not progress)) as done:
-        stored = done.results()
-        if stored is None:
-            raise ResultsError(f"{done.request.database}: nothing was measured")
-        return TuneResults(stored, done.request.whole)
+    request = read_request(options)
+    try:
+        with tuned(request, _listener(not progress)) as done:
+            stored = done.results()
+            if stored is None:
+                raise ResultsError(f"{request.database}: nothing was measured")
+            return TuneResults(stored, request.whole)
+    except KeyboardInterrupt:
+        # Raised anew: a traceback into the search would hide what the person needs to know.
+        again = "with the same arguments" + (", without fresh" if options.fresh else "")
+        raise KeyboardInterrupt(
+            f"all measurements are kept in {shown_database(request.database)}. To continue, call "
+            f"tune again {again}; to see them, open_results"
+        ) from None
 
 
 def _listener(quiet: bool) -> Listener:

@@ -6,13 +6,16 @@ import argparse
 import contextlib
 import os
 import re
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from harness.core.errors import HarnessError, SpecError
+from harness.core.errors import HarnessError, SpecError, Terminated
 from harness.core.text import counted, escaped, suggestion
 
 if TYPE_CHECKING:
@@ -24,7 +27,12 @@ WITH_JSON = ("analyse", "check", "dispatch", "report", "tune")
 """The commands that take --json."""
 
 EXIT_ERROR = 2
-EXIT_INTERRUPTED = 130
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+
+_ENDING = (
+    "SIGTERM",
+    "SIGHUP",
+)  # a batch system's, or a closed terminal's; not all systems have both
 
 
 def run_command(
@@ -36,21 +44,22 @@ def run_command(
     """Parse the arguments and run the command; return its exit code.
 
     A HarnessError is printed without a traceback and returns EXIT_ERROR. `when_interrupted` is
-    printed after Ctrl-C, to say what is kept.
+    printed after Ctrl-C and SIGTERM, to say what is kept.
     """
     args, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.error(_unknown(unknown, parser))
     try:
-        code = command(args)
+        with _ending_in_order():
+            code = command(args)
         sys.stdout.flush()
         return code
     except HarnessError as error:
         print(format_error(error), file=sys.stderr)
         return EXIT_ERROR
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print(f"interrupted{when_interrupted}", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return interrupted_code(interrupt)
     except BrokenPipeError:
         # The reader of our output has gone, so nothing is printed.
         _discard_output()
@@ -61,6 +70,38 @@ def run_command(
         print(f"error: {where}: {error.strerror or error}", file=sys.stderr)
         _discard_output()
         return EXIT_ERROR
+
+
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Raise Terminated at the first signal that asks this process to end; the next one kills it.
+
+    Signals that are handled or ignored already, as with nohup, are left alone.
+    """
+    wanted = (getattr(signal, name, None) for name in _ENDING)
+    numbers = [n for n in wanted if n and signal.getsignal(n) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []  # only the main thread may set handlers
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL)
+        raise Terminated(number)
+
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def interrupted_code(interrupt: KeyboardInterrupt) -> int:
+    """Return the exit code after Ctrl-C or another signal, as shells count them."""
+    if isinstance(interrupt, Terminated):
+        return 128 + interrupt.signal_number
+    return EXIT_INTERRUPTED
 
 
 def _discard_output() -> None:

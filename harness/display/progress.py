@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ class ProgressDisplay:
         self._best_text = _NONE
         self._left = TimeLeft()
         self._bests: dict[Input, Measurement] = {}
-        self._last_line_s = 0.0
+        self._last_line_s = -math.inf
         self._period_s = _PLAIN_PERIOD_S
 
     def __enter__(self) -> ProgressDisplay:
@@ -76,7 +77,7 @@ class ProgressDisplay:
     def __exit__(self, kind: object = None, *_: object) -> None:
         if self._live:
             self._bar.stop()
-        if kind is KeyboardInterrupt:
+        if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):
             print_lines(self._console, self._so_far())
 
     def _so_far(self) -> Iterator[str]:
@@ -96,15 +97,14 @@ class ProgressDisplay:
         self._left.begin_stage(ahead)
         self._title, self._steps, self._done = title, steps, 0
         self._outcomes, self._shared = Counter(), 0
-        self._last_line_s = time.monotonic()
         if self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
         if self._live and steps:
             left = self._left.text(steps)
             self._task = self._bar.add_task(escaped(title), total=steps, status="", left=left)
-        elif steps:
-            self._line(f"{title}: {steps} to do")
+        elif steps and self._is_due:
+            self._line_now(f"{title}: {steps} to do")
 
     def warn(self, text: str) -> None:
         """Print a warning above the live line, even where quiet."""
@@ -150,11 +150,18 @@ class ProgressDisplay:
 
     def _line_when_due(self, text: str) -> None:
         """Print a line at the end of a stage, and every few seconds before."""
-        due = time.monotonic() - self._last_line_s > self._period_s
-        if not self._live and (due or self._done == self._steps):
-            self._last_line_s = time.monotonic()
+        if not self._live and (self._is_due or self._done == self._steps):
             left = self._left.text(self._steps - self._done)
-            self._line(f"{self._title}: {text}{'; ' if left else ''}{left}")
+            self._line_now(f"{self._title}: {text}{'; ' if left else ''}{left}")
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the last line was printed some seconds ago."""
+        return time.monotonic() - self._last_line_s > self._period_s
+
+    def _line_now(self, text: str) -> None:
+        self._last_line_s = time.monotonic()
+        self._line(text)
 
     def _line(self, text: str) -> None:
         if not self._quiet:

@@ -104,6 +104,13 @@ class Store:
         self._keyed = KeyedRows(lambda: self._connection)
         event.listen(factory, "after_rollback", lambda _session: self._keyed.forget())
 
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the session: with one open, SQLite leaves its log beside the file."""
+        self.sessions.remove()
+
     @property
     def session(self) -> Session:
         """The one session of this thread."""

@@ -50,8 +50,11 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
     def open_(spec: Spec, beside: Measurer | None) -> Measurer:
         return open_measurer(spec, options.backend, beside)[0]
 
-    with writing(options.database) as engine, ProgressDisplay(console) as display:
-        store = Store(engine)
+    with (
+        writing(options.database) as engine,
+        Store(engine) as store,
+        ProgressDisplay(console) as display,
+    ):
         for pair in planned:
             with opened_sides(pair, open_) as (old, new):
                 inputs = len(old.results.inputs)
@@ -59,7 +62,6 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
                 found = rerun_kernel(old, new, store, options.occasions, display.step)
                 notes += rerun_notes((old, new), options.occasions)
             results.append(found)
-        store.sessions.remove()
     stored = f"the measurements of this comparison are in {without_password(options.database)}"
     return Sides(
         [old for old, _ in results],

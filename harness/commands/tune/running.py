@@ -10,7 +10,7 @@ from rich.console import Console
 from harness.api.documents import TuneDocument
 from harness.api.request import PREDICTED, read_request
 from harness.api.session import Tuned, tuned
-from harness.commands.run import EXIT_INTERRUPTED, format_error, print_json
+from harness.commands.run import format_error, interrupted_code, print_json
 from harness.commands.tune.next_step import after_interrupt, next_step
 from harness.commands.tune.options import TuneCommand
 from harness.commands.tune.summary import learn_across, print_choice_by_input, print_result
@@ -35,9 +35,9 @@ def tune(options: TuneCommand) -> int:
     nothing worked on an input that was measured."""
     try:
         return _tune(options)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print(after_interrupt(options), file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return interrupted_code(interrupt)
 
 
 def _tune(options: TuneCommand) -> int:
