@@ -42,8 +42,8 @@ GIVEN = Input({"n": 1})
 
 
 @pytest.fixture
-def measurer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgramMeasurer]:
-    """Runs the programs for real, on a clock that only `spend` moves."""
+def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ProgramMeasurer]:
+    """Opens a space that runs the programs for real, on a clock that only `spend` moves."""
     clock = tmp_path / "clock"
 
     def clocked(
@@ -64,17 +64,27 @@ def measurer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Progra
     monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "home").mkdir()
-    text = SPACE.replace("HOME_FOLDER", str(tmp_path / "home")).replace('CLOCK"', f'{clock}"')
-    (tmp_path / "zoo.yaml").write_text(text.replace("TEMP_FOLDER", str(tmp_path)))
-    with closing(ProgramMeasurer(load_spec(tmp_path / "zoo.yaml"))) as opened:
-        yield opened
+    (tmp_path / "home" / "settings_of_user").touch()
+
+    def opened(text: str) -> ProgramMeasurer:
+        text = text.replace("HOME_FOLDER", str(tmp_path / "home")).replace('CLOCK"', f'{clock}"')
+        (tmp_path / "zoo.yaml").write_text(text.replace("TEMP_FOLDER", str(tmp_path)))
+        return ProgramMeasurer(load_spec(tmp_path / "zoo.yaml"))
+
+    return opened
+
+
+def measure_in(measurer: ProgramMeasurer) -> Callable[[str], Measurement]:
+    """Return what measures one program of the zoo."""
+    space = ConstrainedSpace.of(measurer._spec, GIVEN, measurer.limits, None)
+    return lambda who: measurer.measure(space, GIVEN, Config({"WHO": who}), None)
 
 
 @pytest.fixture
-def measure(measurer: ProgramMeasurer) -> Callable[[str], Measurement]:
-    """Measures one program of the zoo."""
-    space = ConstrainedSpace.of(measurer._spec, GIVEN, measurer.limits, None)
-    return lambda who: measurer.measure(space, GIVEN, Config({"WHO": who}), None)
+def measure(open_zoo: Callable[[str], ProgramMeasurer]) -> Iterator[Callable[[str], Measurement]]:
+    """Measures one program of the zoo, whose home folder the space names."""
+    with closing(open_zoo(SPACE)) as measurer:
+        yield measure_in(measurer)
 
 
 REFUSED = {
@@ -103,9 +113,14 @@ OUTCOMES = {
 """The outcomes of cheats whose results are not wrong."""
 
 
+AT_HOME = ("cheating_default", "copies_default", "slows_default")
+"""Programs that leave files in the home folder of the user, for one another."""
+
+
 def test_every_program_of_the_zoo_is_tried() -> None:
     honest = {name for name in NAMES if name.startswith("honest")}
-    assert {*REFUSED, "cached_later", "replaces_programs", *honest} == set(NAMES)
+    others = {"cached_later", "replaces_programs", *AT_HOME}
+    assert {*REFUSED, *others, *honest} == set(NAMES)
 
 
 @pytest.mark.parametrize("who", REFUSED)
@@ -134,6 +149,7 @@ def test_cache_that_a_program_uses_only_in_a_later_measurement_is_found(
         ("honest_warm", 5),
         ("honest_helper", 5),
         ("honest_settings", 1.77),
+        ("honest_home", 1.77),
         ("honest_disturbed", 1.77),
     ],
 )
@@ -173,3 +189,39 @@ def test_program_that_another_one_replaced_is_an_error(
 ) -> None:
     with pytest.raises(HostModuleError, match="changed or removed this file, the program of WHO="):
         measure("replaces_programs")
+
+
+def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
+    open_zoo: Callable[[str], ProgramMeasurer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    text = SPACE.replace("default: honest", "default: cheating_default")
+    with closing(open_zoo(text.replace('HOME: "HOME_FOLDER", ', ""))) as measurer:
+        measure = measure_in(measurer)
+        found = [measure(who) for who in (*AT_HOME, "cheating_default")]
+    assert [each.outcome for each in found] == [Outcome.OK] * 4
+    assert [each.time_s for each in found] == pytest.approx([0.1] * 4)
+    assert [path.name for path in home.iterdir()] == ["settings_of_user"]
+
+
+def test_default_that_misses_its_home_folder_says_how_to_give_it(
+    open_zoo: Callable[[str], ProgramMeasurer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/user")
+    text = SPACE.replace("default: honest", "default: honest_home")
+    with (
+        closing(open_zoo(text.replace('HOME: "HOME_FOLDER", ', ""))) as measurer,
+        pytest.raises(HostModuleError, match=r"environment: \{HOME: /home/user\}"),
+    ):
+        measure_in(measurer)("honest")
+
+
+def test_home_folder_of_a_run_also_holds_what_desktops_keep_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/home/user/.cache")
+    found = runner.home_variables(tmp_path)
+    assert found["HOME"] == found["XDG_CACHE_HOME"] == str(tmp_path)
+    assert "XDG_DATA_HOME" not in found

@@ -4,6 +4,7 @@ nothing is left over from the run before."""
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import statistics
 import tempfile
@@ -35,6 +36,13 @@ from harness.space_file import ProgramPlan
 from harness.space_file.program_model import ProgramVerify
 
 PROOF_RTOL = 1e-3
+_IN_HOME = (
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+)
 _CLOCKS_APART = 1.05
 _CLOCKS_APART_S = 1e-3
 
@@ -225,7 +233,9 @@ class ProgramRunner:
             written.folder.mkdir()
             for path in self.job.files:
                 shutil.copy(path, written.folder)
-            result = self._run_command(written)
+            home = Path(folder, "home")
+            home.mkdir()
+            result = self._run_command(written, home)
             left_s = self.job.timeout_s - self.wall_s - result.wall_s
             try:
                 if output is not None:
@@ -241,7 +251,7 @@ class ProgramRunner:
                 message = f"{error}{_left_running(result)}"
                 raise RunFailed(Outcome.WRONG_RESULT, message, error.worst) from None
 
-    def _run_command(self, written: Written) -> CommandResult:
+    def _run_command(self, written: Written, home: Path) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
         job, plan = self.job, self._plan
         if _version_of(self._program) != self._as_made:
@@ -255,9 +265,8 @@ class ProgramRunner:
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
         bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
         try:
-            result = run_command(
-                words, written.folder, written.streams, bounds, dict(job.variables)
-            )
+            variables = {**home_variables(home), **dict(job.variables)}
+            result = run_command(words, written.folder, written.streams, bounds, variables)
         except CannotStart as error:
             raise LaunchFailed(str(error)) from None
         if result.unended:
@@ -311,6 +320,15 @@ class ProgramRunner:
                 f"`unit: {self._plan.time.unit}` of program.time right?"
             )
         return time_s
+
+
+def home_variables(home: Path) -> dict[str, str]:
+    """Return the variables that make a folder the user's home.
+
+    A run could otherwise leave files at home for later runs, also for those of the default.
+    """
+    moved = ("HOME", *(name for name in _IN_HOME if name in os.environ))
+    return dict.fromkeys(moved, str(home))
 
 
 def _version_of(path: Path) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,7 @@ class ProgramWorker:
         except LaunchFailed as error:
             raise HostModuleError(
                 f"{default} does not work, so that no other can be compared with it: {error}"
+                f"{_about_home(job)}"
             ) from None
         expected = Expected(first.read_bytes(), self._plan.verify, self._plan.time)
         if self._plan.verify.against == "baseline":
@@ -96,3 +98,14 @@ class ProgramWorker:
             first_wrote=runs[0][1].elsewhere_bytes > runs[1][1].elsewhere_bytes,
             first_was_slow=was_slow(*(FirstRun(t, result.cpu_s) for t, result in runs)),
         )
+
+
+def _about_home(job: ProgramJob) -> str:
+    """Return what a program misses that works for its user, for a message."""
+    if "HOME" in dict(job.variables):
+        return ""
+    home = os.environ.get("HOME", "/home/me")
+    return (
+        "; HOME is an empty folder in each run: where the program needs files of yours, write "
+        f"`environment: {{HOME: {home}}}` under `program`"
+    )
