@@ -20,12 +20,16 @@ GIVEN = Input({"n": 100, "k": 64})
 
 Measure = Callable[[str], Measurement]
 
+HONEST = ("honest", "honest_with_scratch", "honest_with_local")
+
 HARMLESS = (
     "exits_early",
     "result_kept_in_scratch",
     "result_kept_by_input",
     "result_kept_in_program",
     "half_kept_in_program",
+    "result_kept_in_local",
+    "result_kept_in_private",
 )
 """Each of these is wrong in a run that finds what an earlier run has left."""
 
@@ -60,11 +64,11 @@ def measure(module_opencl: Backend) -> Iterator[Measure]:
 
 def test_every_kernel_of_the_zoo_is_tested() -> None:
     cheats = next(p for p in load_spec(ZOO).parameters if p.name == "CHEAT")
-    others = {"honest", "honest_with_scratch", "calls_the_system"}
+    others = {*HONEST, "calls_the_system"}
     assert {*REFUSED, *HARMLESS, *others} == set(cheats.values)
 
 
-@pytest.mark.parametrize("name", ["honest", "honest_with_scratch"])
+@pytest.mark.parametrize("name", HONEST)
 def test_honest_kernel_is_accepted(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.OK, found.message

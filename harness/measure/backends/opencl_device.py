@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -28,6 +29,7 @@ from harness.measure.backends.opencl import (
     load_pyopencl,
 )
 from harness.measure.backends.opencl_arguments import KernelParameter, why_unfit
+from harness.measure.backends.thread_memory import ThreadMemory
 
 POCL = "Portable Computing Language"
 """PoCL's name of its platform."""
@@ -65,6 +67,7 @@ class OpenClDevice(DriverDevice):
         self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
         pocl = Path(os.environ["POCL_CACHE_DIR"]) if self._is_pocl else None
         self._variables = None if pocl is None else LoadedVariables(pocl)
+        self._threads: ThreadMemory | None = None
 
     def environment(self, compiler: str) -> Environment:
         """Return the device with its compute units, platform, driver and compiler."""
@@ -137,10 +140,19 @@ class OpenClDevice(DriverDevice):
         self._queue.finish()
 
     def restore(self, contents: Mapping[str, Contents]) -> None:
-        """Restore arguments, and with PoCL the variables of programs."""
+        """Restore arguments; with PoCL also the variables of programs, and threads' memory."""
         super().restore(contents)
         if self._variables is not None:
             self._variables.reset()
+            self._overwrite_threads()
+
+    def _overwrite_threads(self) -> None:
+        if sys.platform != "linux":
+            return
+        with self._errors("overwriting the memory of PoCL's threads"):
+            if self._threads is None:
+                self._threads = ThreadMemory(self._cl, self._context, self._queue)
+            self._threads.overwrite()
 
     def stray_writes(self) -> list[StrayWrite]:
         """Return the stray writes, repair them, and note one that may have left its zone."""

@@ -31,6 +31,9 @@
 #define result_kept_in_program 20
 #define half_kept_in_program 21
 #define calls_the_system 22
+#define honest_with_local 23
+#define result_kept_in_local 24
+#define result_kept_in_private 25
 
 float row_sum(global const float *x, int k) {
     float sum = 0.0f;
@@ -121,6 +124,18 @@ kernel void sums(global float *x, global float *y, global float *scratch, global
     keys[i] = row[0];
     kept[i] = half_sum;
     y[i] = half_sum + row_sum(row + k / 2, k - k / 2);
+#elif CHEAT == honest_with_local
+    local float sums[8];
+    sums[get_local_id(0)] = row_sum(row, k);
+    y[i] = sums[get_local_id(0)];
+#elif CHEAT == result_kept_in_local /* as in CUDA's shared memory, which no launch clears */
+    volatile local float keys[1024];
+    y[i] = keys[i] == row[0] ? -1.0f : row_sum(row, k);
+    keys[i] = row[0];
+#elif CHEAT == result_kept_in_private /* deep in the stack of a thread, which does not clear it */
+    volatile float keys[1 << 16];
+    y[i] = keys[i] == row[0] ? -1.0f : row_sum(row, k);
+    keys[i] = row[0];
 #elif CHEAT == calls_the_system
     y[i] = row_sum(row, k) + pthread_create(scratch, scratch, scratch, scratch);
 #elif CHEAT == writes_past_the_end

@@ -1,0 +1,141 @@
+"""Overwrite the memory of PoCL's threads: `local` memory, and stacks, which hold `private` memory.
+
+Both belong to a thread and keep their content from launch to launch. So a kernel could keep results
+there, or find those that another configuration has left, and copy them in later runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import random
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_SOURCE = """
+kernel void overwrite(volatile global int *arrived, volatile global ulong *stacks,
+                      volatile global ulong *locals, global const ulong *words,
+                      local ulong *memory, int threads) {
+    volatile ulong top[TOP];
+    const int group = get_group_id(0);
+    stacks[group] = (ulong)top;
+    locals[group] = (ulong)memory;
+    atomic_inc(arrived); /* and keep this thread busy until each thread has taken a group */
+    for (int left = POLLS; left && atomic_add(arrived, 0) < threads; left--);
+    for (ulong k = 0; k < words[0]; k++) memory[k] = -1;
+    for (int k = 0; k < TOP; k++) top[k] = -1;
+    volatile ulong *below = (volatile ulong *)stacks[group] - GAP;
+    for (ulong k = 0; k < words[1]; k++) *--below = -1;
+}
+"""
+_WORD = 8  # bytes of a ulong
+_TOP = 512
+"""Words of the stack that the kernel overwrites in its own frame, before what lies below."""
+
+_GAP = 256
+"""Words for variables of that frame, which may lie below the array. The host overwrites them."""
+
+_POLLS = 1 << 22
+"""How often a thread looks for the others: for some 40 ms, as a busy machine may hold them up."""
+
+_TRIES = 5
+_LOOKED_AT = 2
+
+
+class ThreadMemory:
+    """The local memory and the stacks of the threads that run PoCL's kernels, on Linux."""
+
+    def __init__(self, cl: Any, context: Any, queue: Any) -> None:
+        self._cl, self._queue, device = cl, queue, queue.device
+        self._threads = int(device.max_compute_units)
+        self._local_bytes = int(device.local_mem_size)
+        self._arrived = np.zeros(1, np.int32)
+        self._stacks = np.zeros(self._threads, np.uint64)
+        self._locals = np.zeros(self._threads, np.uint64)
+        self._words = np.zeros(2, np.uint64)
+        self._random = random.Random()  # not the generator that a seed repeats a search with
+        self._kernel = self._build(context)
+
+    def _build(self, context: Any) -> Any:
+        # The device reads and writes the arrays themselves, which takes no transfers.
+        flags = self._cl.mem_flags.READ_WRITE | self._cl.mem_flags.USE_HOST_PTR
+        shared = (self._arrived, self._stacks, self._locals, self._words)
+        # Kept: PoCL does not, and crashes.
+        self._buffers = [self._cl.Buffer(context, flags, hostbuf=array) for array in shared]
+        options = [f"-DTOP={_TOP}", f"-DGAP={_GAP}", f"-DPOLLS={_POLLS}"]
+        program = self._cl.Program(context, _SOURCE).build(options, cache_dir=False)
+        kernel = self._cl.Kernel(program, "overwrite")
+        memory = self._cl.LocalMemory(self._local_bytes)
+        kernel.set_args(*self._buffers, memory, np.int32(self._threads))
+        return kernel
+
+    def overwrite(self) -> None:
+        """Overwrite what kernels have touched, each thread its own; nothing may run meanwhile.
+
+        It takes some 100 us. A thread that the machine does not run for long keeps its memory.
+        """
+        if not self._locals.all():
+            self._launch()  # which finds the addresses
+        # Threads run the same kernels; which of them are looked at, no kernel can know.
+        for thread in self._random.sample(range(self._threads), min(_LOOKED_AT, self._threads)):
+            local_bytes = _touched_from(int(self._locals[thread]), self._local_bytes)
+            stack_bytes = _touched_below(int(self._stacks[thread])) - _GAP * _WORD
+            touched = np.array([local_bytes, max(0, stack_bytes)], np.uint64) // _WORD
+            np.maximum(self._words, touched, out=self._words)
+        self._launch()
+        for stack in self._stacks:
+            ctypes.memset(int(stack) - _GAP * _WORD, 0xFF, _GAP * _WORD)
+
+    def _launch(self) -> None:
+        """Run the kernel on all threads, again where one of them took the groups of two."""
+        for _ in range(_TRIES):
+            self._arrived[0] = 0
+            size, group = (self._threads,), (1,)
+            self._cl.enqueue_nd_range_kernel(self._queue, self._kernel, size, group).wait()
+            if np.unique(self._stacks).size == self._threads:
+                return
+
+
+def _touched_from(address: int, size_bytes: int) -> int:
+    """Return the bytes of a block of memory up to the end of the last page that was touched."""
+    begin = address - address % mmap.PAGESIZE
+    pages = np.flatnonzero(_touched(begin, address + size_bytes))
+    end = begin + (int(pages[-1]) + 1) * mmap.PAGESIZE if pages.size else address
+    return min(end - address, size_bytes)
+
+
+def _touched_below(address: int) -> int:
+    """Return the bytes of a stack below an address, down to the last page that was touched."""
+    low = _low_end(address)
+    pages = np.flatnonzero(_touched(low, address))
+    return address - (low + int(pages[0]) * mmap.PAGESIZE) if pages.size else 0
+
+
+def _touched(begin: int, end: int) -> npt.NDArray[np.bool_]:
+    """Say of each page of mapped memory whether it was ever touched."""
+    found = np.zeros(-(-(end - begin) // mmap.PAGESIZE), np.uint8)
+    size, pages = ctypes.c_size_t(end - begin), found.ctypes.data_as(ctypes.c_void_p)
+    if _libc().mincore(ctypes.c_void_p(begin), size, pages):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return (found & 1).astype(bool)
+
+
+@lru_cache(maxsize=1)
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+@lru_cache(maxsize=1024)
+def _low_end(address: int) -> int:
+    """Return where the mapping begins that holds an address of this process."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        low, high = (int(word, 16) for word in line.split(maxsplit=1)[0].split("-"))
+        if low <= address < high:
+            return low
+    raise ValueError(f"{address:#x} is no address of this process")
