@@ -176,10 +176,21 @@ def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_
     assert tune.main([*replayed, "--results-log", str(log), "--test-limit", "9"]) == 0
     assert tune.main([*replayed, "--results-log", str(log)]) == 0
     for number in range(1, 5):
-        lines = (tmp_path / f"best-{number:02d}.log").read_text().split("\n")[:-1]
+        head, *lines = (tmp_path / f"best-{number:02d}.log").read_text().split("\n")[:-1]
+        assert head.startswith("# harness: seconds since the start")
         times = [float(line.split()[1]) for line in lines]
         assert times == sorted(times, reverse=True)
         assert len(times) >= 1
+
+
+def test_two_columns_of_numbers_are_not_taken_for_a_results_log(
+    replayed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "best-02.log"
+    mine.write_text("0.5 2.0\n1.5 1.0\n")
+    assert tune.main([*replayed, "--results-log", str(tmp_path / "best.log")]) == 2
+    assert "best-02.log already exists and is not a log of new bests" in capsys.readouterr().err
+    assert mine.read_text() == "0.5 2.0\n1.5 1.0\n"
 
 
 def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

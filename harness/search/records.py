@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import opentuner
 
-from harness.core.outputs import OutputKind
+from harness.core.outputs import marked
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
@@ -21,18 +22,10 @@ from harness.space import Space
 _BAIL_GENERATIONS = 20
 
 
-def _is_log(content: bytes) -> bool:
-    """Say whether each line has seconds, which rise, and a time, which falls."""
-    try:
-        lines = [tuple(map(float, line.split(b" "))) for line in content.splitlines()]
-        moments, times = zip(*lines, strict=True)
-    except ValueError:
-        return False
-    return list(moments) == sorted(moments) and list(times) == sorted(times, reverse=True)
+LOG_HEAD = "# harness: seconds since the start, and the time in seconds, of each new best"
+"""The first line of a results log, which readers of columns skip; OpenTuner writes the others."""
 
-
-RESULTS_LOG = OutputKind("a log of new bests", _is_log)
-"""OpenTuner writes it, without a head."""
+RESULTS_LOG = marked("a log of new bests", rb"\A" + re.escape(LOG_HEAD.encode()))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from opentuner.resultsdb.connect import DB_VERSION
 from opentuner.resultsdb.models import Base, TuningRun, _Meta
+from opentuner.search.plugin import FileDisplayPlugin
 
 from harness.core.errors import ResultsError, UsageError
 from harness.core.machine import notes
@@ -20,7 +21,14 @@ from harness.results.connect import shown_name
 from harness.search.durable_run import DurableRun
 from harness.search.interface import TuningInterface
 from harness.search.patches import offered_techniques
-from harness.search.records import EndReason, InputSearch, Searched, SearchOptions, Tally
+from harness.search.records import (
+    LOG_HEAD,
+    EndReason,
+    InputSearch,
+    Searched,
+    SearchOptions,
+    Tally,
+)
 from harness.search.techniques import own_techniques
 from harness.space import Space
 
@@ -72,6 +80,9 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
         earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
         run = DurableRun(interface, interface.args, store.session, earlier)
         run.init()
+    logs = (p for p in run.search_driver.plugins if isinstance(p, FileDisplayPlugin))
+    for log in logs:
+        print(LOG_HEAD, file=log.out)
     run.search_driver.taken |= options.held_out
     store.tie_run(begun.id, run.tuning_run.id)
     store.commit()
