@@ -54,10 +54,25 @@ def _blocks(language: str, page: str = README) -> list[str]:
 def _commands() -> list[list[str]]:
     """The harness commands of shell blocks and sentences, as argument lists from the module's name
     on."""
-    shell = "".join(_blocks("sh"))
-    found = re.findall(r"-m (harness\.\w+.*)", shell)
+    found = _shell_commands(README)
     found += re.findall(r"`python -m (harness\.\w+[^`]*)`", README)
     return [shlex.split(command) for command in found]
+
+
+def _shell_commands(page: str) -> list[str]:
+    """The harness commands of shell blocks and of indented lines, up to `>`, `&&` or a comment."""
+    shell = "".join(_blocks("sh", page)) + "\n".join(
+        re.findall(r"^    (python .*)$", page, re.MULTILINE)
+    )
+    found = re.findall(r"python -m (harness\.\w+.*)", shell)
+    return [re.split(r" (?:>|&&|\||#) ?", command)[0].rstrip() for command in found]
+
+
+def _commands_of_docs() -> list[list[str]]:
+    found = {
+        command for page in PAGES if page != "README.md" for command in _shell_commands(PAGES[page])
+    }
+    return [shlex.split(command) for command in sorted(found)]
 
 
 def _module(command: str) -> ModuleType:
@@ -66,10 +81,8 @@ def _module(command: str) -> ModuleType:
     return sys.modules[main.__module__]
 
 
-@pytest.mark.parametrize("command", _commands(), ids=" ".join)
-def test_a_command_of_the_readme_parses(
-    command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("command", [*_commands(), *_commands_of_docs()], ids=" ".join)
+def test_a_command_of_the_pages_parses(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     module = _module(command[0])
     parsed: list[argparse.Namespace] = []
 
