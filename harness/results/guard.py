@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from sqlalchemy import Connection, Engine, bindparam, inspect, text
 
 from harness.core.errors import ResultsError
+from harness.core.kept import Kept, content_key
 from harness.core.text import printable
 from harness.results import schema
-from harness.results.url import without_password
+from harness.results.file_digest import file_digest
+from harness.results.url import sqlite_path, without_password
 
 _REFERRING = ("commands", "runs", "builds", "measurements", "observations", "tests")
 
@@ -44,18 +46,31 @@ def guard(engine: Engine, database: str, *, is_writer: bool) -> None:
     """Raise ResultsError where the file of a SQLite database is damaged, or where a database of any
     kind holds a trigger, view or column that harness did not make.
 
-    A reader leaves views alone. Its look at a file takes about as long as SQLite's own scan of it;
-    a writer compares indices with their tables as well, which takes three times as long.
+    A reader leaves views alone. Its first look at a file takes about as long as SQLite's own scan
+    of it; a writer compares indices with their tables as well, which takes three times as long.
     """
     name = without_password(database)
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
-            _refuse_damage(connection, name, thorough=is_writer)
+            _refuse_damage_once(connection, database, is_writer)
             found = next(_foreign_in_sqlite(connection, name, is_writer), None)
         else:
             found = next(_foreign_elsewhere(connection, is_writer), None)
     if found is not None:
         raise ResultsError(f"{name} has {found}")
+
+
+def _refuse_damage_once(connection: Connection, database: str, is_writer: bool) -> None:
+    """Do not look again at a large file in which a reader found no damage, to its last bit."""
+    name, path = without_password(database), sqlite_path(database)
+    digest = None if is_writer or path is None else file_digest(path)
+    if digest is None:
+        _refuse_damage(connection, name, thorough=is_writer)
+        return
+    kept, key = Kept.in_cache(), content_key("no damage", digest)
+    if not kept.get(key):
+        _refuse_damage(connection, name, thorough=False)
+        kept.put(key, True)
 
 
 def _refuse_damage(connection: Connection, name: str, thorough: bool) -> None:

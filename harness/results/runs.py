@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Table
 from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Value
 from harness.results import schema
 from harness.results.columns import MeasurementRows
+from harness.results.kept_rows import KeptRows
 from harness.results.notes import BASELINES, last_moment, read_notes
 from harness.results.read import read_measurements
 from harness.results.selecting import CampaignKey, refusing_damage
@@ -122,17 +123,25 @@ def _campaign(run: _Placed) -> StoredCampaign:
 
 
 def read_campaign(
-    connection: Connection, campaign: StoredCampaign, builds: bool = True
+    connection: Connection,
+    campaign: StoredCampaign,
+    builds: bool = True,
+    kept: KeptRows | None = None,
 ) -> tuple[MeasurementRows, tuple[Run, ...], tuple[Command, ...]]:
     """Return the measurements, runs and commands of a campaign, oldest first.
 
-    Without `builds`, measurements lack theirs.
+    Without `builds`, measurements lack theirs. Measurements that are `kept` are not read again.
 
     Raises ResultsError where the database is damaged.
     """
     key, name = campaign.key, campaign.space_name
+
+    def read() -> MeasurementRows:
+        return read_measurements(connection, key, space=name, builds=builds)
+
+    parts = [key.program_sha256, key.fingerprint, key.campaign, name, builds]
     return (
-        read_measurements(connection, key, space=name, builds=builds),
+        read() if kept is None else kept.recall(parts, read),
         tuple(read_runs(connection, key, name)),
         tuple(read_commands(connection, key, name)),
     )

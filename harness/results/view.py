@@ -42,6 +42,7 @@ from harness.results import (
 )
 from harness.results.ablation import Ablation
 from harness.results.compatible import Compatible, compatible
+from harness.results.kept_rows import KeptRows
 from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
 from harness.results.tuned_space import TunedSpace
 from harness.results.versions import NEWEST, KernelVersion, of_version, other_versions
@@ -286,6 +287,7 @@ def read_results(
     found: dict[tuple[CampaignKey, str], list[Results]] = {}
     held: set[str] = set()
     for database in databases:
+        kept = KeptRows.of(database)
         with reading(database) as engine, engine.connect() as connection:
             there = campaigns(connection)
             held |= {campaign.space_name for campaign in there}
@@ -293,7 +295,7 @@ def read_results(
             chosen = of_version(chosen, kernel_version)
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
-                read = read_campaign(connection, campaign, builds)
+                read = read_campaign(connection, campaign, builds, kept)
                 others = other_versions(connection, name, key.program_sha256, key.fingerprint)
                 same = found.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))
