@@ -23,7 +23,7 @@ from harness.measure.measurer import Measurer
 from harness.recordings.replay import ReplayMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
-from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend
+from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
 from tests.planted import FAULTS, GIVEN, SOON_S, fault, space_of
 
 
@@ -317,6 +317,19 @@ def test_survivors_that_are_lost_together_again_have_that_outcome(fake: Fake) ->
     local, space = fake(lives=5)
     found = local.measure_interleaved(space, FOUR, list(space)[:2], rounds=2)
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
+
+
+def test_the_first_configuration_is_built_alone(fake: Fake, tmp_path: Path) -> None:
+    local, space = fake(shares_cpu=True)
+    configs = list(space)[:3]
+    for config in configs:
+        local.expect(space, configs)
+        assert local.measure(space, FOUR, config, None).outcome is Outcome.OK
+    events = [what for what, _, _ in sorted(read_journal(tmp_path / "journal"), key=lambda e: e[1])]
+    first, second = events.index("launch"), events.index("compile", events.index("launch"))
+    assert events[:first].count("compile") == 1
+    assert "launch" not in events[second : second + 2], "then the others are built together"
+    assert events.count("compile") == 3
 
 
 def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
-        for config in configs:
+        for config in self._due(configs):
             self._builds.start(self._program(space, config))
 
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:

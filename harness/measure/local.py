@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
@@ -51,6 +52,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
         self._spec = spec
         self._builds = builds
         self._builds_disturb = builds_disturb
+        self._has_measured = False
         self._proofs = Proofs()
         self._recalled: dict[Input, list[Measurement]] = {}
         self._equal: dict[Input, EqualCode] = {}
@@ -68,6 +70,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
         can be measured on this input.
         """
         job = self._job(space, problem, config, best_s)
+        self._has_measured = True
         if isinstance(job, Measurement):
             return job
         equal = self._equal_code(space, problem)
@@ -133,6 +136,12 @@ class LocalMeasurer(ABC, Generic[B, J]):
     @property
     def _sampling(self) -> Sampling:
         return Sampling(**self._spec.measure.model_dump(exclude={"timeout_s"}))
+
+    def _due(self, configs: Iterable[Config]) -> Iterable[Config]:
+        """Return what to build now: where times wait for all builds, the first configuration of a
+        command is built alone, so that its time is soon known."""
+        waits = self._builds_disturb and not self._has_measured
+        return itertools.islice(configs, 1) if waits else configs
 
     def _built(self, program: B) -> Binary:
         """Build; where builds disturb times, nothing compiles afterwards. Raises BuildFailed."""

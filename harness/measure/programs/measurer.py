@@ -92,7 +92,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless builds differ from input to input."""
         if not self._builds_by_input:
-            for config in configs:
+            for config in self._due(configs):
                 self._builds.start(self._program(space, config, Input({})))
 
     @property
