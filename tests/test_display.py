@@ -412,6 +412,14 @@ def test_on_a_terminal_progress_is_one_live_line(tmp_path: Path) -> None:
     assert "0/0" not in text
 
 
+def test_on_a_terminal_the_best_of_an_input_stays_when_its_search_has_ended(tmp_path: Path) -> None:
+    text = shown(tmp_path, *FOUND, terminal=True)
+    best = "[1/2] m=64, n=4096: test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed"
+    assert text.count(best) == 1
+    assert text.count(": test ") == 1, "other tests are on the live line only"
+    assert "finalists and the default: 2 of 2" not in text
+
+
 def test_quiet_says_nothing(tmp_path: Path) -> None:
     assert shown(tmp_path, *FOUND, terminal=False, quiet=True) == ""
     assert shown(tmp_path, *FOUND, terminal=True, quiet=True) == ""

@@ -1,4 +1,4 @@
-"""Progress: one live line on a terminal, plain lines where there is none."""
+"""Progress: one live line on a terminal, below the best of each input; else plain lines."""
 
 from __future__ import annotations
 
@@ -134,7 +134,10 @@ class ProgressDisplay:
         # The counts stand before the configuration, so that a cut line still shows them.
         self._advance(f"{best_time}; {outcomes}{best_config}")
         test = f"test {progress.ordinal} of {progress.total}"
-        self._line_when_due(f"{test}, {best_time}{best_config}; {outcomes}")
+        text = f"{test}, {best_time}{best_config}; {outcomes}"
+        if self._live and self._done == self._steps:
+            self._line(f"{self._title}: {text}")  # it stays, above the live line
+        self._line_when_due(text)
 
     def _describe(self, best: Measurement | None) -> tuple[str, str]:
         """Return the best time, and its configuration in parentheses."""
