@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 import harness
+from harness.api.tuning import in_python
 from harness.commands.tune import main as tune_command
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.notebook import NotebookListener
@@ -142,6 +143,19 @@ def test_error_is_that_of_the_command(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------- results
+
+
+def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    space, recording = recorded
+    (tmp_path / "own.db").write_bytes(recording.read_bytes())
+    with pytest.raises(harness.HarnessError, match=r"^`replay` and `database` are both .*own\.db;"):
+        harness.tune(space, replay=tmp_path / "own.db", database=tmp_path / "own.db")
+    with pytest.raises(harness.HarnessError, match=r"^`seed_configurations` .* JSON object"):
+        harness.tune(space, replay=recording, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
+    command = "run: python -m harness.tune x.yaml --database DB; leave out --no-cross or --mapping"
+    assert in_python(command) == (
+        "run: python -m harness.tune x.yaml --database DB; leave out `cross=False` or --mapping"
+    )
 
 
 def test_ctrl_c_keeps_everything_and_says_how_to_continue(

@@ -93,6 +93,16 @@ def test_analyse_prints_what_python_returns(run: Run, tuned: tuple[Path, Path, P
     assert {one["outcome"] for one in found["failures"]} == {"crashed"}
 
 
+def test_the_reason_of_a_failure_is_not_cut(
+    run: Run, tuned: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.analysis.failures.MAX_HEADLINE", 3)
+    _, analysed = run("analyse", tuned[2])
+    (failure,) = analysed["analyses"][0]["failures"]
+    assert len(failure["reason"]) > 3
+    assert not failure["reason"].endswith("...")
+
+
 def test_analyse_refuses_the_options_of_trees(
     tuned: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,12 +58,17 @@ def group_failures(
 
 
 def headline(message: str, words: Iterable[str] = _ERRORS) -> str:
+    """Return the most informative line of a message, cut to MAX_HEADLINE characters."""
+    found = informative_line(message, words)
+    return found if len(found) <= MAX_HEADLINE else f"{found[:MAX_HEADLINE]} ..."
+
+
+def informative_line(message: str, words: Iterable[str] = _ERRORS) -> str:
     """Return the most informative line of a message: the first that has one of the words, of which
     earlier ones take precedence, else the first line."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     hits = (line for word in words for line in lines if word in line.lower())
-    found = next(hits, lines[0] if lines else "")
-    return found if len(found) <= MAX_HEADLINE else f"{found[:MAX_HEADLINE]} ..."
+    return next(hits, lines[0] if lines else "")
 
 
 def describe_failures(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from harness.analysis.coverage import reservations
-from harness.analysis.failures import group_failures, headline
+from harness.analysis.failures import group_failures, informative_line
 from harness.analysis.inputs import InputReport
 from harness.api.across import advice, rule_lines, why_no_choice
 from harness.api.documents import (
@@ -127,7 +127,7 @@ def _failures(findings: Findings) -> list[FailureDocument]:
     return [
         FailureDocument(
             str(group.kind),
-            headline(group.members[0].message),
+            informative_line(group.members[0].message),
             len(group.members),
             plain(group.members[0].config),
             plain(group.members[0].input),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from harness.api.checks import check_options, check_recordings
 from harness.api.options import TuneOptions
-from harness.core.errors import ResultsError
+from harness.core.errors import HarnessError, ResultsError, SpecError
 from harness.space_file import Spec
 
 if TYPE_CHECKING:
     from harness.api.results import TuneResults
     from harness.api.session import Listener
+
+_COMMAND_OR_OPTION = re.compile(r"-m harness\.\w[^;`\n]*|--([a-z][a-z-]*)")
+_ARGUMENTS = {
+    "max-time": "`max_time_s`",
+    "stop-after": "`max_time_s`",
+    "no-cross": "`cross=False`",
+    "no-reduce": "`reduce=False`",
+    "seed-configuration": "`seed_configurations`",
+    "quiet": "`progress=False`",
+}
+"""The arguments that are not named like their options."""
 
 
 def tune(
@@ -46,7 +59,8 @@ def tune(
     effects; `max_time_s` is in seconds. Call it again to continue: what the database holds is not
     measured again. Progress goes to standard error, or to the cell of a notebook.
 
-    Raises HarnessError for anything that the command prints as an error, with the same message.
+    Raises HarnessError for anything that the command prints as an error, with the same message,
+    which names arguments in place of options.
     Ctrl-C ends the run in order and raises KeyboardInterrupt, whose message says how to continue.
     """
     options = TuneOptions(
@@ -69,10 +83,11 @@ def tune(
         finalists=finalists,
         no_reduce=not reduce,
     )
-    check_options(options)
-    check_recordings(options)
-    with _own_random():
-        return _results(options, progress)
+    with _naming_arguments():
+        check_options(options)
+        check_recordings(options)
+        with _own_random():
+            return _results(options, progress)
 
 
 def _results(options: TuneOptions, progress: bool) -> TuneResults:
@@ -96,6 +111,28 @@ def _results(options: TuneOptions, progress: bool) -> TuneResults:
             f"all measurements are kept in {shown_database(request.database)}. To continue, call "
             f"tune again {again}; to see them, open_results"
         ) from None
+
+
+@contextmanager
+def _naming_arguments() -> Iterator[None]:
+    """Name the arguments of `tune` in messages in place of the command's options."""
+    try:
+        yield
+    except HarnessError as error:
+        if not isinstance(error, SpecError):
+            error.args = (in_python(str(error)),)
+        raise
+
+
+def in_python(message: str) -> str:
+    """Replace the options that a message names by arguments, but not those of whole commands."""
+    return _COMMAND_OR_OPTION.sub(lambda m: m[0] if m[1] is None else _argument(m[1]), message)
+
+
+def _argument(option: str) -> str:
+    name = option.replace("-", "_")
+    known = inspect.signature(tune).parameters
+    return _ARGUMENTS.get(option) or (f"`{name}`" if name in known else f"--{option}")
 
 
 def _listener(quiet: bool) -> Listener:
