@@ -18,7 +18,10 @@ from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernel_runner import KernelJob
 from harness.measure.kernels import KernelMeasurer
+from harness.measure.programs.measurer import ProgramMeasurer
+from harness.measure.programs.worker import ProgramWorker
 from harness.measure.verify import Tolerance
+from harness.space_file import load_spec
 from harness.stats.timing import Sampling
 from tests.fakes import FakeBackend, FakeCompiler, FakeDevice
 from tests.planted import space_of
@@ -39,6 +42,17 @@ def arguments(features, rng):
 
 def reference(arguments):
     return {"y": 2 * arguments["x"]}
+"""
+
+PROGRAM = """
+name: say
+program:
+  run: [echo, SAY, "{A}", "{n}"]
+  time: wall
+parameters:
+  A: {values: [1, 2], default: 1}
+inputs: {features: [n], values: [{n: 1}]}
+measure: {warmup: 1, repeats: 2}
 """
 
 JOB = KernelJob(
@@ -106,3 +120,30 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: 
         space = space_of(specs[0], first, problem)
         found = first.measure(space, problem, space.default, None)
         assert found.outcome is Outcome.OK, "the second did not end the process of the first"
+
+
+def started_by(worker: ProgramWorker) -> tuple[int, str]:
+    return os.getpid(), worker._plan.folder.name
+
+
+def test_programs_of_a_measurer_beside_another_one_are_started_by_its_process(
+    tmp_path: Path,
+) -> None:
+    specs = []
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "space.yaml").write_text(PROGRAM.replace("SAY", name))
+        specs.append(load_spec(tmp_path / name / "space.yaml"))
+    with contextlib.closing(ProgramMeasurer(specs[0])) as first:
+        with contextlib.closing(ProgramMeasurer(specs[1], first)) as second:
+            measurers = (first, second)
+            for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
+                space = space_of(spec, measurer, spec.inputs[0])
+                (found,) = measurer.measure_interleaved(
+                    space, spec.inputs[0], [space.default], rounds=2, seeds=(1,)
+                )
+                assert found.outcome is Outcome.OK, found.message
+            who = [measurer._call(started_by, timeout_s=60) for measurer in measurers]
+            assert [name for _, name in who] == ["old", "new"]
+            assert len({pid for pid, _ in who}) == 1
+        assert first._call(started_by, timeout_s=60) == who[0], "the second did not end it"

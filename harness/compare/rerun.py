@@ -7,8 +7,9 @@ So the offset of a load or of an allocation differs from occasion to occasion, l
 and what slows the machine down for longer than an occasion slows both sides. The differences
 between the sides, one per occasion, are what harness.compare.statistics judges.
 
-The kernels of both sides run in one process. Of two processes with equal code, one is often faster
-for longer than a rerun measures an input, so no number of occasions would show that by chance.
+One process runs the kernels of both sides, or starts their programs. Of two processes with equal
+code, one is often faster for longer than a rerun measures an input, so that more occasions would
+not show it to be noise.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ def open_measurer(
 ) -> tuple[Measurer, str]:
     """Open the measurer of a space with the requested backend; return it and why it was chosen.
 
-    Kernels run in the process of a measurer `beside` it, which must be closed later: two processes
-    differ in speed. Each run of a program is a process of its own.
+    It runs kernels, or starts programs, in the process of a measurer `beside` it, which must be
+    closed later: two processes differ in speed.
 
     Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
     cannot run here.
@@ -30,7 +30,8 @@ def open_measurer(
                 f"{spec.path} tunes a program, which --backend {requested} cannot run; "
                 f"leave --backend out, or write --backend {COMMAND}"
             )
-        return ProgramMeasurer(spec), "the space tunes a program"
+        started = beside if isinstance(beside, ProgramMeasurer) else None
+        return ProgramMeasurer(spec, started), "the space tunes a program"
     backend = choose(requested)
     if backend.language not in spec.sources:
         raise UsageError(

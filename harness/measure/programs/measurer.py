@@ -4,9 +4,10 @@ while nothing is built."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError, UsageError
 from harness.core.program import Binary
@@ -29,6 +30,8 @@ from harness.space_file import ProgramPlan, Spec
 _DESCRIBE_TIMEOUT_S = 300.0
 _GRACE_S = 60.0
 """For verification and cleaning up, beyond the deadline at which programs are killed."""
+
+T = TypeVar("T")
 
 
 def backend_of(spec: Spec) -> CommandBackend:
@@ -60,21 +63,24 @@ def command_build(plan: ProgramPlan, space: Space, config: Config, problem: Inpu
 class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     """Measure the program of a space; a `harness.measure.measurer.Measurer`."""
 
-    def __init__(self, spec: Spec) -> None:
-        """Ask the compiler for its identity.
+    def __init__(self, spec: Spec, beside: ProgramMeasurer | None = None) -> None:
+        """Ask the compiler for its identity, in the process of the measurer `beside` it if any.
 
         Raises BackendUnavailable where the compiler is missing, UsageError for a space of kernels.
         """
-        backend = backend_of(spec)
+        self._backend = backend = backend_of(spec)
         self._plan = backend.plan
-        self._processes = Processes(1, partial(ProgramWorker, backend))
+        self._is_guest = beside is not None
+        self._processes: Processes = (
+            beside._processes if beside else Processes(1, partial(ProgramWorker, backend))
+        )
         try:
-            facts = self._processes.run(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
+            facts = self._call(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
         except ProcessLost as lost:
-            self._processes.close()
+            self._leave_process()
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
         except BaseException:
-            self._processes.close()
+            self._leave_process()
             raise
         self._floor_s = facts.floor_s
         super().__init__(
@@ -108,10 +114,19 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
 
     def close(self) -> None:
-        """End all worker processes at once."""
-        self._processes.close()
+        """End all worker processes at once, unless they are another measurer's."""
+        self._leave_process()
         super().close()
         self._folder.close()
+
+    def _call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
+        """Call a method of ProgramWorker; raises what it raises, or ProcessLost."""
+        serve: Callable[..., T] = ProgramWorker.serve
+        return self._processes.run(serve, self._backend, method, *args, timeout_s=timeout_s)
+
+    def _leave_process(self) -> None:
+        if not self._is_guest:
+            self._processes.close()
 
     # ---------------------------------------------------------------------------- the baseline
 
@@ -139,7 +154,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         kept = self._folder.path / f"{len(self._references)}"
         timeout_s = job.timeout_s + _GRACE_S
         try:
-            return self._processes.run(ProgramWorker.take_reference, job, kept, timeout_s=timeout_s)
+            return self._call(ProgramWorker.take_reference, job, kept, timeout_s=timeout_s)
         except ProcessLost as lost:
             raise HostModuleError(
                 f"the process that runs the default on ({problem}) {lost}"
@@ -209,7 +224,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     def _run(self, job: ProgramJob) -> ProgramResult:
         try:
-            return self._processes.run(ProgramWorker.run, job, timeout_s=job.timeout_s + _GRACE_S)
+            return self._call(ProgramWorker.run, job, timeout_s=job.timeout_s + _GRACE_S)
         except ProcessLost as lost:
             return _lost(job, lost)
 
@@ -223,9 +238,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         jobs = [dataclasses.replace(job, timeout_s=timeout_s, sampling=sampling) for job in jobs]
         timeout_s = sum(job.timeout_s for job in jobs) + _GRACE_S
         try:
-            return self._processes.run(
-                ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s
-            )
+            return self._call(ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s)
         except ProcessLost as lost:
             return [_lost(job, lost) for job in jobs]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.records import Environment
@@ -24,6 +25,8 @@ from harness.measure.programs.runner import (
 )
 from harness.measure.programs.sandbox import end_programs_when_terminated
 from harness.measure.programs.sealed import SealedFile
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ class ProgramWorker:
         self._backend = backend
         self._plan = backend.plan
         end_programs_when_terminated()
+
+    def serve(self, backend: CommandBackend, method: Callable[..., T], *args: object) -> T:
+        """Call a method for one of the spaces that this process measures."""
+        self._backend, self._plan = backend, backend.plan
+        return method(self, *args)
 
     def describe(self) -> ProgramFacts:
         """Describe the machine and the compiler; raises BackendUnavailable."""
