@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import sqlite3
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Engine, insert
+from sqlalchemy import Engine, Table, insert, select
 
 from harness.core.records import (
     Build,
@@ -21,6 +23,7 @@ from harness.core.records import (
     Timing,
 )
 from harness.results import SEARCHED, CampaignKey, RunPlan, Store, schema, writing
+from harness.results import opentuner_tables as opentuner
 from harness.space_file import Spec, load_spec
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +36,7 @@ WITHOUT_SHARING = (
 )
 """SQL that turns a present database into one of schema version 2."""
 
+REQUESTOR = "a technique"
 KEY = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
 
 
@@ -90,23 +94,91 @@ class Search:
     store: Store
     plan: RunPlan
     run_id: int
-    ordinal: int = 0
+    ordinal: int
+    tuning_run_id: int
 
     def test(self, measurement: Measurement, stage: str = "search") -> int:
         row = self.store.add_measurement(self.run_id, self.plan, stage, measurement)
-        result_ids = [1000 + self.ordinal]
-        self.store.add_tests(self.run_id, self.ordinal, result_ids, [row], ["a technique"])
+        result = record_result(self.store, self.plan, self.tuning_run_id, measurement)
+        self.store.add_tests(self.run_id, self.ordinal, [result], [row], [REQUESTOR])
         self.store.commit()
         self.ordinal += 1
         return row
 
 
-def begin_search(store: Store, plan: RunPlan | None = None, tuning_run_id: int = 7) -> Search:
+def begin_search(
+    store: Store,
+    plan: RunPlan | None = None,
+    tuning_run_id: int | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> Search:
     plan = plan or make_plan()
-    run_id = store.begin_run(plan, {"host": "here"}).id
+    run_id = store.begin_run(plan, notes or {"host": "here"}).id
+    tuning_run_id = tuning_run_id or run_id
+    record_run(store, plan, tuning_run_id)
     store.tie_run(run_id, tuning_run_id)
     store.commit()
-    return Search(store, plan, run_id, store.next_ordinal(run_id))
+    return Search(store, plan, run_id, store.next_ordinal(run_id), tuning_run_id)
+
+
+def record_run(store: Store, plan: RunPlan, tuning_run_id: int) -> None:
+    """Write what OpenTuner writes when a run begins."""
+    connection = store.session.connection()
+    opentuner.metadata.create_all(connection)
+    _row(store, opentuner.meta, db_version=opentuner.DB_VERSION)
+    runs = opentuner.tuning_run
+    if connection.execute(select(runs.c.id).where(runs.c.id == tuning_run_id)).first():
+        return
+    program = _row(store, opentuner.program, project="harness", name=plan.spec.name)
+    version = {"program_id": program, "version": plan.spec.space_sha256}
+    _row(
+        store,
+        runs,
+        id=tuning_run_id,
+        uuid=uuid.uuid4().hex,
+        program_version_id=_row(store, opentuner.program_version, **version),
+        state="COMPLETE",
+    )
+
+
+def record_result(
+    store: Store, plan: RunPlan, tuning_run_id: int, m: Measurement, requestor: str = REQUESTOR
+) -> int:
+    """Write what OpenTuner writes of a result; return its id."""
+    program = _row(store, opentuner.program, project="harness", name=plan.spec.name)
+    classes = opentuner.input_class
+    input_class = _row(store, classes, program_id=program, name=plan.spec.name, size=-1)
+    configuration = _row(
+        store,
+        opentuner.configuration,
+        program_id=program,
+        hash=m.config.digest,
+        data=pickle.dumps(dict(m.config), 2),
+    )
+    shared = {"configuration_id": configuration, "tuning_run_id": tuning_run_id}
+    cells = {
+        **shared,
+        "machine_id": _row(store, opentuner.machine, name="a machine"),
+        "input_id": _row(
+            store, opentuner.input_, input_class_id=input_class, path=plan.problem.json
+        ),
+        "state": "OK" if m.timing else "ERROR",
+        "time": m.time_s,
+    }
+    added = store.session.connection().execute(insert(opentuner.result).values(**cells))
+    result = int(added.inserted_primary_key[0])
+    _row(store, opentuner.desired_result, **shared, requestor=requestor, result_id=result)
+    return result
+
+
+def _row(store: Store, table: Table, **cells: object) -> int:
+    """Return the id of a row of OpenTuner's, which is added unless it is there."""
+    same = [table.c[name] == value for name, value in cells.items()]
+    connection = store.session.connection()
+    found = connection.execute(select(table.c.id).where(*same)).scalar()
+    if found is None:
+        found = connection.execute(insert(table).values(**cells)).inserted_primary_key[0]
+    return int(found)
 
 
 @contextmanager

@@ -89,16 +89,15 @@ def tuned(
     reasons = {g: left[int(str(g["n"]))] for g in spec.inputs if int(str(g["n"])) in left}
     with opened(folder / name) as store:
         command = store.begin_command(spec, environment, 1)
-        for number, given in enumerate(spec.inputs):
-            plan = make_plan(given, spec=spec, environment=environment)
-            search = begin_search(store, plan, tuning_run_id=number)
+        for given in spec.inputs:
+            search = begin_search(store, make_plan(given, spec=spec, environment=environment))
             if given in reasons:
                 store.end_run(search.run_id, "interrupted")
                 continue
             for block in searched:
                 search.test(device.measure(given, block))
             last = [m for block in finals if (m := device.measure(given, block)).timing]
-            store.add_interleaved(search.run_id, plan, FINAL, last)
+            store.add_interleaved(search.run_id, search.plan, FINAL, last)
             store.end_run(search.run_id, "complete")
         store.end_command(command, reasons, {})
     return str(folder / name)
@@ -534,7 +533,7 @@ def in_burdened_run(
     after = Device(6, dict.fromkeys((8, 16, 32, 64), slower * burden))
     with opened(folder / name) as store:
         plans = [make_plan(given, spec=spec, environment=ENVIRONMENT) for given in spec.inputs]
-        searches = [begin_search(store, plan, tuning_run_id=n) for n, plan in enumerate(plans)]
+        searches = [begin_search(store, plan) for plan in plans]
         for search in searches:
             given = search.plan.problem
             device = after if given["n"] in burdened else before

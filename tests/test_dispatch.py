@@ -34,7 +34,7 @@ from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stats import Estimate
 from tests.replays import write_space
-from tests.results_examples import Search, make_plan, opened
+from tests.results_examples import begin_search, make_plan, opened
 
 SPACE = """\
 name: small
@@ -69,11 +69,10 @@ def fill(
 ) -> Path:
     """All legal configurations of all inputs."""
     with opened(place) as store:
-        for number, given in enumerate(spec.inputs):
+        for given in spec.inputs:
             plan = make_plan(given, spec=spec, environment=environment)
             notes = {LIMITS: json.dumps(LIMITS_HERE.names()), SPACE_FILE: str(spec.path)}
-            search = Search(store, plan, store.begin_run(plan, notes).id)
-            store.tie_run(search.run_id, number + 1)
+            search = begin_search(store, plan, notes=notes)
             for config in ConstrainedSpace.of(spec, given, LIMITS_HERE):
                 time_s = times(given, config)
                 samples_s = (time_s, time_s * 1.001, time_s * 0.999)

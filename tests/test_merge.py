@@ -21,6 +21,7 @@ from harness.results import (
     reading,
     writing,
 )
+from harness.results import opentuner_tables as opentuner
 from tests.results_examples import (
     ENVIRONMENT,
     KEY,
@@ -162,16 +163,92 @@ def test_database_that_has_grown_adds_what_is_new(out: Path, one: Path) -> None:
     assert count(out, "tests") == 2
 
 
-def test_merged_runs_name_nothing_of_opentuner(out: Path, one: Path) -> None:
+RECORD = (
+    "SELECT runs.uuid, ordinal, tuning_run.uuid, requestor, hash, hex(data), path, time, "
+    "result.state, machine.name, program.name, program_version.version FROM tests "
+    "JOIN runs ON runs.id = run_id JOIN result ON result.id = result_id "
+    "JOIN configuration ON configuration.id = result.configuration_id "
+    "JOIN input ON input.id = result.input_id JOIN machine ON machine.id = machine_id "
+    "JOIN tuning_run ON tuning_run.id = result.tuning_run_id "
+    "JOIN program_version ON program_version.id = program_version_id "
+    "JOIN program ON program.id = program_version.program_id ORDER BY runs.uuid, ordinal"
+)
+
+
+def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1), make_failed(Outcome.CRASHED, 2))
+    write(two, make_ok(2), make_ok(1), make_ok(3))
+    merge(out, one, two)
+    expected = query(one, RECORD) + query(two, RECORD)
+    assert len(expected) == 5
+    assert query(out, RECORD) == sorted(expected)
+    counts = {name: count(out, name) for name in opentuner.metadata.tables}
+    assert counts == dict.fromkeys(counts, 1) | {
+        "configuration": 3,
+        "tuning_run": 2,
+        "result": 5,
+        "desired_result": 5,
+        "machine_class": 0,
+        "bandit_info": 0,
+        "bandit_sub_technique": 0,
+    }
+    assert query(out, "PRAGMA foreign_key_check") == []
+    before = content(out)
+    merge(out, two, one)
+    assert content(out) == before
+
+
+def test_a_machine_of_the_same_name_gets_a_number(out: Path, one: Path, two: Path) -> None:
     write(one, make_ok(1))
-    tamper(one, "CREATE TABLE configuration (id INTEGER, data BLOB)")  # OpenTuner's, pickled
-    tamper(one, "INSERT INTO configuration VALUES (1, x'80049512')")
+    write(two, make_ok(1))
+    tamper(two, "UPDATE machine SET cores = 64")
+    merge(out, one, two)
+    merge(out, two, one)
+    names = query(out, "SELECT name, cores FROM machine")
+    assert names == [("a machine", None), ("a machine (2)", 64)]
+
+
+def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    tamper(
+        one,
+        "INSERT INTO bandit_info VALUES (1, 0.05, 500, 9);"
+        "INSERT INTO bandit_sub_technique VALUES (9, 'PSO', 4), (9, 'DE', 5);"
+        "INSERT INTO desired_result (tuning_run_id, configuration_id, requestor, state) "
+        "VALUES (1, 1, 'PSO', 'REQUESTED')",
+    )
     merge(out, one)
-    assert query(out, "SELECT tuning_run_id FROM runs") == [(None,)]
-    assert query(out, "SELECT result_id, ordinal, requestor FROM tests") == [
-        (None, 0, "a technique")
+    merge(out, one)
+    assert query(out, "SELECT tuning_run_id, c, window FROM bandit_info") == [(1, 0.05, 500)]
+    assert query(out, "SELECT name FROM bandit_sub_technique") == [("PSO",), ("DE",)]
+    assert query(out, "SELECT requestor, state FROM desired_result ORDER BY requestor") == [
+        ("PSO", "REQUESTED"),
+        ("a technique", None),
     ]
-    assert query(out, "SELECT 1 FROM sqlite_master WHERE name = 'configuration'") == []
+
+
+def test_what_an_older_version_merged_is_merged_again(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    tables = "".join(f"DROP TABLE {name};" for name in opentuner.metadata.tables)
+    tamper(
+        one, f"UPDATE runs SET tuning_run_id = NULL; UPDATE tests SET result_id = NULL; {tables}"
+    )
+    merge(out, one)
+    assert query(out, "SELECT tuning_run_id, result_id FROM runs, tests") == [(None, None)]
+    assert measurements(out) == [make_ok(1)]
+
+
+@pytest.mark.parametrize(
+    "column", ["configuration.data", "input.extra", "tuning_run.args", "tuning_run.objective"]
+)
+def test_a_pickle_that_runs_code_is_not_merged(out: Path, one: Path, column: str) -> None:
+    write(one, make_ok(1))
+    table, _, name = column.partition(".")
+    planted = b"cposix\nsystem\n(S'true'\ntR.".hex()
+    tamper(one, f"UPDATE {table} SET {name} = x'{planted}'")
+    with pytest.raises(ResultsError, match=rf"{table} 1: {name}: .*'posix.system'"):
+        merge(out, one)
+    assert measurements(one) == [make_ok(1)]  # which readers never look at
 
 
 def test_observations_are_merged_once(out: Path, one: Path) -> None:
@@ -217,18 +294,17 @@ def test_own_runs_stay_as_they_are(out: Path, one: Path) -> None:
     assert set(before) <= set(query(out, "SELECT * FROM runs"))
 
 
-def test_search_goes_on_beside_a_merged_run_and_knows_its_measurements(
-    out: Path, one: Path
-) -> None:
+def test_a_merged_run_goes_on(out: Path, one: Path) -> None:
     write(one, make_ok(1))
     merge(out, one)
     with opened(out) as store:
         search = begin_search(store)  # an equal plan
         assert known_configs(store, search.plan) == {make_config(1)}
-        assert search.run_id != 1
+        assert (search.run_id, search.ordinal) == (1, 1)
         search.test(make_ok(2))
-    assert set(measurements(out)) == {make_ok(1), make_ok(2)}
-    assert merge(one, out) == [Added(str(out), 1, 1, 3)]
+    assert measurements(out) == [make_ok(1), make_ok(2)]
+    assert merge(one, out) == [Added(str(out), 0, 1, 3)]
+    assert query(one, RECORD) == query(out, RECORD)
 
 
 def test_copy_that_went_its_own_way_loses_no_measurement(one: Path, two: Path) -> None:
@@ -459,7 +535,11 @@ def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path)
     assert measurements(out) == [make_ok(1)]
 
 
-def test_help_says_that_opentuners_tables_stay_behind(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_says_that_a_merged_search_can_be_continued(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert "OpenTuner's own tables stay behind" in " ".join(capsys.readouterr().out.split())
+    assert "OUT has OpenTuner's tables too, so a merged search can be continued" in " ".join(
+        capsys.readouterr().out.split()
+    )

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ from tests.results_examples import (
     make_plan,
     opened,
     query,
+    record_result,
     tamper,
     write,
     write_many,
@@ -300,17 +302,16 @@ def test_many_measurements_at_once_are_kept_as_one_by_one(place: Path) -> None:
         search = begin_search(store)
         search.test(make_ok(1))
         rows = store.add_measurements(search.run_id, search.plan, "search", found)
-        store.add_tests(search.run_id, 1, [11, 12, 13, 14], rows, list("abcd"))
+        record = partial(record_result, store, search.plan, search.tuning_run_id)
+        results = [record(m, name) for m, name in zip(found, "abcd", strict=True)]
+        store.add_tests(search.run_id, 1, results, rows, list("abcd"))
         store.commit()
     kept = read_back(place)[1:]
     assert [row.measurement for row in kept] == found
     assert [row.id for row in kept] == rows
     assert [row.requestor for row in kept] == list("abcd")
     assert query(place, "SELECT ordinal, result_id FROM tests WHERE ordinal > 0") == [
-        (1, 11),
-        (2, 12),
-        (3, 13),
-        (4, 14),
+        (number, result) for number, result in enumerate(results, 1)
     ]
 
 
@@ -515,7 +516,7 @@ NO_DATABASES: list[tuple[Callable[[Path], object], str]] = [
     (negative_sample, "measurement 1: samples must be finite and above 0 s"),
     (text_for_a_time, "measurement 1"),
     (lost_samples, "measurement 1: a timing needs one sample or more"),
-    (unknown_outcome, "measurements 1: 'good' is not a valid Outcome"),
+    (unknown_outcome, "but harness has good and 0.002 s"),
     (bytes_for_text, "Could not decode to UTF-8"),
 ]
 

@@ -11,8 +11,9 @@ from harness.core.invocation import command_line
 from harness.core.records import Input
 from harness.core.text import counted, first_few
 from harness.results import Command, Run
+from harness.results.caveats import record_lines
 from harness.results.notes import COMPARED, RERUN
-from harness.results.view import Results, left_out_lines
+from harness.results.view import Results
 
 NOT_MEASURED = "not measured: "
 """The start of a reason that no command noted."""
@@ -102,7 +103,7 @@ def _reason(results: Results, problem: Input, run: Run | None) -> str:
 
 def reservations(results: Results) -> Iterator[str]:
     """Yield a sentence for each thing that was left out, or begun and not completed."""
-    yield from left_out_lines(results)
+    yield from record_lines(results)
     yield from sampling_lines(results)
     reasons, last = _noted_reasons(results), _last_runs(results)
     started = [problem for problem in results.measured if problem in last]

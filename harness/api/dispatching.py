@@ -33,9 +33,10 @@ from harness.dispatch.text import verdict_lines
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc
 from harness.results import without_password
+from harness.results.caveats import record_lines
 from harness.results.tuned_space import TunedSpace
 from harness.results.versions import EVERY
-from harness.results.view import Results, left_out_lines, read_results, the_one
+from harness.results.view import Results, read_results, the_one
 from harness.space_file import Spec, load_spec
 from harness.tuning.progress import Display
 
@@ -178,7 +179,7 @@ def _notices(
         [f"Learnt from {_describe(results)}; left out: {'; '.join(others)}"] if others else []
     )
     remaining, notices = in_current_space(results, spec)
-    return [*left_out, *left_out_lines(results), *notices], remaining
+    return [*left_out, *record_lines(results), *notices], remaining
 
 
 def _refusal(options: DispatchOptions, static: Config, option: str) -> str:

@@ -37,6 +37,9 @@ Applies = Callable[[Input, Config], bool]
 """Whether a configuration may be chosen on an input."""
 
 
+_SEEDS = "Give OpenTuner the same seed configurations on every input."
+
+
 def matrix_of(results: Results) -> Matrix:
     """Make the matrix of the candidates' times on every input on which anything worked.
 
@@ -64,7 +67,8 @@ def matrix_of(results: Results) -> Matrix:
     note = "" if searched.are_recorded else _note(sessions)
     candidates = searched.candidates(MOST_CANDIDATES)
     matrix = _matrix(searched, results.default, candidates, applies, choices, note)
-    return dataclasses.replace(matrix, remedy=crossing_advice(results.commands))
+    advice = _SEEDS if results.is_recorded else crossing_advice(results.commands)
+    return dataclasses.replace(matrix, remedy=advice)
 
 
 def crossing_advice(commands: Sequence[Command]) -> str:

@@ -17,7 +17,8 @@ from harness.report.findings import Findings
 from harness.report.reproducing import Origin
 from harness.report.sections import sections
 from harness.results import without_password
-from harness.results.view import Results, left_out_lines
+from harness.results.caveats import record_lines
+from harness.results.view import Results
 
 _MOST_NAMED = 5  # inputs in a sentence; the first table lists all
 
@@ -31,7 +32,7 @@ def page(found: Sequence[Results], when: datetime.datetime, origin: Origin | Non
     kept = Kept.in_cache()
     parts = [_part(Findings(results, origin, kept)) for results in shown]
     if not parts:
-        why = [sentence for results in found for sentence in left_out_lines(results)]
+        why = [sentence for results in found for sentence in record_lines(results)]
         raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))
     loader = jinja2.PackageLoader("harness.report")
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True)

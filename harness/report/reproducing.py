@@ -39,7 +39,7 @@ def commands(results: Results, origin: Origin | None = None) -> Iterator[str]:
     tuned.
     """
     name, paths = results.campaign.space_name, list(map(without_password, results.databases))
-    if results.campaign.environment.backend != "replay":
+    if results.campaign.environment.backend != "replay" and not results.is_recorded:
         yield from _searches(results, origin)
     of_space = [*paths, "--space", name]
     yield command_line("analyse", *of_space)

@@ -35,6 +35,8 @@ from harness.core.plain_pickle import UnsafePickle
 from harness.results import schema
 from harness.results.guard import guard
 from harness.results.lock import locked
+from harness.results.record import check_record
+from harness.results.stock import is_stock, read_stock
 from harness.results.url import database_url, read_only_url, sqlite_path, without_password
 from harness.results.watch import watch
 
@@ -103,7 +105,7 @@ def _check_written(database: str, written: int) -> None:
     """Read a file that was closed again; raises ResultsError where it lost what was written."""
     # What may not write leaves SQLite's log next to the file when it closes.
     url = read_only_url(database).update_query_dict({"mode": "rw"})
-    with _existing(database, url) as engine, engine.connect() as connection:
+    with _existing(database, url, compare=False) as engine, engine.connect() as connection:
         found = _measurement_count(connection)
     if found != written:
         raise ResultsError(
@@ -118,26 +120,36 @@ def _measurement_count(connection: Connection) -> int:
 
 @contextmanager
 def reading(database: str) -> Iterator[Engine]:
-    """Open an existing database read-only.
+    """Open an existing database read-only. One that OpenTuner made without harness is read into
+    memory, and has our tables there (`harness.results.stock`).
 
-    Raises ResultsError where it is not one of ours or turns out to be damaged.
+    Raises ResultsError where it is neither, is damaged, or contradicts itself.
     """
     with _existing(database, read_only_url(database)) as engine:
         yield engine
 
 
 @contextmanager
-def _existing(database: str, url: URL) -> Iterator[Engine]:
-    """Open an existing database to read it; raises ResultsError."""
+def _existing(database: str, url: URL, *, compare: bool = True) -> Iterator[Engine]:
+    """Open an existing database to read it, and `compare` it with OpenTuner's record; raises
+    ResultsError."""
     path = sqlite_path(database)
     if path is not None and not path.is_file():
         what = "is a folder" if path.is_dir() else "no such database"
         raise ResultsError(f"{path}: {what}; `{command_line('tune')}` makes databases")
     engine = _engine(database, url)
     try:
+        tables = _table_names(engine, database)
+        if is_stock(tables):
+            guard(engine, database, is_writer=False)
+            yield _from_stock(engine, database)
+            return
         _check_version(engine, database)
         _check_tables(engine, database)
         guard(engine, database, is_writer=False)
+        if compare:
+            with engine.connect() as connection:
+                check_record(connection, tables, without_password(database))
         yield engine.execution_options(version=_version(engine))
     except DBAPIError as error:
         raise ResultsError(f"{without_password(database)} cannot be read: {error.orig}") from None
@@ -145,6 +157,25 @@ def _existing(database: str, url: URL) -> Iterator[Engine]:
         engine.dispose()
         if path is not None:
             _delete_empty_log(path)
+
+
+def _from_stock(engine: Engine, database: str) -> Engine:
+    """Read what OpenTuner recorded into a database in memory; raises ResultsError."""
+    name, memory = without_password(database), _engine(database, URL.create("sqlite"))
+    try:
+        with engine.connect() as source, memory.begin() as target:
+            read_stock(source, target)
+    except UnsafePickle as error:
+        raise ResultsError(
+            f"OpenTuner's record in {name} is refused: {error}. harness reads plain data and "
+            "OpenTuner's own classes"
+        ) from None
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else repr(error)
+        raise ResultsError(
+            f"OpenTuner's record in {name} is damaged: {reason}; copy it again from the original"
+        ) from error
+    return memory
 
 
 def _delete_empty_log(path: Path) -> None:
@@ -249,6 +280,10 @@ def _prepare(engine: Engine, database: str) -> None:
     """Make the tables and columns that are missing, and note who writes."""
     _check_version(engine, database, may_be_new=True)
     guard(engine, database, is_writer=True)
+    tables = _table_names(engine, database)
+    if schema.runs.name in tables:
+        with engine.connect() as connection:
+            check_record(connection, tables, without_password(database))
     if engine.dialect.name == "sqlite":
         _use_write_ahead_log(engine)
     with engine.begin() as connection:
@@ -295,6 +330,12 @@ def _check_version(engine: Engine, database: str, may_be_new: bool = False) -> N
     tables = _table_names(engine, database)
     if schema.schema_version.name not in tables:
         if tables or not may_be_new:
+            if is_stock(tables):
+                raise ResultsError(
+                    f"{without_password(database)} was made by OpenTuner alone: harness reads it "
+                    "and does not add to it. Choose another --database; to add its results to "
+                    f"one: {command_line('merge', 'NEW.db', without_password(database))}"
+                )
             there = f"; it has the tables {', '.join(tables[:5])}" if tables else ""
             raise ResultsError(f"{without_password(database)} holds no results of harness{there}")
         return

@@ -4,11 +4,11 @@ Rows are the same where their natural keys are: an environment's fingerprint, th
 spaces, inputs and configurations, a build's key in its environment, the uuids of runs and
 measurements. So a database can be merged again after it has grown, in any order.
 
-The other database may come from anywhere. It is opened read-only, only the plain tables are
-read, every cell is checked against its column's type, and what can be computed from a row
-(digests, medians) has to agree with it. OpenTuner's own tables are not copied: they hold
-pickles, which can run code when they are read. So a merged run names no run of OpenTuner's
-(`runs.tuning_run_id` is null), and its tests name no result (`tests.result_id` is null).
+The other database may come from anywhere. It is opened read-only, every cell is checked against its
+column's type, and what can be computed from a row (digests, medians) has to agree with it.
+OpenTuner's tables are merged too (`harness.results.merge_record`), so that a merged run can go on.
+Only what an older version of harness merged names no run of OpenTuner's: `runs.tuning_run_id` and
+`tests.result_id` are null.
 """
 
 from __future__ import annotations
@@ -26,18 +26,16 @@ from harness.results import schema
 from harness.results.chunks import samples_by_id
 from harness.results.connect import reading, shown_name
 from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows, insert_rows, update_row
+from harness.results.merge_record import RecordMerge
 from harness.results.notes import last_moment
 from harness.results.runs import campaigns
 from harness.results.selecting import refusing_damage
-from harness.results.stored_rows import StoredRow, read_observed, read_rows, referred
-from harness.results.validate import check_numbers
+from harness.results.stored_rows import StoredRow, read_observed, read_rows
+from harness.results.validate import check_numbers, referred
 from harness.results.versions import EVERY, of_version
 
 _CHUNK = 400
 """Rows that are looked up in one query; older versions of SQLite take at most 999 values."""
-
-_LOCAL = {"tuning_run_id": None, "result_id": None}
-"""References to OpenTuner's rows, which stay behind."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,7 @@ class _Merge:
         self._programs = programs
         self._ids: dict[str, dict[int, int]] = {}  # by table: the source's id -> the target's
         self._left_out: dict[str, set[int]] = {}  # by table: the ids that are not merged
+        self._record = RecordMerge(source, target)
 
     def run(self) -> dict[str, int]:
         """Merge every table, and return the number of added rows by table."""
@@ -115,6 +114,8 @@ class _Merge:
 
     def _add(self, table: Table, rows: Sequence[StoredRow]) -> list[StoredRow]:
         """Add the rows that are new, and return them as they are in the source."""
+        if table is schema.runs:
+            self._record.copy_runs(row["tuning_run_id"] for row in rows)
         there, names = [self._translated(table, row) for row in rows], NATURAL_KEYS[table]
         keys = [tuple(row[name] for name in names) for row in there]
         known = find_rows(self._target, table, names, keys)
@@ -123,6 +124,8 @@ class _Merge:
         elif table is schema.commands:
             self._update_commands(rows, known)
         new = {key: index for index, key in enumerate(keys) if key not in known}
+        if table is schema.tests:
+            self._add_results([there[index] for index in new.values()])
         _insert(self._target, table, [there[index] for index in new.values()])
         known |= find_rows(self._target, table, names, new)
         for row, key in zip(rows, keys, strict=True):
@@ -135,17 +138,33 @@ class _Merge:
         for column in table.columns:
             for reference in column.foreign_keys:
                 there[column.name] = self._id(reference.column.table, row[column.name])
-        return there | {name: value for name, value in _LOCAL.items() if name in there}
+        if table is schema.runs:
+            there["tuning_run_id"] = self._record.run_id(row["tuning_run_id"])
+        return there
 
     def _id(self, table: Table, source_id: int | None) -> int | None:
         return None if source_id is None else referred(table, self._ids[table.name], source_id)
 
+    def _add_results(self, tests: Sequence[StoredRow]) -> None:
+        """Copy OpenTuner's results of new tests, and refer to them; a run that names no run of
+        OpenTuner's has none."""
+        runs = schema.runs
+        own = select(runs.c.id).where(
+            runs.c.id.in_({test["run_id"] for test in tests}), runs.c.tuning_run_id.is_not(None)
+        )
+        with_results = set(self._target.execute(own).scalars())
+        for test in tests:
+            if test["run_id"] not in with_results:
+                test["result_id"] = None
+        found = self._record.results(test["result_id"] for test in tests)
+        for test in tests:
+            test["result_id"] = found.get(test["result_id"])
+
     def _update_runs(self, rows: Sequence[StoredRow], known: Mapping[NaturalKey, int]) -> None:
-        """Update runs that were merged before and have continued in the source since; runs that
-        were searched in the target stay as they are."""
+        """Update runs that have continued in the source since they were merged."""
         runs, ids = schema.runs, _known_ids(rows, known)
         merged = select(runs.c.id, runs.c.started_at, runs.c.ended_at, runs.c.notes).where(
-            runs.c.id.in_(ids), runs.c.tuning_run_id.is_(None)
+            runs.c.id.in_(ids)
         )
         there = {row["id"]: last_moment(row) for row in self._target.execute(merged).mappings()}
         later = {

@@ -33,11 +33,18 @@ DEFAULTS = "default"
 
 SPACE_FILE = "space_file"
 """The note of the path of the space's file, as the command that tuned it named it."""
+
 RERUN = "rerun"
 """The technique of the runs of `harness.compare --rerun`, which searches nothing."""
 
 COMPARED = {"BASE": "rerun_base", "CANDIDATE": "rerun_candidate"}
 """The notes of which databases a rerun compares, by their side."""
+
+RECORD, OPENTUNER = "record", "OpenTuner"
+"""The note of a run that harness read from another tuner's record, and what it holds."""
+
+OBJECTIVE = "objective"
+"""The note of the objective of a run of OpenTuner's."""
 
 _JSON = (BASELINES, LIMITS, ABLATION)
 

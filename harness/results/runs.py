@@ -16,7 +16,8 @@ from harness.results.notes import BASELINES, last_moment, read_notes
 from harness.results.read import read_measurements
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import Command, command_of
-from harness.results.stored_rows import StoredRow, read_rows, referred, rows_by_id
+from harness.results.stored_rows import StoredRow, read_rows, rows_by_id
+from harness.results.validate import referred
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ runs = Table(  # one search of one space on one input in one environment
     metadata,
     _id(),
     Column("uuid", String(32), nullable=False, unique=True),
-    Column("tuning_run_id", Integer),  # OpenTuner's tuning_run.id; null in a merged database
+    Column("tuning_run_id", Integer),  # OpenTuner's tuning_run.id; null: no search
     Column("space_id", ForeignKey("spaces.id"), nullable=False),
     Column("environment_id", ForeignKey("environments.id"), nullable=False),
     Column("input_id", ForeignKey("inputs.id"), nullable=False),
@@ -252,7 +252,7 @@ tests = Table(  # OpenTuner's result.id -> the measurement that answered it
     "tests",
     metadata,
     _id(),
-    Column("result_id", Integer),  # OpenTuner's result.id; null in a merged database
+    Column("result_id", Integer),  # OpenTuner's result.id; null if it is not here
     Column("run_id", ForeignKey("runs.id"), nullable=False),
     Column("measurement_id", ForeignKey("measurements.id"), nullable=False),
     Column("ordinal", Integer, nullable=False),  # 0-based order in the run

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, Select, Table, null, select
 
@@ -12,7 +12,6 @@ from harness.results.connect import has_column, has_table
 from harness.results.validate import check_row
 
 StoredRow = dict[str, Any]
-T = TypeVar("T")
 
 
 def read_rows(
@@ -39,14 +38,6 @@ def rows_by_id(
 ) -> dict[int, StoredRow]:
     """Return the rows of `read_rows` by their ids."""
     return {row["id"]: row for row in read_rows(connection, table, chosen)}
-
-
-def referred(table: Table, rows: Mapping[int, T], row_id: int) -> T:
-    """Return what was read of the row that another one refers to; raises ValueError where it is
-    missing."""
-    if row_id not in rows:
-        raise ValueError(f"a row refers to row {row_id} of {table.name}, which is missing")
-    return rows[row_id]
 
 
 def read_observed(

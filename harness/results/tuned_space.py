@@ -23,6 +23,8 @@ class TunedSpace:
     name: str
     noted: Sequence[str]
     databases: Sequence[str]
+    is_tuned: bool = True
+    """Whether harness tuned it. Otherwise there is only a record, to which tuning adds nothing."""
 
     @property
     def is_in_python(self) -> bool:
@@ -37,6 +39,8 @@ class TunedSpace:
     @property
     def place(self) -> str:
         """Where `tune_again` runs, for a sentence; empty where it runs here."""
+        if not self.is_tuned:
+            return f"after writing a space for {escaped(self.name)}"
         if self.is_in_python:
             return "in Python"
         return "" if self.path else "in the folder where you tuned"
@@ -65,7 +69,7 @@ class TunedSpace:
     def tune_again(self, *words: str, database: str | None = None) -> str:
         """Return the command that tunes the space with these options, as it runs at `place`; for a
         space built in Python, the call."""
-        if database is None:
+        if database is None or not self.is_tuned:
             where: list[str] = []
         else:
             path = sqlite_path(database)

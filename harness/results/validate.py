@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import isclose, isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import JSON, Column, Float, Integer, String, Table
 
@@ -36,6 +36,7 @@ _ROUNDING = 1e-9
 
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def check_row(table: Table, row: Row) -> None:
@@ -51,6 +52,14 @@ def check_row(table: Table, row: Row) -> None:
     expected = row.get(CHECKSUM)
     if expected is not None and row_checksum(table, row) != expected:
         raise ValueError(f"{table.name} {row['id']}: its values do not have their checksum")
+
+
+def referred(table: Table, rows: Mapping[int, T], row_id: int) -> T:
+    """Return what was read of the row that another one refers to; raises ValueError where it is
+    missing."""
+    if row_id not in rows:
+        raise ValueError(f"a row refers to row {row_id} of {table.name}, which is missing")
+    return rows[row_id]
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from harness.core.arrays import Flags
 from harness.core.errors import ResultsError, UsageError
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Interleaved, Measurement
-from harness.core.text import first_few, printable, suggestion
+from harness.core.text import suggestion
 from harness.results import (
     ABLATION,
     CANDIDATE,
@@ -44,6 +44,7 @@ from harness.results.ablation import Ablation
 from harness.results.compatible import Compatible, compatible
 from harness.results.kept_rows import KeptRows
 from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
+from harness.results.notes import RECORD
 from harness.results.tuned_space import TunedSpace
 from harness.results.versions import NEWEST, KernelVersion, of_version, other_versions
 
@@ -155,12 +156,18 @@ class Results:
             found.setdefault(run.problem, {}).update(run.notes)
         return found
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether OpenTuner made the results without harness."""
+        return any(RECORD in notes for notes in self.notes.values())
+
     @cached_property
     def tuned_space(self) -> TunedSpace:
         """The space that was tuned last."""
         runs = sorted(self.runs, key=lambda run: run.last_at, reverse=True)
         noted = dict.fromkeys(run.notes[SPACE_FILE] for run in runs if SPACE_FILE in run.notes)
-        return TunedSpace(self.campaign.space_name, tuple(noted), self.databases)
+        name = self.campaign.space_name
+        return TunedSpace(name, tuple(noted), self.databases, is_tuned=not self.is_recorded)
 
     @cached_property
     def ablations(self) -> Mapping[Input, Ablation]:
@@ -377,14 +384,3 @@ def _facts(campaign: StoredCampaign) -> dict[str, str]:
         "compiler": environment.compiler,
         "campaign": str(campaign.key.campaign),
     }
-
-
-def left_out_lines(results: Results) -> Iterator[str]:
-    """Yield a sentence about the measurements that do not fit the current space, if any."""
-    left_out, count = results.compatible.left_out, len(results.all_rows)
-    if left_out.count:
-        names = first_few(map(printable, left_out.names), ", ")
-        yield (
-            f"{left_out.count:,} of {count:,} measurements are left out: they are from before the "
-            f"space's parameters changed. They differ in {names}."
-        )

@@ -18,9 +18,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("merge"),
         description="Add the measurements of results databases to OUT; those that OUT has already "
-        "are not added again. The inputs do not change. OpenTuner's own tables stay behind, "
-        "because they hold pickles, which can run code. tune answers tests from OUT; to "
-        "continue the same search, use its own database.",
+        "are not added again. The inputs do not change; OpenTuner may have made them without "
+        "harness. OUT has OpenTuner's tables too, so a merged search can be continued there.",
     )
     where = "SQLite file or SQLAlchemy URL"
     parser.add_argument("out", metavar="OUT", help=f"database to add to ({where}); may be new")

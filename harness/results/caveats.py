@@ -1,0 +1,28 @@
+"""Sentences about all measurements of a campaign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.core.text import first_few, printable
+from harness.results.notes import OBJECTIVE, OPENTUNER
+from harness.results.view import Results
+
+
+def record_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence about what another tuner's record lacks, and one about the measurements that
+    do not fit the current space, if any."""
+    if results.is_recorded:
+        goals = {notes.get(OBJECTIVE, "") for notes in results.notes.values()}
+        goal = first_few(map(printable, sorted(goals)), ", ")
+        yield (
+            f"These are results of {OPENTUNER} alone (objective {goal}): one time each, without "
+            "samples, and not verified by harness. The default is the first seed or test."
+        )
+    left_out, count = results.compatible.left_out, len(results.all_rows)
+    if left_out.count:
+        names = first_few(map(printable, left_out.names), ", ")
+        yield (
+            f"{left_out.count:,} of {count:,} measurements are left out: they are from before the "
+            f"space's parameters changed. They differ in {names}."
+        )
