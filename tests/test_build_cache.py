@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import subprocess
 import sys
@@ -86,6 +87,19 @@ def test_entry_under_another_key_is_no_entry(cache: BuildCache, tmp_path: Path) 
     other = tmp_path / KEY[:2] / f"{KEY[:-1]}x.bin"
     os.rename(entry(tmp_path), other)
     assert cache.get(f"{KEY[:-1]}x") is None
+
+
+@pytest.mark.parametrize("record", [b"{", b"[]", b"3", b"\xff"])
+def test_entry_with_a_right_digest_and_no_build_is_no_entry(
+    cache: BuildCache, tmp_path: Path, record: bytes
+) -> None:
+    cache.put(BINARY)
+    (entry,) = tmp_path.rglob("*.bin")
+    rest = record + b"\n"
+    entry.write_bytes(
+        b"harness-build-4 " + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+    )
+    assert cache.get(KEY) is None
 
 
 def test_folder_in_an_entrys_place_is_no_entry(cache: BuildCache, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class BuildCache:
         record, _, data = rest.partition(b"\n")
         try:
             build = Build(**json.loads(record))
-        except TypeError:  # another version of harness wrote it
+        except (TypeError, ValueError):  # another version of harness wrote it, or none
             return None
         if build.key != key:
             return None
