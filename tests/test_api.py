@@ -290,3 +290,26 @@ def test_progress_in_a_notebook_is_one_line_that_is_replaced(
         progress.step("n=1")
         progress.step("n=2")
     assert shown == ["candidates: 2 of 2, n=2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("space", 3),
+        ("inputs", ["n > 3"]),
+        ("technique", None),
+        ("max_time_s", 10**400),
+        ("max_time_s", float("nan")),
+        ("test_limit", 10**400),
+        ("test_limit", float("nan")),
+        ("seed", None),
+        ("seed_configurations", None),
+        ("warm_start", "recording.json"),
+        ("finalists", 1.5),
+        ("label", None),
+    ],
+)
+def test_argument_of_another_type_is_an_error_that_names_it(name: str, value: Any) -> None:
+    arguments = {"space": "spaces/mvmul.yaml", name: value}
+    with pytest.raises(harness.HarnessError, match=f"^{name}: must be .*, but is "):
+        harness.tune(**arguments)

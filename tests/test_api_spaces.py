@@ -66,6 +66,11 @@ def faults(**changes: Any) -> list[str]:
     return [fault.text for fault in raised.value.faults]
 
 
+def test_number_too_large_for_a_space_is_a_fault() -> None:
+    with pytest.raises(SpecError, match="has more than 100 digits"):
+        scale(inputs={"n": [10**400]})
+
+
 def test_space_in_python_is_the_space_of_the_file(tmp_path: Path) -> None:
     spec = scale()
     (tmp_path / "scale.cl").write_text(SOURCE)

@@ -57,7 +57,7 @@ def _kernel(kernel: object) -> object:
     if not isinstance(kernel, Mapping):
         return kernel
     shaped = dict(kernel)
-    source, name = kernel.get("source"), str(kernel.get("function", "kernel"))
+    source = kernel.get("source")
     if _is_text(source):
         languages = _languages(source)
         shaped["source"] = {language: _kept(source, _file(language)) for language in languages}
@@ -67,7 +67,7 @@ def _kernel(kernel: object) -> object:
             for language, text in source.items()
         }
     if "host" in kernel:
-        shaped["host"] = _host(kernel["host"], name)
+        shaped["host"] = _host(kernel["host"])
     return shaped
 
 
@@ -86,7 +86,7 @@ def _file(language: str) -> str:
     return "kernel.cu" if language == "cuda" else "kernel.cl"
 
 
-def _host(host: object, name: str) -> object:
+def _host(host: object) -> object:
     """Return the path of a host module; functions are written to one in the cache."""
     if isinstance(host, ModuleType):
         if host.__file__ is None:
@@ -99,7 +99,8 @@ def _host(host: object, name: str) -> object:
             if not inspect.isfunction(member):
                 raise UsageError(
                     f"kernel.host: lists functions such as [arguments, reference], but holds "
-                    f"{member!r}; to give other names or constants, use a mapping"
+                    f"an object of the type {type(member).__name__}; to give other names or "
+                    "constants, use a mapping"
                 )
         return _kept(host_text({member.__name__: member for member in host}), "host.py")
     return host

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.api.arguments import check_arguments
 from harness.api.checks import check_options, check_recordings
 from harness.api.options import TuneOptions
 from harness.core.errors import HarnessError, ResultsError, SpecError
@@ -63,6 +64,7 @@ def tune(
     which names arguments in place of options.
     Ctrl-C ends the run in order and raises KeyboardInterrupt, whose message says how to continue.
     """
+    check_arguments(locals())  # by their names; there is nothing else yet
     options = TuneOptions(
         space=space if space is None or isinstance(space, Spec) else Path(space),
         inputs=inputs,

@@ -1,0 +1,101 @@
+"""Check the types of the arguments of `harness.tune`, which Python does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+
+from harness.core.errors import UsageError
+from harness.space_file import Spec
+
+_MOST = 10**9
+
+
+def _is_whole(least: int) -> Callable[[object], bool]:
+    return lambda value: (
+        isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= _MOST
+    )
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, Integral):
+        return abs(int(value)) <= _MOST
+    return isinstance(value, float) and abs(value) <= _MOST
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | Path)
+
+
+def _is_list_of(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    def is_list(value: object) -> bool:
+        if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            return False
+        return all(check(item) for item in value)
+
+    return is_list
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_technique(value: object) -> bool:
+    return _is_text(value) or _is_list_of(_is_text)(value)
+
+
+def _is_space(value: object) -> bool:
+    return _is_path(value) or isinstance(value, Spec)
+
+
+_CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "space": (_is_space, "the path of a space, or a Spec"),
+    "inputs": (_is_text, "a condition such as 'n <= 4096'"),
+    "backend": (_is_text, "a text such as 'opencl'"),
+    "replay": (_is_path, "the path of a recording"),
+    "technique": (_is_technique, "the name of a technique, or a list of names"),
+    "test_limit": (_is_whole(1), "a whole number from 1 to 10^9"),
+    "max_time_s": (_is_number, "a number of seconds"),
+    "seed": (_is_whole(0), "a whole number from 0 to 10^9"),
+    "seed_configurations": (_is_list_of(_is_mapping), "a list of mappings"),
+    "warm_start": (_is_list_of(_is_path), "a list of paths"),
+    "repeats": (_is_whole(1), "a whole number from 1 to 10^9"),
+    "precision": (_is_number, "a number such as 0.01"),
+    "database": (_is_path, "a path or a URL"),
+    "label": (_is_text, "a text"),
+    "finalists": (_is_whole(1), "a whole number from 1 to 10^9"),
+}
+_MAY_BE_NONE = (
+    "space",
+    "inputs",
+    "replay",
+    "test_limit",
+    "max_time_s",
+    "repeats",
+    "precision",
+    "database",
+    "finalists",
+)
+
+
+def check_arguments(arguments: Mapping[str, object]) -> None:
+    """Raise UsageError for the first argument of `tune` of another type than documented."""
+    for name, (check, expected) in _CHECKS.items():
+        value = arguments[name]
+        if not check(value) and not (value is None and name in _MAY_BE_NONE):
+            raise UsageError(f"{name}: must be {expected}, but is {_described(value)}")
+
+
+def _described(value: object) -> str:
+    if isinstance(value, str) or value is None:
+        return repr(value) if value is None or len(value) < 100 else "a long text"
+    if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**20):
+        return f"{value}"
+    return f"an object of the type {type(value).__name__}"
