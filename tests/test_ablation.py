@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.analysis.coverage import input_reports
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results.view import read_results, the_one
 from harness.tuning.finals import CHOICE_SEEDS, FINAL_SEEDS
@@ -72,7 +73,10 @@ def test_flags_that_do_nothing_are_dropped_and_the_answer_is_kept(tmp_path: Path
         (report,) = campaign.run()
         (ablation,) = campaign.ablations.values()
     assert report.best is not None
-    assert report.best.config["cl_mad_enable"] is True
+    assert ablation.winner["cl_mad_enable"] is True
+    assert report.best.config == ablation.config, "what is not needed is not recommended"
+    assert report.speedup is not None
+    assert report.speedup.is_faster
     assert ablation.needed == ("cl_fast_relaxed_math",)
     assert ablation.config["BLOCK"] == 64
     results = the_one(read_results([str(tmp_path / "r.db")]))
@@ -80,11 +84,19 @@ def test_flags_that_do_nothing_are_dropped_and_the_answer_is_kept(tmp_path: Path
     assert results.baselines["fast"]["cl_fast_relaxed_math"] is True
     ratio = report.baseline_speedups["fast"]
     assert ratio.value > 1.1
+    (problem,) = results.finals
+    of_another = {problem: [m for m in results.finals[problem] if m.config != ablation.config]}
+    other = dataclasses.replace(results)
+    other.__dict__["finals"] = of_another
+    assert not other.ablations, "an ablation of another winner is not shown"
+    (analysed,) = input_reports(results)
+    assert analysed.best == report.best, "analyse, JSON and the report say the same"
     turns = len(measurer.turns)
     assert turns > 2, "the finals, and the steps of the ablation"
     assert set(measurer.seeds) == {CHOICE_SEEDS, FINAL_SEEDS}, "a setting is judged like a winner"
     with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        campaign.run()
+        (again,) = campaign.run()
+        assert again.best == report.best
         assert list(campaign.ablations.values()) == [ablation]
     assert len(measurer.turns) == turns, "nothing is measured interleaved again"
 

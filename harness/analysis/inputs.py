@@ -84,7 +84,7 @@ def report_input(
     `hold_discoveries` judges the speed-ups of several inputs.
     """
     known, final, note = SearchCounts.of(measured), {m.config: m for m in finals}, ""
-    winner, judged = _winner(final, choices, default)
+    winner, judged = _winner(final, choices, default, baselines.values())
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
     def speedup_over(config: Config) -> TimeRatio | None:
@@ -145,18 +145,24 @@ def ranked(interleaved: Iterable[Measurement]) -> list[Config]:
 
 
 def _winner(
-    final: Measured, choices: Iterable[Measurement], default: Config
+    final: Measured,
+    choices: Iterable[Measurement],
+    default: Config,
+    baselines: Collection[Config] = (),
 ) -> tuple[Config | None, Mapping[Config, Timing]]:
     """Return the configuration to judge, and the samples of each one that judge it.
 
     What chose the winner does not judge it: other rounds do. Older databases have no choices; of
-    their finals the first half of the rounds chooses, and the other half judges.
+    their finals the first half of the rounds chooses, and the other half judges. A configuration
+    that is neither a finalist nor a baseline is the winner without the flags that it does not need.
     """
     timings = {config: m.timing for config, m in final.items() if m.timing}
     others = [config for config in timings if config != default]
     if not others:
         return (default if timings else None), timings
-    chosen = [config for config in ranked(choices) if config in others]
+    finalists = ranked(choices)
+    reduced = [c for c in others if c not in finalists and c not in baselines] if finalists else []
+    chosen = [*reduced, *(config for config in finalists if config in others)]
     if chosen or len(others) == 1:
         return [*chosen, *others][0], timings
     halves = {config: _halves(timing) for config, timing in timings.items()}

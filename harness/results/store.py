@@ -283,6 +283,12 @@ class Store:
         notes = self._connection.execute(chosen).scalar_one()
         self._update_run(run_id, notes={**notes, name: text, CONTINUED: now()})
 
+    def note_of(self, run_id: int, name: str) -> str | None:
+        """Return a note of a run; None where it has none of this name."""
+        chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
+        found: str | None = self._connection.execute(chosen).scalar_one().get(name)
+        return found
+
     def _update_run(self, run_id: int, **values: object) -> None:
         update_row(self._connection, schema.runs, run_id, values)
 

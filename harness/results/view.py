@@ -171,15 +171,21 @@ class Results:
 
     @cached_property
     def ablations(self) -> Mapping[Input, Ablation]:
-        """By input, the settings that its winner needs, where that was measured.
+        """By input, the settings that its winner needs, where that was measured; an ablation of
+        another winner than that of the last finals says nothing about it.
 
         Raises ResultsError where the database is damaged.
         """
         texts = {problem: notes.get(ABLATION) for problem, notes in self.notes.items()}
         try:
-            return {problem: Ablation.from_json(text) for problem, text in texts.items() if text}
+            found = {problem: Ablation.from_json(text) for problem, text in texts.items() if text}
         except (ValueError, TypeError, KeyError) as error:
             raise ResultsError(f"{', '.join(self.databases)} is damaged: {error!r}") from error
+        return {
+            problem: one
+            for problem, one in found.items()
+            if {one.winner, one.config} & {m.config for m in self.finals.get(problem, ())}
+        }
 
     @property
     def is_exhausted(self) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from harness.analysis.inputs import InputReport
+from harness.analysis.inputs import InputReport, hold_discoveries
 from harness.core.records import Config, Input, Measurement
 from harness.results import ABLATION, by_configs
 from harness.results.ablation import Ablation
 from harness.tuning.ablation import WinnerFailed, ablate, without_flags
-from harness.tuning.finals import FINAL_SEEDS
+from harness.tuning.finals import FINAL_SEEDS, reduced_report
 from harness.tuning.interleaved import measure_interleaved
 from harness.tuning.state import State
 
@@ -24,8 +24,9 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     no times of configurations that were not recorded.
     """
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
-    chosen = [] if state.measurer.is_replay else [r for r in reports if _sets(r, flags)]
-    found = dict[Input, Ablation]()
+    own = () if state.measurer.is_replay else reports
+    found = {r.problem: known for r in own if (known := _known(state, r))}
+    chosen = [r for r in own if r.problem not in found and _sets(r, flags)]
 
     def step(problem: Input, report: InputReport) -> None:
         try:
@@ -45,6 +46,28 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
         lambda left: f"which flags {left} winners need",
     )
     return found
+
+
+def without_needless_flags(
+    state: State, reports: Sequence[InputReport], ablations: Mapping[Input, Ablation]
+) -> list[InputReport]:
+    """Report in the place of each winner what is left without the flags that it does not need, as
+    new finals judge it."""
+    found = [
+        reduced_report(state, report, ablations[report.problem])
+        if report.problem in ablations
+        else report
+        for report in reports
+    ]
+    return hold_discoveries(found)
+
+
+def _known(state: State, report: InputReport) -> Ablation | None:
+    """Return the ablation that made the winner what it is; None where none did."""
+    if report.best is None or report.problem not in state.runs:
+        return None
+    known = state.reduction(report.problem)
+    return known if known and known.config == report.best.config else None
 
 
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:

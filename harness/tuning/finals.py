@@ -20,6 +20,7 @@ from harness.analysis.inputs import (
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.measure.occasions import ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
+from harness.results.ablation import Ablation
 from harness.search import Ahead
 from harness.space import Space
 from harness.stats.interleaved import refuted
@@ -54,6 +55,21 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     return hold_discoveries(reports)
 
 
+def reduced_report(state: State, report: InputReport, ablation: Ablation) -> InputReport:
+    """Judge the winner without the flags that it does not need, in its place; the report stays
+    where noise hides what these flags are worth."""
+    speedup, ratio = report.speedup, ablation.ratio
+    if report.best is None or report.best.config != ablation.winner:
+        return report  # it was replaced before
+    if not ablation.is_worth_it or ratio is None or speedup is None:
+        return report
+    if speedup.low <= ratio.high:
+        return report  # without them it may be no faster than the default
+    state.reduced[report.problem] = ablation
+    again = _final(state, report.problem, None)
+    return again if again.best is not None and again.best.config == ablation.config else report
+
+
 def _has_finalists(state: State, problem: Input) -> bool:
     """Whether an input was searched now, and something works on it."""
     return problem in state.runs and state.best(problem) is not None
@@ -72,7 +88,8 @@ def _final(state: State, problem: Input, count: int | None) -> InputReport:
             rivals = [c for c in dict.fromkeys([*finalists, *hopeful]) if c != space.default]
             choices = _choices(state, problem, rivals)
             default = [space.default] if space.default in (*finalists, *beside) else []
-            finals = _judged(state, problem, ranked(choices) or rivals, [*default, *beside])
+            winners = _without_needless(state, problem, ranked(choices) or rivals)
+            finals = _judged(state, problem, winners, [*default, *beside])
     confidence = state.spec.measure.confidence
     report = report_input(
         problem, measured, finals, space.default, space.count, confidence, named, choices
@@ -82,6 +99,14 @@ def _final(state: State, problem: Input, count: int | None) -> InputReport:
         state.store.note_run(state.runs[problem], EXHAUSTED, exhausted)
         state.store.commit()
     return dataclasses.replace(report, note=_note(state, report))
+
+
+def _without_needless(state: State, problem: Input, rivals: Sequence[Config]) -> list[Config]:
+    """Put the winner without its needless flags in its place, where that was judged before."""
+    known = state.reduction(problem)
+    if known is None or not rivals or known.winner != rivals[0]:
+        return list(rivals)
+    return [known.config, *rivals[1:]]
 
 
 def _finalists(state: State, problem: Input, space: Space, count: int | None) -> list[Config]:
