@@ -28,6 +28,9 @@ class LazyMapping(Mapping[Key, Made]):
     def __getitem__(self, key: Key) -> Made:
         return self._make(self._values[key])
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._values
+
     def __iter__(self) -> Iterator[Key]:
         return iter(self._values)
 
