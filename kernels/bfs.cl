@@ -29,23 +29,23 @@
 #define CONSEC 0
 #endif
 
-/* How a node's two attributes lie in memory: 1, as an array of pairs; 0, as two arrays. */
+/* How a node's two attributes lie in memory: 1, as parallel arrays; 0, packed in a structure. */
 #ifndef PA_ATTRIB
-#define PA_ATTRIB 1
+#define PA_ATTRIB 0
 #endif
 
-/* How a node's three flags lie in memory: 1, as an array of triples; 0, as three arrays. */
+/* How a node's three flags lie in memory: 1, as parallel arrays; 0, packed in a structure. */
 #ifndef PA_STATUS
-#define PA_STATUS 0
+#define PA_STATUS 1
 #endif
 
 /* Attributes: where a node's edges begin, and how many there are. */
 #define START 0
 #define DEGREE 1
 #if PA_ATTRIB
-#define ATTRIBUTE(which, node) attributes[2 * (node) + (which)]
-#else
 #define ATTRIBUTE(which, node) attributes[(which) * n + (node)]
+#else
+#define ATTRIBUTE(which, node) attributes[2 * (node) + (which)]
 #endif
 
 /* Flags: in the frontier; marked for the next one; visited. */
@@ -53,9 +53,9 @@
 #define MARKED 1
 #define VISITED 2
 #if PA_STATUS
-#define STATUS(which, node) status[3 * (node) + (which)]
-#else
 #define STATUS(which, node) status[(which) * n + (node)]
+#else
+#define STATUS(which, node) status[3 * (node) + (which)]
 #endif
 
 /* Node k of a thread. */

@@ -82,8 +82,8 @@ def launches(
 def arrange(
     arguments: Mapping[str, np.ndarray | np.generic], config: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
-    """Where attributes or flags are not packed: one array after the other."""
-    apart = {"attributes": config["PA_ATTRIB"] == 0, "status": config["PA_STATUS"] == 0}
+    """With PA_ATTRIB or PA_STATUS, attributes or flags as parallel arrays, one after the other."""
+    apart = {"attributes": config["PA_ATTRIB"], "status": config["PA_STATUS"]}
     return {
         name: np.ascontiguousarray(np.asarray(arguments[name]).T)
         for name, wanted in apart.items()

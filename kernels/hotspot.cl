@@ -9,6 +9,9 @@
  * leaves the cells at the block's own rim without a neighbour, so what is right shrinks by one
  * cell a side, two across; the cells that PYRAMID iterations leave right are written.
  *
+ * Three arrays lie in local memory: the temperatures, the power, and the buffer that takes the
+ * temperatures of an iteration until all threads have read those before.
+ *
  * Launch: X x Y threads, ceil(cols / (X - 2 PYRAMID)) x ceil(rows / (Y - 2 PYRAMID)) blocks.
  * All grids are row-major, rows x cols, with 1 <= cols <= 2^30, and as many rows as 65,535 blocks
  * hold, CUDA's most; 1 <= iterations <= PYRAMID.
@@ -28,7 +31,8 @@
 #define PYRAMID 2
 #endif
 
-/* 1: the grid is read through the read-only cache (the program's textures); 0: by plain reads. */
+/* How the temperatures, the power and the buffer lie in local memory. 0: as in the grid,
+ * neighbours along a row side by side; 1: transposed, neighbours along a column side by side. */
 #ifndef T_TEMP
 #define T_TEMP 0
 #endif
@@ -39,32 +43,32 @@
 #define T_BUFFER 0
 #endif
 
+#define PLAIN(row, col) ((row) * X + (col))
+#define TRANSPOSED(row, col) ((col) * Y + (row))
 #if T_TEMP
-#define READ_TEMP(i) LOAD_READONLY(source, i)
+#define TEMP(row, col) temp[TRANSPOSED(row, col)]
 #else
-#define READ_TEMP(i) source[i]
+#define TEMP(row, col) temp[PLAIN(row, col)]
 #endif
 #if T_POWER
-#define READ_POWER(i) LOAD_READONLY(power, i)
+#define POWER(row, col) dissipated[TRANSPOSED(row, col)]
 #else
-#define READ_POWER(i) power[i]
+#define POWER(row, col) dissipated[PLAIN(row, col)]
 #endif
 #if T_BUFFER
-#define READ_BUFFER(i) LOAD_READONLY(source, i)
+#define BUFFER(row, col) buffer[TRANSPOSED(row, col)]
 #else
-#define READ_BUFFER(i) source[i]
+#define BUFFER(row, col) buffer[PLAIN(row, col)]
 #endif
 
-/* `from_buffer` says which of the two grids of the program `source` is, the temperatures (0) or
- * the buffer (1), since each has its own way to be read.
- *
- * Not KERNEL_SIZED: of a kernel with a promised block size nvcc ignores -maxrregcount. Nor are
- * the pointers RESTRICT: nvcc would read all grids through the read-only cache whatever T_TEMP,
- * T_POWER and T_BUFFER are. */
+/* Not KERNEL_SIZED: of a kernel with a promised block size nvcc ignores -maxrregcount. Nor are
+ * the pointers RESTRICT: nvcc would read through the read-only cache, past which -dlcm goes. */
 KERNEL hotspot(GLOBAL const float *source, GLOBAL float *target, GLOBAL const float *power,
-               int rows, int cols, int iterations, int from_buffer, float step, float per_rx,
-               float per_ry, float per_rz, float ambient) {
-    LOCAL float tile[2][Y][X];
+               int rows, int cols, int iterations, float step, float per_rx, float per_ry,
+               float per_rz, float ambient) {
+    LOCAL float temp[X * Y];
+    LOCAL float dissipated[X * Y];
+    LOCAL float buffer[X * Y];
     const int x = THREAD_X, y = THREAD_Y;
     const int row = BLOCK_Y * (Y - 2 * PYRAMID) - PYRAMID + y;
     const int col = BLOCK_X * (X - 2 * PYRAMID) - PYRAMID + x;
@@ -73,26 +77,23 @@ KERNEL hotspot(GLOBAL const float *source, GLOBAL float *target, GLOBAL const fl
     /* Neighbours in the tile; the cell itself where the grid ends. */
     const int north = row > 0 ? y - 1 : y, south = row < rows - 1 ? y + 1 : y;
     const int west = col > 0 ? x - 1 : x, east = col < cols - 1 ? x + 1 : x;
-    float dissipated = 0.0f, t = 0.0f;
-    int now = 0;
 
-    if (inside) {
-        dissipated = READ_POWER(cell);
-        t = from_buffer ? READ_BUFFER(cell) : READ_TEMP(cell);
-    }
-    tile[0][y][x] = t;
+    TEMP(y, x) = inside ? source[cell] : 0.0f;
+    POWER(y, x) = inside ? power[cell] : 0.0f;
     for (int i = 1; i <= iterations; i++) {
+        const int is_right = inside && i <= x && x < X - i && i <= y && y < Y - i;
         BARRIER();
-        if (inside && i <= x && x < X - i && i <= y && y < Y - i) {
-            t += step * (dissipated
-                         + (tile[now][north][x] + tile[now][south][x] - 2.0f * t) * per_ry
-                         + (tile[now][y][east] + tile[now][y][west] - 2.0f * t) * per_rx
-                         + (ambient - t) * per_rz);
+        if (is_right) {
+            const float t = TEMP(y, x);
+            BUFFER(y, x) = t + step * (POWER(y, x)
+                                       + (TEMP(north, x) + TEMP(south, x) - 2.0f * t) * per_ry
+                                       + (TEMP(y, east) + TEMP(y, west) - 2.0f * t) * per_rx
+                                       + (ambient - t) * per_rz);
         }
-        now = 1 - now;
-        tile[now][y][x] = t;
+        BARRIER(); /* nobody still reads the temperatures before */
+        if (is_right) TEMP(y, x) = BUFFER(y, x);
     }
     if (inside && PYRAMID <= x && x < X - PYRAMID && PYRAMID <= y && y < Y - PYRAMID) {
-        target[cell] = t;
+        target[cell] = TEMP(y, x);
     }
 }

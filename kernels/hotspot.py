@@ -81,12 +81,12 @@ def launches(
     while left > 0:
         launches_after = (left - 1) // pyramid
         target = "buffer" if launches_after % 2 else "result"
-        scalars = (np.int32(min(left, pyramid)), np.int32(source == "buffer"))
+        iterations = np.int32(min(left, pyramid))
         yield Launch(
             "hotspot",
             group=(config["X"], config["Y"]),
             grid=(-(-cols // width), -(-rows // height)),
-            arguments=(source, target, "power", "rows", "cols", *scalars, *_COEFFICIENTS),
+            arguments=(source, target, "power", "rows", "cols", iterations, *_COEFFICIENTS),
         )
         source, left = target, left - pyramid
 

@@ -36,7 +36,13 @@
 #define UNROLL_PRODUCTS
 #endif
 
-/* 1: A, or B, is read through the read-only cache (the program's textures); 0: by plain reads. */
+/* 1: through local memory; 0: straight from global memory. */
+#ifndef USE_SMEM
+#define USE_SMEM 1
+#endif
+
+/* How the tiles of A and B lie in local memory. 0: as in the matrix, row after row; 1: transposed,
+ * column after column. Without local memory there are no tiles. */
 #ifndef T_A
 #define T_A 0
 #endif
@@ -44,30 +50,24 @@
 #define T_B 0
 #endif
 
-/* 1: through local memory; 0: straight from global memory. */
-#ifndef USE_SMEM
-#define USE_SMEM 1
-#endif
-
 #if T_A
-#define READ_A(i) LOAD_READONLY(A, i)
+#define TILE_A(row, k) a[(k) * Y + (row)]
 #else
-#define READ_A(i) A[i]
+#define TILE_A(row, k) a[(row) * TILING + (k)]
 #endif
 #if T_B
-#define READ_B(i) LOAD_READONLY(B, i)
+#define TILE_B(k, column) b[(column) * TILING + (k)]
 #else
-#define READ_B(i) B[i]
+#define TILE_B(k, column) b[(k) * X + (column)]
 #endif
 
 /* Not KERNEL_SIZED: of a kernel with a promised block size nvcc ignores -maxrregcount. Nor are
- * the pointers RESTRICT: nvcc would read both matrices through the read-only cache whatever T_A
- * and T_B are. */
+ * the pointers RESTRICT: nvcc would read through the read-only cache, past which -dlcm goes. */
 KERNEL matrix(GLOBAL const float *A, GLOBAL const float *B, GLOBAL float *C, int hA, int wA,
               int wB) {
 #if USE_SMEM
-    LOCAL float a[Y][TILING];
-    LOCAL float b[TILING][X];
+    LOCAL float a[Y * TILING];
+    LOCAL float b[TILING * X];
     const int thread = THREAD_Y * X + THREAD_X;
 #endif
     const int top = BLOCK_Y * Y, left = BLOCK_X * X;
@@ -80,22 +80,22 @@ KERNEL matrix(GLOBAL const float *A, GLOBAL const float *B, GLOBAL float *C, int
          * matrix is zero. */
         for (int i = thread; i < Y * TILING; i += X * Y) {
             const int r = top + i / TILING, c = begin + i % TILING;
-            a[i / TILING][i % TILING] = r < hA && c < wA ? READ_A((size_t)r * wA + c) : 0.0f;
+            TILE_A(i / TILING, i % TILING) = r < hA && c < wA ? A[(size_t)r * wA + c] : 0.0f;
         }
         for (int i = thread; i < TILING * X; i += X * Y) {
             const int r = begin + i / X, c = left + i % X;
-            b[i / X][i % X] = r < wA && c < wB ? READ_B((size_t)r * wB + c) : 0.0f;
+            TILE_B(i / X, i % X) = r < wA && c < wB ? B[(size_t)r * wB + c] : 0.0f;
         }
         BARRIER();
         UNROLL_PRODUCTS
-        for (int k = 0; k < TILING; k++) sum += a[THREAD_Y][k] * b[k][THREAD_X];
+        for (int k = 0; k < TILING; k++) sum += TILE_A(THREAD_Y, k) * TILE_B(k, THREAD_X);
         BARRIER(); /* nobody still reads the tiles */
 #else
         if (row < hA && column < wB) {
             const int width = min(wA - begin, TILING);
             UNROLL_PRODUCTS
             for (int k = begin; k < begin + width; k++) {
-                sum += READ_A((size_t)row * wA + k) * READ_B((size_t)k * wB + column);
+                sum += A[(size_t)row * wA + k] * B[(size_t)k * wB + column];
             }
         }
 #endif

@@ -5,7 +5,7 @@
  *
  * A block of X x Y threads owns X bodies, each shared by Y threads. In each step it brings X * Y
  * bodies into local memory; then thread (x, y) adds up what the X bodies of row y do to body x.
- * At the end the Y partial sums of a body are added as a tree.
+ * At the end the Y partial sums of a body are added as a tree, in halves that are rounded up.
  *
  * Launch: X x Y threads, ceil(n / X) blocks in one dimension.
  * `bodies` holds x, y, z and mass of each body, `acceleration` x, y and z; 1 <= n <= 2^28.
@@ -17,7 +17,7 @@
 #define X 256
 #endif
 
-/* Threads that share a body, a power of two. */
+/* Threads that share a body. */
 #ifndef Y
 #define Y 1
 #endif
@@ -58,9 +58,10 @@ KERNEL nbody(GLOBAL const float *bodies, GLOBAL float *acceleration, int n, floa
 
     BARRIER(); /* the tile is done with, and takes the sums */
     tile[row][lane] = FLOAT4(ax, ay, az, 0.0f);
-    for (int distance = Y / 2; distance > 0; distance /= 2) {
+    for (int left = Y, distance; left > 1; left = distance) {
+        distance = (left + 1) / 2;
         BARRIER();
-        if (row < distance) {
+        if (row + distance < left) {
             const float4 more = tile[row + distance][lane];
             ax += more.x;
             ay += more.y;

@@ -71,9 +71,8 @@
 /* The device's own approximation of 1 / sqrt(x), as accurate as the device makes it. */
 #define RSQRT(x) rsqrtf(x)
 
-/* A read through the read-only cache, of what no thread of the launch writes: where old
- * programs used textures. OpenCL has no such word; there it is a plain read. */
-#define LOAD_READONLY(pointer, i) __ldg((pointer) + (i))
+/* The float that an int's bits are. */
+#define AS_FLOAT(bits) __int_as_float(bits)
 
 #else /* ---------------------------------------------------------------------- OpenCL C */
 
@@ -103,7 +102,7 @@
 #define LOAD4(pointer, i) (((__global const float4 *)(pointer))[i])
 #define LOAD4_LOCAL(pointer, i) (((__local const float4 *)(pointer))[i])
 #define RSQRT(x) native_rsqrt(x)
-#define LOAD_READONLY(pointer, i) ((pointer)[i])
+#define AS_FLOAT(bits) as_float(bits)
 
 #endif
 #endif
