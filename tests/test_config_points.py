@@ -193,3 +193,24 @@ def test_a_range_of_a_billion_values_is_never_listed() -> None:
     encoder = ConfigEncoder([*wide, parameter("C", "log_integer", range(1, 2**40 + 1))])
     places = np.array([[0, 0, 0], [10**9 - 1, 10**9 - 1, 2**40 - 1]])
     assert encoder.points(places)[:, :3].tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+def test_a_flag_with_numbers_has_their_order_and_absent_is_far_from_all() -> None:
+    flag = Parameter("maxrregcount", "enum", (None, *range(16, 129, 16)), "flag", None)
+    encoder = ConfigEncoder([flag])
+    assert axes_of(encoder) == [2]
+    points = all_points(flag)
+    distances = np.linalg.norm(points[:, None] - points[None, :], axis=2)
+    assert distances[1, 1:].tolist() == pytest.approx([n / 7 for n in range(8)])
+    assert (distances[0, 1:] >= 1).all()
+
+
+@pytest.mark.parametrize("values", [(None, "fast", "precise"), (None, 3, 1), (None, 1, True)])
+def test_a_flag_with_words_has_no_order(values: tuple[Value, ...]) -> None:
+    distances = [
+        np.linalg.norm(a - b)
+        for a, b in itertools.combinations(
+            all_points(Parameter("F", "enum", values, "flag", None)), 2
+        )
+    ]
+    assert distances == pytest.approx([1, 1, 1])

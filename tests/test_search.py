@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import random
 import sqlite3
 from pathlib import Path
@@ -17,11 +18,12 @@ from opentuner.search.manipulator import (
 )
 
 from harness.core.errors import HostModuleError, UsageError
-from harness.core.records import Config, DeviceLimits, Input, Measurement, Outcome
+from harness.core.records import Config, DeviceLimits, Input, Measurement, Outcome, Value
 from harness.search import drivers, resolve_techniques
 from harness.search.drivers import InMemorySearchDriver
-from harness.search.manipulator import OrderedParameter, SpaceManipulator
+from harness.search.manipulator import OrderedParameter, SpaceManipulator, opentuner_parameter
 from harness.space import ConstrainedSpace
+from harness.space_file import Parameter
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 SMALL = """\
@@ -34,6 +36,35 @@ constraints: [A * 16 <= BLOCK]
 launch: {group: [BLOCK], grid: [1]}
 inputs: {features: [n], values: [{n: 1}]}
 """
+
+
+def test_a_numeric_flag_is_an_integer_of_opentuner_and_absent_a_value_of_its_own() -> None:
+    flag = Parameter("maxrregcount", "enum", (None, *range(16, 257, 16)), "flag", None, "nvcc")
+    parameter = opentuner_parameter(flag)
+    assert isinstance(parameter, IntegerParameter)
+    assert (parameter.min_value, parameter.max_value) == (0, 16)
+    random.seed(0)
+    moved = collections.Counter[Value]()
+    for _ in range(500):
+        config: dict[str, Value] = {"maxrregcount": 128}
+        parameter.op1_normal_mutation(config, sigma=0.05)
+        moved[config["maxrregcount"]] += 1
+    near = sum(moved[value] for value in (96, 112, 128, 144, 160))
+    assert near > 400  # by steps
+    assert 0 < moved[None] < 20  # by chance
+    absent: dict[str, Value] = {"maxrregcount": None}
+    found = set()
+    for _ in range(200):
+        config = dict(absent)
+        parameter.op1_normal_mutation(config, sigma=0.05)
+        found.add(config["maxrregcount"])
+    assert found == set(flag.values)
+
+
+@pytest.mark.parametrize("values", [(None, "ca", "cg"), (None, 3, 1), (None, 16)])
+def test_a_flag_without_an_order_is_an_enumeration(values: tuple[Value, ...]) -> None:
+    made = opentuner_parameter(Parameter("F", "enum", values, "flag", None, "nvcc"))
+    assert isinstance(made, EnumParameter)
 
 
 def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it(

@@ -339,6 +339,36 @@ def test_an_absent_flag_is_a_word_of_its_own() -> None:
     assert [leaf.box.holds(table).sum() for leaf in tree.root.leaves()] == [2, 2]
 
 
+@pytest.mark.parametrize(
+    ("absent_s", "low", "high"),
+    [(1.0, "8..64, absent", "128..256"), (5.0, "8..64", "128..256, absent")],
+)
+def test_a_flag_with_numbers_keeps_their_order_beside_absent(
+    absent_s: float, low: str, high: str
+) -> None:
+    values = [8, 16, 32, 64, 128, 160, 192, 256]
+    rows = [(value, 1.0 if value <= 64 else 5.0) for value in values] + [(None, absent_s)]
+    table = pd.DataFrame(rows * 4, columns=["maxrregcount", "time_s"])
+    table["maxrregcount"] = pd.Series([value for value, _ in rows * 4], dtype=object)
+    tree = grow(table, "time_s", ["maxrregcount"], Growth(relative_threshold=1e-4))
+    found = {str(leaf.box): leaf.mean for leaf in tree.root.leaves()}
+    expected = {f"maxrregcount in {{{low}}}": 1.0, f"maxrregcount in {{{high}}}": 5.0}
+    assert found == pytest.approx(expected)
+
+
+def test_the_numbers_of_a_flag_are_never_parted_out_of_order() -> None:
+    """Noise in which the best two sets of words would be scattered."""
+    rng = np.random.default_rng(0)
+    values = [None, *range(16, 256, 16)]
+    column = rng.choice(np.array(values, dtype=object), 200)
+    table = pd.DataFrame({"F": pd.Series(column, dtype=object), "time_s": rng.uniform(1, 2, 200)})
+    tree = grow(table, "time_s", ["F"], Growth(relative_threshold=1e-3))
+    for leaf in tree.root.leaves():
+        part = leaf.box.parts["F"]
+        numbers = [values.index(value) for value in part.values if value is not None]
+        assert numbers == list(range(min(numbers, default=0), max(numbers, default=-1) + 1))
+
+
 def test_words_of_a_larger_table_are_predicted_by_the_mean() -> None:
     table = platforms()
     part = table[table["platform"] != "D"]

@@ -32,8 +32,9 @@ class PairEncoder:
 
     An ordered parameter is the position of its value, which float32 holds exactly up to 2^24. An
     enumeration, which may also be a flag, has a column for each value, because its order means
-    nothing. Derived columns of inputs (`harness.models.encoding.columns`) that are all positive
-    count by their logarithm.
+    nothing; a flag with numbers has one for its position and one for whether it is absent. Derived
+    columns of inputs (`harness.models.encoding.columns`) that are all positive count by their
+    logarithm.
     """
 
     def __init__(self, parameters: Sequence[Parameter], inputs: Sequence[Input]) -> None:
@@ -52,7 +53,9 @@ class PairEncoder:
     def _config_columns(self, configs: Sequence[Config]) -> Iterator[Array]:
         for parameter in self._parameters:
             positions = _positions(parameter, configs)
-            if parameter.kind == "enum":
+            if parameter.is_optional_number:
+                yield np.column_stack([positions == 0, positions]).astype(np.float64)
+            elif parameter.kind == "enum":
                 yield one_hot(positions, len(parameter.values))
             else:
                 yield positions[:, None].astype(np.float64)

@@ -30,6 +30,9 @@ Cfg = dict[str, Any]
 """A configuration as OpenTuner holds it: a plain dict of values."""
 
 
+_LEAVING = 0.1  # of the mutations of a number draw from all values
+
+
 class OrderedParameter(IntegerParameter):  # type: ignore[misc]
     """A list of ascending numbers, searched by index. As one of OpenTuner's enumerations it would
     be categorical, and techniques could only randomise it."""
@@ -45,6 +48,18 @@ class OrderedParameter(IntegerParameter):  # type: ignore[misc]
         position = position_of(self._parameter, sval)
         assert position is not None
         return position
+
+
+class OptionalNumberParameter(OrderedParameter):
+    """A flag with ascending numbers, or absent: an integer, the index of the number. Absent is the
+    index 0, but resembles no number: mutations reach it, and leave it, by a uniform draw."""
+
+    def op1_normal_mutation(self, config: Cfg, *args: Any, **named: Any) -> None:
+        """Move to a number nearby; now and then, and from absent, to any value."""
+        if self.get_value(config) == 0 or random.random() < _LEAVING:
+            self.op1_randomize(config)
+        else:
+            super().op1_normal_mutation(config, *args, **named)
 
 
 class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
@@ -102,6 +117,8 @@ def opentuner_parameter(parameter: Parameter) -> Any:
     values = parameter.values
     if parameter.kind == "boolean":
         return BooleanParameter(parameter.name)
+    if parameter.is_optional_number:
+        return OptionalNumberParameter(parameter)
     if parameter.kind == "enum":
         return EnumParameter(parameter.name, list(values))
     if parameter.kind == "ordered":

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from harness.constraints.expression import Expression
 from harness.core.records import Value, shown
@@ -33,7 +34,8 @@ class Parameter:
 
     `kind` is boolean, enum, integer, log_integer, power_of_two or ordered (a list of numbers);
     `role` is launch, source, choice or flag. A flag has a `compiler`, such as nvcc, and an
-    `option` that spells it; where it is absent, its value is None, or False if it is boolean.
+    `option` that spells it; where it is absent, its value is None, or False if it is boolean. A
+    flag with numbers is an enum of None and the numbers (`is_optional_number`).
     Where `when` is false, the parameter has no effect and stays at its default.
     """
 
@@ -45,6 +47,13 @@ class Parameter:
     compiler: str | None = None
     option: str | None = None
     when: Expression | None = None
+
+    @cached_property
+    def is_optional_number(self) -> bool:
+        """Whether this is a flag with two or more ascending numbers, or absent, which comes
+        first."""
+        first, numbers = self.values[0], self.values[1:]
+        return self.kind == "enum" and first is None and len(numbers) > 1 and _is_scale(numbers)
 
     def allows(self, value: Value) -> bool:
         """Whether this is one of the values; 1, 1.0 and True are different values."""

@@ -40,9 +40,10 @@ class ConfigEncoder:
     [0, 1]^axes.
 
     An ordered parameter is the position of its value, a logarithmic one its logarithm; the values
-    of an enumeration are all equally far apart. Axes of one feature share a length scale: `groups`
-    has the number of each axis's feature, from 0, and `relative_lengths` has for each feature how
-    long its length scale is expected to be, relative to the others.
+    of an enumeration are all equally far apart. A flag with numbers is the position of its number,
+    and on an axis of its own whether it is absent. Axes of one feature share a length scale:
+    `groups` has the number of each axis's feature, from 0, and `relative_lengths` has for each
+    feature how long its length scale is expected to be, relative to the others.
     """
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
@@ -81,11 +82,21 @@ def _own_columns(axis: int, parameter: Parameter) -> _Columns:
     if parameter.kind == "log_integer" and (numbers := _sizes(parameter)) is not None:
         return _log_column(axis, numbers)
     last = len(parameter.values) - 1
+    if parameter.is_optional_number:
+        return lambda places: _optional_numbers(places[:, axis], last)
     if parameter.kind != "enum" or last == 1:
         return lambda places: places[:, axis, None] / last
     count = min(last + 1, _MOST_WORDS)
     # Two of these columns differ between two values: divided by the root of 2, the distance is 1.
     return lambda places: one_hot(places[:, axis] % count, count) / math.sqrt(2)
+
+
+def _optional_numbers(places: PointArray, last: int) -> Array:
+    """Encode a flag that is absent or a number: whether it is absent, which is as far from all
+    numbers, and where among the numbers it is."""
+    is_absent = places == 0
+    where = np.where(is_absent, 0.5, (places - 1) / (last - 1))
+    return np.column_stack([is_absent.astype(np.float64), where])
 
 
 def _sizes(parameter: Parameter) -> _Numbers | None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Axis:
     """A column that splits are made on, and its values in the samples: numbers (booleans included),
-    ascending, or words, among which None is an absent flag."""
+    ascending, or words, among which None is an absent flag. A flag with numbers has these in
+    ascending order, and None at the end."""
 
     name: str
     values: tuple[Any, ...]
@@ -47,6 +48,11 @@ class Axis:
         return np.array([indices[word] for word in found])
 
     @property
+    def is_optional_number(self) -> bool:
+        """Whether the words are numbers, and None."""
+        return self.values[-1] is None and _are_numbers(self.values[:-1])
+
+    @property
     def numbers(self) -> Array:
         """The known values of a numeric axis."""
         return np.array(self.values, dtype=np.float64)
@@ -64,7 +70,9 @@ def axis_of(table: pd.DataFrame, name: str) -> Axis:
     column = table[name]
     if not is_numeric(column):
         found = set(values_of(column))
-        return Axis(name, tuple(sorted(found, key=lambda word: (word is None, str(word)))), False)
+        words = [word for word in found if word is not None]
+        ordered = sorted(words) if _are_numbers(words) else sorted(words, key=str)
+        return Axis(name, (*ordered, *([None] if None in found else [])), False)
     lacking = int(column.isna().sum())
     if lacking:
         raise UsageError(
@@ -72,6 +80,10 @@ def axis_of(table: pd.DataFrame, name: str) -> Axis:
             "make all of its values words where absent is a value of its own"
         )
     return Axis(name, tuple(column.drop_duplicates().sort_values().tolist()), True)
+
+
+def _are_numbers(words: Sequence[Value]) -> bool:
+    return len(words) > 1 and all(type(word) in (int, float) for word in words)
 
 
 def must_have(table: pd.DataFrame, names: Iterable[str]) -> None:

@@ -63,7 +63,8 @@ class Interval:
 
 @dataclass(frozen=True)
 class WordSet:
-    """Some of a parameter's words, in their order in `known`."""
+    """Some of a parameter's words, in their order in `known`. The numbers of a flag that may be
+    absent are words, too."""
 
     values: tuple[Value, ...]
     known: tuple[Value, ...] = field(repr=False)
@@ -83,7 +84,13 @@ class WordSet:
         """Render for people: `layout = row`, `layout in {row, column}`."""
         if len(self.values) == 1:
             return f"{name} = {shown(self.values[0])}"
-        return f"{name} in {{{', '.join(map(shown, self.values))}}}"
+        numbers = [value for value in self.values if type(value) in (int, float)]
+        if len(numbers) <= _LISTED or len(set(self.values) - {*numbers, None}):
+            return f"{name} in {{{', '.join(map(shown, self.values))}}}"
+        # A flag that is absent or a number: its splits keep the numbers together.
+        absent = [shown(None)] if None in self.values else []
+        parts = [f"{shown(numbers[0])}..{shown(numbers[-1])}", *absent]
+        return f"{name} in {{{', '.join(parts)}}}"
 
 
 Part = Interval | WordSet

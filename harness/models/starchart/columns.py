@@ -3,7 +3,8 @@
 A number becomes its position among the known values. Words, such as the platform, are sorted by
 their mean target, for which a split into two sets is found as if they were numbers (Breiman et al.,
 Classification and Regression Trees, 1984, section 9.4). The order is that of all samples, so it is
-exact at the root and close to it below.
+exact at the root and close to it below. The numbers of a flag that may be absent keep their order;
+absent is put before or behind them, where the targets are more like its own.
 """
 
 from __future__ import annotations
@@ -68,16 +69,23 @@ def make_columns(axes: Sequence[Axis], codes: Array, values: Array) -> tuple[Axi
     return tuple(
         AxisColumn(axis)
         if axis.is_number
-        else AxisColumn(axis, _ranks_by_mean(own.astype(np.intp), values, len(axis.values)))
+        else AxisColumn(axis, _ranks(axis, own.astype(np.intp), values))
         for axis, own in zip(axes, codes.T, strict=True)
     )
 
 
-def _ranks_by_mean(codes: npt.NDArray[np.intp], values: Array, count: int) -> Array:
-    """Rank words by their mean target; a word without samples is ranked at the mean of all."""
+def _ranks(axis: Axis, codes: npt.NDArray[np.intp], values: Array) -> Array:
+    """Rank words by their mean target; a word without samples is ranked at the mean of all. Numbers
+    keep their order, and absent is ranked below or above them all."""
+    count = len(axis.values)
     rows = np.bincount(codes, minlength=count)
     sums = np.bincount(codes, weights=values, minlength=count)
     means = np.where(rows > 0, sums / np.maximum(rows, 1), values.mean())
+    if axis.is_optional_number:
+        numbers = np.abs(means[:-1] - means[-1])
+        middle = len(numbers) // 2
+        is_low = np.mean(numbers[:middle]) < np.mean(numbers[-middle:])
+        return np.array([*range(count - 1), -1 if is_low else count - 1], dtype=np.float64)
     ranks = np.empty(count)
     ranks[np.argsort(means, kind="stable")] = np.arange(count)
     return ranks
