@@ -165,6 +165,11 @@ def _from_stock(engine: Engine, database: str) -> Engine:
     try:
         with engine.connect() as source, memory.begin() as target:
             read_stock(source, target)
+    except IntegrityError as error:
+        raise ResultsError(
+            f"OpenTuner's record in {name} is damaged: {error.orig}; copy it again from the "
+            "original"
+        ) from None
     except UnsafePickle as error:
         raise ResultsError(
             f"OpenTuner's record in {name} is refused: {error}. harness reads plain data and "

@@ -18,8 +18,12 @@ from harness.core.records import Outcome
 from harness.core.text import first_few
 from harness.results import opentuner_tables as opentuner
 from harness.results import schema
+from harness.results.notes import OPENTUNER
 
 _ROUNDING = 1e-9
+_IS_RECORDED = schema.runs.c.harness_version == OPENTUNER
+"""Whether OpenTuner made a run without harness: its hashes, versions and paths are its own."""
+
 _AGAIN = "copy the database again from the original"
 
 
@@ -71,7 +75,12 @@ def _unlike_runs() -> Select[Any]:
             .outerjoin(version, version.c.id == there.c.program_version_id)
         )
         .where(runs.c.tuning_run_id.is_not(None))
-        .where(version.c.version.is_distinct_from(schema.spaces.c.sha256))
+        .where(
+            case(
+                (_IS_RECORDED, there.c.id.is_(None)),
+                else_=version.c.version.is_distinct_from(schema.spaces.c.sha256),
+            )
+        )
     )
 
 
@@ -84,10 +93,14 @@ def _inputs_of_runs() -> Select[Any]:
         .subquery()
     )
     runs = schema.runs
-    return select(runs.c.id, inputs.c.path, schema.inputs.c.digest).select_from(
-        runs.join(schema.inputs)
-        .join(used, used.c.tuning_run_id == runs.c.tuning_run_id)
-        .outerjoin(inputs, inputs.c.id == used.c.input_id)
+    return (
+        select(runs.c.id, inputs.c.path, schema.inputs.c.digest)
+        .select_from(
+            runs.join(schema.inputs)
+            .join(used, used.c.tuning_run_id == runs.c.tuning_run_id)
+            .outerjoin(inputs, inputs.c.id == used.c.input_id)
+        )
+        .where(not_(_IS_RECORDED))
     )
 
 
@@ -101,18 +114,23 @@ def _unlike_tests() -> Select[Any]:
         asked.c.configuration_id == result.c.configuration_id,
         asked.c.requestor == tests.c.requestor,
     )
+    was_asked = or_(is_asked, _IS_RECORDED)
     works = ours.c.outcome == Outcome.OK.value
     is_close = func.abs(result.c.time - ours.c.median_s) <= _ROUNDING * ours.c.median_s
-    same_time = case((works, and_(result.c.state == "OK", is_close)), else_=result.c.state != "OK")
-    same_configuration = opentuner.configuration.c.hash == schema.configurations.c.digest
+    same_time = case(
+        (works, and_(result.c.state == "OK", is_close)),
+        else_=or_(result.c.state != "OK", _IS_RECORDED),
+    )
+    same_hash = opentuner.configuration.c.hash == schema.configurations.c.digest
+    same_configuration = or_(same_hash, _IS_RECORDED)
     what = case(
         (result.c.id.is_(None), "is missing"),
         (result.c.tuning_run_id.is_distinct_from(runs.c.tuning_run_id), "is of another run"),
         (not_(func.coalesce(same_configuration, False)), "is of another configuration"),
-        (not_(is_asked), "was asked for by another technique"),
+        (not_(was_asked), "was asked for by another technique"),
     )
     agrees = and_(
-        result.c.tuning_run_id == runs.c.tuning_run_id, same_configuration, same_time, is_asked
+        result.c.tuning_run_id == runs.c.tuning_run_id, same_configuration, same_time, was_asked
     )
     return (
         select(
