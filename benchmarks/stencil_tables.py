@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 from rich.table import Table
+from rich.text import Text
 
 from benchmarks.stencil_costs import PHASES
 from harness.stencil.features import FEATURES, OWN
@@ -41,14 +42,14 @@ def judgement_table(name: str, rows: pd.DataFrame) -> Table:
     campaigns = rows["campaign"].nunique()
     of = "one campaign" if campaigns == 1 else f"median [min, max] of {campaigns} campaigns"
     titles = [title for title, _ in COLUMNS.values()]
-    table = Table("program", "size", "points", *titles, title=f"{name}: {of}")
+    table = Table("program", "size", "points", *titles, title=Text(f"{name}: {of}"))
     for group, found in rows.groupby(GROUP):
         cells = [spread(found[key], form) for key, (_, form) in COLUMNS.items()]
-        table.add_row(*map(str, group), str(found["points"].min()), *cells)
+        table.add_row(*map(str, group), str(found["points"].min()), *map(Text, cells))
     table.add_section()
     medians = campaign_medians(rows)
     cells = [spread(medians[key], form) for key, (_, form) in COLUMNS.items()]
-    table.add_row("median", "", "", *cells)
+    table.add_row("median", "", "", *map(Text, cells))
     return table
 
 
@@ -60,6 +61,8 @@ def costs_table(costs: pd.DataFrame, model_s: Mapping[str, float]) -> Table:
         table.add_row(*map(str, group), *(f"{1e3 * row[phase].iloc[0]:.2f}" for phase in PHASES))
     table.add_section()
     table.add_row("mean", "", *(f"{1e3 * costs[phase].mean():.2f}" for phase in PHASES))
+    shares = costs[list(PHASES)].mean() / costs[list(PHASES)].mean().sum()
+    table.add_row("share", "", *(f"{share:.1%}" for share in shares))
     models = ", ".join(f"{name} {1e3 * time_s:.0f}" for name, time_s in model_s.items())
     table.caption = f"training and prediction for all points of a program, in ms: {models}"
     return table

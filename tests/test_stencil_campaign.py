@@ -41,6 +41,7 @@ def test_campaigns_are_measured_judged_and_drawn(
     assert figures["most_informative_feature"] in PUBLISHED
     assert all(time_s > 0 for time_s in figures["mean_seconds_a_point"].values())
     assert "features of the best points, size 32" in out
+    assert "forest: median [min, max] of 2 campaigns" in " ".join(out.split())
     assert "private_loads (ours)" in out
     assert (tmp_path / "predictions.png").stat().st_size > 10_000
     table = pd.read_csv(tmp_path / "points.csv")
