@@ -15,19 +15,21 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import harness
 from harness.commands.analyse import main as analyse
 from harness.commands.compare import main as compare
+from harness.commands.dispatch import main as dispatch
 from harness.commands.export import main as export
 from harness.commands.merge import main as merge
 from harness.commands.report import main as report
 from harness.core.errors import ResultsError
-from harness.core.plain_pickle import load_compressed
 from harness.core.records import Config, Input, Outcome
 from harness.results import opentuner_tables as opentuner
 from harness.results import reading, schema, writing
+from harness.results.opentuner_rows import config_of
 from harness.results.stock_values import features_of, measurement_of, parameter_of
 from harness.results.view import Results, read_results
 from tests.results_examples import make_failed, make_ok, query, tamper, write
@@ -58,7 +60,7 @@ def test_every_result_is_a_measurement_with_one_sample() -> None:
         "JOIN desired_result ON result_id = result.id GROUP BY result.id"
     )
     recorded = [
-        (size, Config(load_compressed(data)), time_s, requestor)
+        (size, config_of({"id": 1, "data": data}), time_s, requestor)
         for size, data, time_s, requestor in query(STOCK, sql)
     ]
     read = [
@@ -81,7 +83,7 @@ def test_the_machine_is_the_environment_and_the_first_seed_the_default() -> None
     assert environment.backend == "opentuner"
     assert environment.platform.startswith("a machine, 2 cores, ")
     assert (environment.driver, environment.compiler) == ("not recorded", "not recorded")
-    assert campaign.default == Config({"BLOCK_SIZE": 10, "opt_level": 0, "unroll-loops": "default"})
+    assert campaign.default == Config({"BLOCK_SIZE": 10, "opt_level": 0, "unroll_loops": "default"})
     assert campaign.space_name == "mmm_block"
 
 
@@ -211,6 +213,41 @@ def test_what_opentuner_cannot_have_written_is_damage(database: Path, change: st
 
 
 # ------------------------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"unroll-loops": "on", "n": 3}, {"unroll_loops": "on", "n": 3}),
+        ({"order": [2, 0], "a": {"b": True}}, {"order_0": 2, "order_1": 0, "a_b": True}),
+        ({"x);import os#": 1, "3d": 2}, {"x__import_os_": 1, "_3d": 2}),
+        ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
+    ],
+)
+def test_configurations_have_plain_values_and_identifiers(
+    data: dict[str, object], expected: object
+) -> None:
+    assert dict(config_of({"id": 1, "data": pickle.dumps(data, 2)})) == expected
+
+
+@pytest.mark.parametrize("data", [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}, {1: 2}])
+def test_other_data_are_no_configuration(data: object) -> None:
+    with pytest.raises(ValueError, match="configuration 1"):
+        config_of({"id": 1, "data": pickle.dumps(data, 2)})
+
+
+def test_a_dispatcher_is_written_that_only_chooses(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert dispatch([str(STOCK), "-o", str(out), "--choice", "tree", "--force"]) == 0
+    header = (out / "mmm_block.h").read_text()
+    assert "const char *unroll_loops;" in header
+    sys.path.insert(0, str(out))
+    try:
+        import mmm_block
+    finally:
+        sys.path.remove(str(out))
+    assert mmm_block.select(128)["opt_level"] in (1, 2, 3)
+    assert not mmm_block.KERNELS
 
 
 def result(**cells: object) -> dict[str, object]:

@@ -28,6 +28,7 @@ from harness.dispatch.package import (
     write_dispatcher,
 )
 from harness.dispatch.program import DispatchProgram
+from harness.dispatch.recorded import recorded_spec
 from harness.dispatch.study import DISPATCHERS, TREE, Study, fits, learners, sentence, study
 from harness.dispatch.text import verdict_lines
 from harness.measure.backends import base
@@ -207,6 +208,8 @@ def _spec(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
     if path is None:
         by_name = {results.campaign.space_name: results for results in campaigns}
         results = the_one(list(by_name.values()), "choose one with --space NAME")
+        if results.is_recorded:
+            return recorded_spec(results)
         path = results.tuned_space.path
         if path is None:
             raise UsageError(_no_file(results.tuned_space, campaigns, options))
@@ -243,8 +246,11 @@ def _results(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions)
     same = [
         results
         for results in campaigns
-        if results.campaign.space_name == spec.name
-        and results.campaign.key.program_sha256 == spec.program_sha256
+        if results.is_recorded
+        or (
+            results.campaign.space_name == spec.name
+            and results.campaign.key.program_sha256 == spec.program_sha256
+        )
     ]
     if not same:
         raise UsageError(_changed(campaigns, spec, options))

@@ -6,6 +6,7 @@ OpenTuner's own classes, lists, dictionaries, numbers and texts is refused by it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -79,7 +80,8 @@ def _check_pickle(table: Table, row: Row, name: str) -> None:
 
 def config_of(row: Row) -> Config:
     """Read the configuration of a row of `configuration`. The elements of a list, such as the order
-    of a permutation, become parameters of their own: `order[0]`.
+    of a permutation, become parameters of their own: `order_0`. Names are made identifiers, which
+    generated code needs: `unroll-loops` becomes `unroll_loops`.
 
     Raises ValueError or TypeError for one that is no mapping from names to plain values.
     """
@@ -88,7 +90,9 @@ def config_of(row: Row) -> Config:
         raise ValueError(f"configuration {row['id']} is no mapping from names to values")
     values: dict[str, Value] = {}
     for name, value in _flat("", data):
-        values[name] = value
+        if identifier(name) in values:
+            raise ValueError(f"configuration {row['id']} has two values of {identifier(name)}")
+        values[identifier(name)] = value
         if len(values) > _MOST_VALUES:
             raise ValueError(f"configuration {row['id']} has more than {_MOST_VALUES:,} values")
     try:
@@ -97,12 +101,18 @@ def config_of(row: Row) -> Config:
         raise ValueError(f"configuration {row['id']}: {error}") from None
 
 
+def identifier(name: str) -> str:
+    """Turn a name into an identifier; a flag's dashes become underscores."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{text}" if text[:1].isdigit() or not text else text
+
+
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, one in value.items():
-            yield from _flat(f"{name}/{key}" if name else str(key), one)
+            yield from _flat(f"{name}_{key}" if name else str(key), one)
     elif isinstance(value, (list, tuple)):
         for index, one in enumerate(value):
-            yield from _flat(f"{name}[{index}]", one)
+            yield from _flat(f"{name}_{index}", one)
     else:
         yield name, value

@@ -22,6 +22,7 @@ from harness.core.records import (
     Value,
     shown,
 )
+from harness.results.opentuner_rows import identifier
 
 Row = Mapping[str, Any]
 
@@ -60,7 +61,8 @@ def features_of(input_row: Row, input_class: Row) -> Input:
         found |= {str(name): value for name, value in extra.items() if _is_plain(value)}
     elif extra is not None and _is_plain(extra):
         found["extra"] = extra
-    return Input(found or {"input": input_class["name"] or "unnamed"})
+    named = {identifier(name): value for name, value in found.items()}
+    return Input(named or {"input": input_class["name"] or "unnamed"})
 
 
 def _object(text: str) -> dict[str, Value] | None:
