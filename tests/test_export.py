@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import io
 import json
@@ -30,6 +31,7 @@ from harness.recordings.replay import open_replay
 from harness.recordings.t4 import write_t4
 from harness.results import FINAL
 from tests.results_examples import (
+    REQUESTOR,
     SPEC,
     begin_search,
     make_failed,
@@ -121,6 +123,14 @@ def test_an_export_is_read_back_equal(tmp_path: Path, format_: str) -> None:
     assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
     assert recorded.device == "a device"
     assert recorded.features == SPEC.features
+
+
+def test_an_export_has_the_technique_that_asked(tmp_path: Path) -> None:
+    record(tmp_path / "r.db", [make_ok(1), make_failed(Outcome.TIMEOUT, 2)])
+    results = json.loads(exported(tmp_path / "r.db", "t4").read_text())["results"]
+    assert [result["technique"] for result in results] == [REQUESTOR, REQUESTOR]
+    with exported(tmp_path / "r.db", "csv").open(newline="") as file:
+        assert {row["technique"] for row in csv.DictReader(file)} == {REQUESTOR}
 
 
 def test_shared_measurements_are_written_like_others_and_counted(
@@ -275,4 +285,4 @@ def test_measurements_are_written_as_they_come() -> None:
 
     write_csv(io.StringIO(), measured(), ["m"], {"B": [1]})
     write_t4(io.StringIO(), "x", environment, {}, measured())
-    assert most <= 2
+    assert most <= 3

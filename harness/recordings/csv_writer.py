@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, TextIO
 
 from harness.core.errors import UsageError
@@ -14,7 +15,8 @@ from harness.recordings.builder import typed
 from harness.recordings.cells import listed_value
 from harness.recordings.recording import FACTS
 
-_OWN = ("time_s", "outcome", "message")
+TECHNIQUE = "technique"
+_OWN = (TECHNIQUE, "time_s", "outcome", "message")
 _HEAD = "# Written by harness.export; the next export to this name replaces it.\n"
 CSV_FILE = marked("an export", rb"\A[^\r]*time_s,outcome,message\r\n")
 MAPPING_FILE = marked("the mapping of an export", rb"\A# Written by harness\.export")
@@ -27,10 +29,12 @@ def write_csv(
     measurements: Iterable[Measurement],
     features: Sequence[str],
     values: Mapping[str, Sequence[Value]],
+    techniques: Iterable[str] = repeat(""),
 ) -> None:
     """Write one row per sample or failure, each measurement as it comes.
 
-    `values` are those of each parameter that occur. Raises UsageError for values that CSV confuses.
+    `values` are those of each parameter that occur, `techniques` what asked for each measurement.
+    Raises UsageError for values that CSV confuses.
     """
     for name in _OWN:
         if name in (*features, *values):
@@ -38,9 +42,9 @@ def write_csv(
     _check_cells(values)
     writer = csv.writer(file)
     writer.writerow([*features, *values, *_OWN])
-    for m in measurements:
+    for m, technique in zip(measurements, techniques, strict=False):
         point = [*(m.input[name] for name in features), *(m.config[name] for name in values)]
-        cells = [shown(value) for value in point]
+        cells = [*map(shown, point), technique]
         if m.timing is None:
             writer.writerow([*cells, "", m.outcome.value, m.message[:MAX_MESSAGE]])
         for sample_s in m.timing.samples_s if m.timing else ():
@@ -68,6 +72,7 @@ def write_mapping(
         "features": list(features),
         "times": {"columns": ["time_s"], "unit": "s"},
         "outcome": {"column": "outcome", "message": "message"},
+        "ignore": [TECHNIQUE],
     }
     file.write(_HEAD)
     for key, value in keys.items():

@@ -1,13 +1,15 @@
 """T4, the autotuning community's format of results (JSON, schema versions 1.0.0 and 1.1.0).
 
-The schema has neither inputs nor messages. `harness.export` adds the properties `input`, `outcome`
-and `message` to a result, and `backend` and `default` to the metadata; other readers ignore them.
+The schema has neither inputs nor messages. `harness.export` adds the properties `input`, `outcome`,
+`message` and `technique` to a result, and `backend` and `default` to the metadata; other readers
+ignore them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -191,10 +193,11 @@ def write_t4(
     environment: Environment,
     default: Mapping[str, Value],
     measurements: Iterable[Measurement],
+    techniques: Iterable[str] = repeat(""),
 ) -> None:
     """Write one result a line as it comes, times in seconds.
 
-    `default` is empty where it is unknown.
+    `default` is empty where it is unknown; `techniques` are what asked for each measurement.
     """
     metadata: dict[str, Any] = {
         "kernel": name,
@@ -212,8 +215,9 @@ def write_t4(
         metadata["compute_api"] = _COMPUTE_API[environment.backend]
     file.write(f'{{"schema_version": "{SCHEMA_VERSION}",\n"metadata": {json.dumps(metadata)},\n')
     file.write('"results": [\n')
-    for number, m in enumerate(measurements):
-        file.write((",\n" if number else "") + json.dumps(_result(m), allow_nan=False))
+    for number, (m, technique) in enumerate(zip(measurements, techniques, strict=False)):
+        result = _result(m) | ({"technique": technique} if technique else {})
+        file.write((",\n" if number else "") + json.dumps(result, allow_nan=False))
     file.write("\n]}\n")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -65,7 +65,9 @@ def _export(
         _write(
             path,
             T4_FILE,
-            lambda file: write_t4(file, name, environment, default, rows.measurements()),
+            lambda file: write_t4(
+                file, name, environment, default, rows.measurements(), _techniques(rows)
+            ),
         )
         print(escaped(done))
     else:
@@ -73,7 +75,11 @@ def _export(
         for file, kind in ((path, CSV_FILE), (mapping, MAPPING_FILE)):
             check_output(file, kind, "--output")  # both or none
         values = {name: rows.values_of(name) for name in names}
-        _write(path, CSV_FILE, lambda file: write_csv(file, rows.measurements(), features, values))
+        _write(
+            path,
+            CSV_FILE,
+            lambda file: write_csv(file, rows.measurements(), features, values, _techniques(rows)),
+        )
         print(escaped(done))
         _write(
             mapping,
@@ -84,6 +90,13 @@ def _export(
     for line in claims:
         print(f"Times are those of the search. In the final measurement: {line}")
     return 0
+
+
+def _techniques(rows: MeasurementRows) -> Iterator[str]:
+    """Yield the technique that asked for each measurement, as OpenTuner recorded it; empty where no
+    search did."""
+    asked = rows.columns.requestors
+    return (asked.values[code] or "" for code in rows.of(asked.codes).tolist())
 
 
 def _read(
