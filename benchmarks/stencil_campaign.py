@@ -15,7 +15,8 @@ from harness.commands.stencil import main as explore_command
 from harness.commands.tune import main as tune_command
 from harness.core.errors import UsageError
 from harness.core.records import Environment
-from harness.results.view import Results, read_results
+from harness.results.view import Results
+from harness.stencil.predicted import read_stencils
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Campaign:
                 self._measure(program, size, plan)
 
     def read(self) -> list[Results]:
-        """Read the database; raise UsageError if there is none."""
-        return list(read_results([str(self.database)]))
+        """Read the database; raise UsageError if there are no results."""
+        return read_stencils(str(self.database))
 
     def _check_backend(self, backend: str) -> None:
         """Refuse to add times of another backend, before hours are spent on them."""

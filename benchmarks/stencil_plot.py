@@ -43,10 +43,9 @@ def draw(folder: Path, judged: Mapping[str, pd.DataFrame], ranking: Any, device:
             panel.set_yscale("log")
         _bars(panel, names, shown)
         panel.set_ylabel(_LABELS[column])
-    figure.suptitle(
-        f"each program predicted from the others, on {device}: median, least and largest of "
-        f"{first['campaign'].nunique()} campaigns", fontsize=10,
-    )  # fmt: skip
+    campaigns = first["campaign"].nunique()
+    of = f"\nmedian, least and largest of {campaigns} campaigns" if campaigns > 1 else ""
+    figure.suptitle(f"each program predicted from the others, on {device}{of}", fontsize=10)
     figure.savefig(folder / "predictions.png", dpi=110)
     pyplot.close(figure)
 

@@ -73,10 +73,10 @@ def test_the_eight_stencils_are_there() -> None:
 def test_the_documented_stencil_is_explored_tuned_and_analysed(
     documented: Path, own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "new"
-    assert (
-        main(["explore", str(documented), "--size", "128", "--count", "40", "-o", str(folder)]) == 0
-    )
+    folder, smaller = tmp_path / "new", tmp_path / "smaller"
+    explored = ["explore", str(documented), "--size"]
+    assert main([*explored, "64", "--count", "3", "-o", str(smaller)]) == 0
+    assert main([*explored, "128", "--count", "40", "-o", str(folder)]) == 0
     documented.unlink()  # the folder stands alone
     assert "40 points of " in capsys.readouterr().out
     url = str(tmp_path / "smooth.db")
@@ -85,13 +85,14 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
     capsys.readouterr()
     assert analyse([url]) == 0
     assert "smooth on " in capsys.readouterr().out
-    # Another stencil begins with a predictor trained on this one.
+    # Another stencil begins with a predictor trained on all sizes of this one.
+    assert tune([str(smaller / "smooth.yaml"), *options, "--database", url]) == 0
     folder = tmp_path / "ring"
     assert main(["explore", str(own), "--size", "64", "--count", "9", "-o", str(folder)]) == 0
     capsys.readouterr()
     options = [*options, "--technique", "Predicted", "--database", url]
     assert tune([str(folder / "ring.yaml"), *options]) == 0
-    assert "ordered by a forest trained on 4 points of smooth;" in capsys.readouterr().out
+    assert "ordered by a forest trained on 7 points of smooth;" in capsys.readouterr().out
     (found,) = read_results([url], space="ring")
     order = read_predictor(url, folder / "ring.yaml").order(found.campaign.environment)
     assert order is not None

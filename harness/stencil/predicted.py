@@ -116,9 +116,17 @@ def read_predictor(url: str, space: Path) -> StencilPredictor:
     if path is not None and not path.exists():
         return StencilPredictor(space, ())
     try:
-        return StencilPredictor(space, tuple(read_results([url])))
+        return StencilPredictor(space, tuple(read_stencils(url)))
     except UsageError:  # no results yet
         return StencilPredictor(space, ())
+
+
+def read_stencils(url: str) -> list[Results]:
+    """Read all sizes of all stencils in a database; each size has kernels of its own.
+
+    Raises UsageError where nothing is found.
+    """
+    return read_results([url], all_campaigns=True, kernel_version="all")
 
 
 def training_table(
