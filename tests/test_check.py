@@ -474,6 +474,7 @@ def test_sweep_counts_machine_codes_and_failures_and_takes_builds_from_the_cache
     assert "not compiled: 2 x " in text
     assert "eight is too many" in text
     assert "registers" in text
+    assert "note: level changes no build of 2 tried for sm_90" in text
     assert main([*line, "--compile", "9", "--strict"]) == 1
     text = capsys.readouterr().out
     assert "2 compiled now, 2 from the build cache" in text
@@ -515,3 +516,47 @@ def test_a_constraint_over_a_parameter_that_does_not_matter_says_what_it_removes
     kept = f"not (BLOCK > 32) or ({rule})"
     assert main([str(write(parameters=tuned, constraints=[kept])), "--no-compile"]) == 0
     assert "it removes" not in capsys.readouterr().out
+
+
+# -------------------------------------------------------------- parameters without an effect
+
+DEAD = """\
+#if PATH == 1
+#define READ(i) x[i]
+#else
+#define READ(i) x[i]
+#endif
+kernel void scale(global float *x, int n) { x[0] = READ(1) * UNROLL * BLOCK; }
+"""
+
+
+@needs_opencl
+def test_parameter_that_changes_no_build_is_named_with_the_number_tried(write, capsys):
+    parameters = blocks(32, 64, 128, default=64)
+    parameters["PATH"] = {"values": [0, 1], "role": "choice", "default": 0}
+    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
+    path = write(parameters=parameters, constraints=[], kernel=kernel)
+    (path.parent / "scale.cl").write_text(DEAD)
+    line = [str(path), "--backend", "opencl", "--compile"]
+    assert main([*line, "17"]) == 0
+    text = capsys.readouterr().out
+    assert "note: PATH changes no build of 12 tried for " in text
+    assert "UNROLL changes no build" not in text
+    assert "BLOCK changes no build" not in text
+    assert main([*line, "2", "--json"]) == 0
+    (space,) = json.loads(capsys.readouterr().out)["spaces"]
+    assert space["targets"][0]["without_effect"] == {"PATH": 3}
+
+
+@needs_opencl
+def test_parameter_that_matters_seldom_is_found_to_matter(write, capsys):
+    parameters = blocks(64, default=64)
+    parameters["SHIFT"] = {"values": [0, 1], "role": "source", "default": 0}
+    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
+    path = write(parameters=parameters, constraints=[], kernel=kernel)
+    # SHIFT is read with UNROLL 4 alone, and there is one such pair among three.
+    source = "#if UNROLL == 4\n#define BY SHIFT\n#else\n#define BY 0\n#endif\n"
+    source += "kernel void scale(global float *x, int n) { x[BLOCK] = UNROLL + BY; }\n"
+    (path.parent / "scale.cl").write_text(source)
+    assert main([str(path), "--backend", "opencl", "--compile", "5"]) == 0
+    assert "changes no build" not in capsys.readouterr().out

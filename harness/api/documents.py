@@ -157,7 +157,8 @@ class FaultDocument:
 @dataclass(frozen=True)
 class TargetDocument:
     """The compilation for one device or architecture; `why_failed` is of the default, and empty
-    where it compiles."""
+    where it compiles. `without_effect` has the parameters that change no build, each with the
+    number of builds that were tried; null without --compile."""
 
     target: str
     is_default_ok: bool
@@ -165,6 +166,7 @@ class TargetDocument:
     compiled: int
     failed: int
     machine_codes: int
+    without_effect: dict[str, int] | None
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="also compile N other legal configurations, drawn uniformly "
                         f"(default {DEFAULT_SAMPLE} with --backend or --arch, else 0)")  # fmt: skip
     parser.add_argument("--compile", type=whole_number(0), metavar="N",
-                        help="compile N others and print a summary: machine codes, resources and "
-                        "failures")  # fmt: skip
+                        help="compile N others and print a summary: machine codes, resources, "
+                        "failures, and parameters that change nothing")  # fmt: skip
     parser.add_argument("--strict", action="store_true",
                         help="with --compile: exit with 1 if any configuration fails")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default 0)")

@@ -24,6 +24,7 @@ from harness.commands.check.options import SPACE_SCHEMA, CheckOptions
 from harness.commands.check.program import try_program
 from harness.commands.check.sweep import describe_sweep, sweep
 from harness.commands.check.targets import CompileTarget, architecture_target, device_target
+from harness.commands.check.without_effect import describe_without_effect, without_effect
 from harness.commands.run import EXIT_ERROR, print_json
 from harness.core.errors import HostModuleError, LaunchFailed, SpecError, UsageError
 from harness.core.program import Program, Read
@@ -145,6 +146,8 @@ def _report(console: Console, inspection: Inspection, options: CheckOptions) -> 
         return describe_sample(console, inspection)
     found = sweep(inspection)
     describe_sweep(console, inspection, found)
+    no_effect = without_effect(inspection, found.results, options.seed)
+    describe_without_effect(console, inspection, no_effect)
     passes = describe_default(console, inspection, found.results[0])
     return passes and not (options.strict and any(result.failure for result in found.results))
 

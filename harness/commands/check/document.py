@@ -12,6 +12,7 @@ from harness.commands.check.default_run import run_default
 from harness.commands.check.inspection import Inspection, size_of
 from harness.commands.check.options import CheckOptions
 from harness.commands.check.program import try_program
+from harness.commands.check.without_effect import without_effect
 from harness.core.errors import SpecError
 from harness.core.records import Config
 from harness.space import ConstrainedSpace
@@ -31,7 +32,7 @@ def space_document(
     compiler = next((p.compiler for p in spec.parameters if p.compiler is not None), None)
     spaces = [ConstrainedSpace.of(spec, problem, None, compiler) for problem in spec.inputs]
     size = size_of(spec, spaces)
-    targets = list(map(_target, inspections))
+    targets = [_target(inspection, options) for inspection in inspections]
     if spec.program is not None and not options.no_compile:
         targets.append(_program(spec, options))
     return SpaceDocument(
@@ -54,7 +55,7 @@ def is_ok(space: SpaceDocument, is_strict: bool) -> bool:
     return not space.why_host_failed and not space.why_run_failed and all(passes)
 
 
-def _target(inspection: Inspection) -> TargetDocument:
+def _target(inspection: Inspection, options: CheckOptions) -> TargetDocument:
     results = list(inspection.compiled())
     default = results[0]
     codes = {result.build.binary_sha256 for result in results if result.build}
@@ -65,6 +66,9 @@ def _target(inspection: Inspection) -> TargetDocument:
         compiled=len(results),
         failed=sum(bool(result.failure) for result in results),
         machine_codes=len(codes - {None}),
+        without_effect=dict(without_effect(inspection, results, options.seed))
+        if options.compile is not None
+        else None,
     )
 
 
@@ -73,7 +77,7 @@ def _program(spec: Spec, options: CheckOptions) -> TargetDocument:
     shown = io.StringIO()
     works = try_program(Console(file=shown, width=1000), spec, options.others, options.seed)
     why = "" if works else shown.getvalue().strip()
-    return TargetDocument("command", works, why, 1 + options.others, int(not works), 0)
+    return TargetDocument("command", works, why, 1 + options.others, int(not works), 0, None)
 
 
 def _why_run_failed(spec: Spec, options: CheckOptions) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.failures import headline
@@ -87,7 +87,7 @@ class Inspection:
 
     The sample is of the first input. Compilation starts at once, in the target's `builds`.
     `missing` is how many configurations the sample lacks. `spec` is the space without the flags
-    that the target's compiler does not know.
+    that the target's compiler does not know, `space` that of the first input.
     """
 
     def __init__(
@@ -103,17 +103,28 @@ class Inspection:
         self.target = target
         self._builds = builds
         self._spaces = [target_space(spec, target, problem) for problem in spec.inputs]
-        self._space = self._spaces[0]
-        default = self._space.default
-        legal = {default} if self._space.is_legal(default) else set()
-        others = self._space.sample(random.Random(seed), sample, legal) if sample else []
+        self.space = self._spaces[0]
+        default = self.space.default
+        legal = {default} if self.space.is_legal(default) else set()
+        others = self.space.sample(random.Random(seed), sample, legal) if sample else []
         self.missing = sample - len(others)
         self._configs = (default, *others)
-        for config in self._configs:
-            builds.start(self._program(config))
+        self.start(self._configs)
+
+    def start(self, configs: Iterable[Config]) -> None:
+        """Start the builds of configurations."""
+        for config in configs:
+            self._builds.start(self._program(config))
+
+    def code_of(self, config: Config) -> str | None:
+        """Return the digest of a configuration's machine code; None where it is not compiled."""
+        try:
+            return self._builds.finish(self._program(config)).build.binary_sha256
+        except BuildFailed:
+            return None
 
     def _program(self, config: Config) -> Program:
-        return make_program(self.spec, self._space, config, self.target.language)
+        return make_program(self.spec, self.space, config, self.target.language)
 
     @property
     def count(self) -> int:
@@ -131,7 +142,7 @@ class Inspection:
 
     def why_default_illegal(self) -> str | None:
         """Return why the target refuses the default on some input; None where it allows it."""
-        default = self._space.default
+        default = self.space.default
         for problem, space in zip(self.spec.inputs, self._spaces, strict=True):
             reason = space.why_illegal(default)
             if reason is not None:
@@ -139,7 +150,7 @@ class Inspection:
         return None
 
     def _compiled(self, config: Config) -> Compiled:
-        failure = self.why_default_illegal() if config == self._space.default else None
+        failure = self.why_default_illegal() if config == self.space.default else None
         try:
             binary = self._builds.finish(self._program(config))
             build = binary.build
@@ -174,7 +185,7 @@ class Inspection:
         """Return None where the host module makes the launches, which needs the input's data."""
         if self.spec.launch is None:
             return None
-        return math.prod(self._space.launch(config, self.spec.functions[0], ()).group)
+        return math.prod(self.space.launch(config, self.spec.functions[0], ()).group)
 
     def _occupancy(self, build: Build, group_size: int | None) -> Occupancy | None:
         if self.target.nvcc is None or build.registers is None or self.target.why_no_occupancy:
