@@ -28,17 +28,33 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
+def begin_second_input(clock: Clock, left: TimeLeft, ahead: Ahead) -> None:
+    left.begin_stage(Ahead(search=1))
+    clock.work(left, 4)
+    left.begin_stage(ahead)
+
+
 def test_other_inputs_and_later_stages_count(clock: Clock) -> None:
     left = TimeLeft()
-    left.begin_stage(Ahead(search=100, after=20))
+    begin_second_input(clock, left, Ahead(search=100, after=20))
     clock.work(left, 4)
     assert left.seconds(6) == pytest.approx(6 + 100 + 20)
     assert left.text(6) == "about 2 min left"
 
 
+def test_the_builds_of_the_first_input_are_not_expected_of_the_others(clock: Clock) -> None:
+    left = TimeLeft()
+    left.begin_stage(Ahead(search=100, after=20))
+    clock.work(left, 4, each_s=9)
+    assert left.text(6) == "about 54 s left on this input"
+    left.begin_stage(Ahead(search=90, after=20))
+    clock.work(left, 4)
+    assert left.seconds(6) == pytest.approx(6 + 90 + 20)
+
+
 def test_the_search_ends_at_the_time_limit_and_later_stages_follow(clock: Clock) -> None:
     left = TimeLeft()
-    left.begin_stage(Ahead(search=1000, after=20, stop_at=clock.now_s + 10))
+    begin_second_input(clock, left, Ahead(search=1000, after=20, stop_at=clock.now_s + 14))
     clock.work(left, 4)
     assert left.seconds(6) == pytest.approx(6 + 20)
 

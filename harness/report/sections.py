@@ -166,7 +166,7 @@ def _distribution(findings: Findings) -> PageSection | None:
         return None
     near = float((found.slowdowns <= 1.05).mean())
     text = (
-        f"Over all inputs, {len(found.slowdowns):,} configurations worked and {found.failed:,} "
+        f"Over all inputs, {len(found.slowdowns):,} tests worked and {found.failed:,} "
         f"failed. {near:.1%} of those that worked are within 5 % of the input's best."
     )
     picture = findings.picture(plots.times, found)
@@ -221,7 +221,7 @@ def _failures(findings: Findings) -> PageSection:
     """Show a table of the kinds of failures, their causes, and the commonest reasons."""
     rows = effects_text.failures_rows(findings.results)
     if not rows:
-        return PageSection("failures", "Failures", ("No configuration failed.",))
+        return PageSection("failures", "Failures", ("No configuration failed in the search.",))
     explained = effects_text.causes_lines(causes(findings.trials))
     reasons = tuple(describe_failures(findings.results.measured, findings.default))
     return PageSection(
