@@ -17,6 +17,7 @@ from harness.core.program import Argument, Launch, Program
 from harness.measure.backends import opencl
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.backends.thread_memory import is_known
 from harness.source.inlining import inlined
 
 Write = Callable[..., Program]
@@ -339,3 +340,37 @@ def test_a_cpu_whose_threads_are_left_unpinned_is_another_environment(
     free = OpenClDevice(name).environment("a compiler")
     assert free.device == f"{pinned.device}, threads not pinned"
     assert free.fingerprint != pinned.fingerprint
+
+
+OVERWRITES = """
+import ctypes, sys
+from harness.measure.backends.opencl import load_pyopencl
+from harness.measure.backends.thread_memory import ThreadMemory, is_known
+
+cl = load_pyopencl()
+context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
+memory = ThreadMemory(cl, context, queue := cl.CommandQueue(context))
+written = []
+ctypes.memset = lambda address, byte, size: written.append(address)
+for _ in range(3):
+    memory.overwrite()
+print(queue.device.name.split("-")[0], is_known(queue.device.name), bool(written))
+"""
+
+
+@pytest.mark.parametrize(("driver", "by_host"), [("pthread", True), ("basic", False)])
+def test_the_host_writes_to_the_stacks_of_other_threads_alone(driver: str, by_host: bool) -> None:
+    pytest.importorskip("pyopencl")
+    found = subprocess.run(
+        [sys.executable, "-c", OVERWRITES],
+        env={**os.environ, "POCL_DEVICES": driver},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split() == [driver, "True", str(by_host)]
+
+
+@pytest.mark.parametrize("name", ["NVIDIA A100", "pocl-remote", "level0-Arc", "vulkan-x", ""])
+def test_memory_of_other_devices_threads_is_left_alone(name: str) -> None:
+    assert not is_known(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -29,7 +28,7 @@ from harness.measure.backends.opencl import (
     load_pyopencl,
 )
 from harness.measure.backends.opencl_arguments import KernelParameter, why_unfit
-from harness.measure.backends.thread_memory import ThreadMemory
+from harness.measure.backends.thread_memory import ThreadMemory, is_known
 
 POCL = "Portable Computing Language"
 """PoCL's name of its platform."""
@@ -147,7 +146,7 @@ class OpenClDevice(DriverDevice):
             self._overwrite_threads()
 
     def _overwrite_threads(self) -> None:
-        if sys.platform != "linux":
+        if not is_known(self._device.name):
             return
         with self._errors("overwriting the memory of PoCL's threads"):
             if self._threads is None:

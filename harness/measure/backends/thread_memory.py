@@ -10,6 +10,7 @@ import ctypes
 import mmap
 import os
 import random
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,18 @@ _POLLS = 1 << 22
 _TRIES = 5
 _LOOKED_AT = 2
 
+_POOLS = ("pthread-", "cpu-")
+"""How PoCL names the devices of its drivers that run kernels on threads of their own."""
+
+_CALLERS = ("basic-", "cpu-minimal-")
+"""The same for drivers that run them on the thread that launches."""
+
+
+def is_known(device_name: str) -> bool:
+    """Say whether PoCL runs the kernels of a device on threads of this process: those of a GPU or
+    of another machine have addresses that mean nothing here."""
+    return sys.platform == "linux" and device_name.startswith((*_POOLS, *_CALLERS))
+
 
 class ThreadMemory:
     """The local memory and the stacks of the threads that run PoCL's kernels, on Linux."""
@@ -53,6 +66,7 @@ class ThreadMemory:
     def __init__(self, cl: Any, context: Any, queue: Any) -> None:
         self._cl, self._queue, device = cl, queue, queue.device
         self._threads = int(device.max_compute_units)
+        self._is_callers = device.name.startswith(_CALLERS)
         self._local_bytes = int(device.local_mem_size)
         self._arrived = np.zeros(1, np.int32)
         self._stacks = np.zeros(self._threads, np.uint64)
@@ -88,6 +102,8 @@ class ThreadMemory:
             touched = np.array([local_bytes, max(0, stack_bytes)], np.uint64) // _WORD
             np.maximum(self._words, touched, out=self._words)
         self._launch()
+        if self._is_callers:  # the frames of this function may lie there, and overwrite it anyway
+            return
         for stack in self._stacks:
             ctypes.memset(int(stack) - _GAP * _WORD, 0xFF, _GAP * _WORD)
 
