@@ -19,7 +19,7 @@ from opentuner.search.manipulator import (
 
 from harness.core.errors import HostModuleError, UsageError
 from harness.core.records import Config, DeviceLimits, Input, Measurement, Outcome, Value
-from harness.search import drivers, resolve_techniques
+from harness.search import EndReason, drivers, resolve_techniques
 from harness.search.drivers import InMemorySearchDriver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator, opentuner_parameter
 from harness.space import ConstrainedSpace
@@ -291,6 +291,23 @@ def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
     assert [(t.measurement, t.ordinal, t.best, t.replayed) for t in after] == [
         (t.measurement, t.ordinal, t.best, True) for t in before
     ]
+
+
+@pytest.mark.parametrize("ended", list(EndReason)[:3])
+def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(
+    ended: EndReason, tmp_path: Path
+) -> None:
+    spec, again = make_spec(tmp_path), FormulaMeasurer()
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=5) as (campaign, _):
+        campaign.run()
+        store = campaign.state.store
+        for run_id in campaign.state.runs.values():  # as if tests of a longer run were lost
+            store._update_run(run_id, test_limit=9, notes={"ended": ended.value})
+        store.commit()
+    with opened(spec, tmp_path / "r.db", again, test_limit=9) as (campaign, _):
+        campaign.run()
+        assert {found.tests for found in campaign.searched.values()} == {9}
+    assert again.asked
 
 
 @pytest.mark.parametrize(("first", "then"), [(15, 25), (40, 100), (1, 7)])

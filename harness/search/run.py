@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from opentuner.search.plugin import FileDisplayPlugin
 
 from harness.core.errors import ResultsError, UsageError
 from harness.core.machine import notes
-from harness.core.records import Config, Measurement
+from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import suggestion
 from harness.results import ENDED, Store
 from harness.results.connect import shown_name
@@ -106,6 +106,17 @@ class EndedSearch:
     ended: EndReason
     answers: Sequence[Measurement]
 
+    def is_credible(self, search: InputSearch, free: Container[Outcome]) -> bool:
+        """Whether the tests that are here can end a search for this reason: those of a run that
+        was merged, or whose database was cut, may be fewer."""
+        counted = sum(measurement.outcome not in free for measurement in self.answers)
+        budget = search.space.budget(search.plan.test_limit)
+        if self.ended is EndReason.LIMIT:
+            return counted >= budget
+        if self.ended is EndReason.EXHAUSTED:
+            return len({m.config for m in self.answers}) == search.space.count
+        return self.ended is not EndReason.TIME
+
     def report(self, search: InputSearch, options: SearchOptions) -> Searched:
         """Report the tests, without asking the techniques for them again."""
         tally = Tally(search.plan, search.space, options.free_outcomes, search.report)
@@ -129,7 +140,8 @@ def find_ended(search: InputSearch, options: SearchOptions) -> EndedSearch | Non
     if not (is_whole and has_all_seeds and run.ended in set(EndReason)):
         return None
     answers = [by_id[row_id] for row_id in run.measurement_ids]
-    return EndedSearch(run.id, EndReason(run.ended), answers)
+    ended = EndedSearch(run.id, EndReason(run.ended), answers)
+    return ended if ended.is_credible(search, options.free_outcomes) else None
 
 
 @contextmanager
