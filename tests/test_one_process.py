@@ -98,19 +98,60 @@ def process_of(_: DeviceWorker) -> int:
     return os.getpid()
 
 
+LAZY_HOST = HOST.replace("from values_of_this_host import VALUE\n", "").replace(
+    "def arguments(features, rng):\n",
+    "def observe(config):\n"
+    "    from values import VALUE\n"
+    "    return {'value': VALUE}\n\n"
+    "def arguments(features, rng):\n"
+    "    from values import VALUE\n",
+)
+
+
+@pytest.mark.parametrize("kind", ["module", "package", "namespace"])
+def test_each_host_module_keeps_its_own_helpers_in_another_folder(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    hosts = [tmp_path / f"{value}" / "host.py" for value in (1, 3)]
+    for value, host in zip((1, 3), hosts, strict=True):
+        text = LAZY_HOST.replace("__file__))", "__file__)) + '/lib'")
+        inside = {"module": "values.py", "package": "values/__init__.py"}.get(kind, "values/of.py")
+        helper = host.parent / "lib" / inside
+        helper.parent.mkdir(parents=True)
+        helper.write_text(f"VALUE = {value}.0\n")
+        host.write_text(
+            text.replace("values import", "values.of import") if kind == "namespace" else text
+        )
+    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
+    worker.__dict__["_device"] = FakeDevice()
+    for host in hosts:
+        worker.prepare(GIVEN, 0, host)
+    for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[1], 3)):
+        found = worker.serve(host, DeviceWorker.run, JOB).result
+        assert found is not None
+        assert found.outcome is Outcome.OK, found.message
+        assert found.observed["value"] == value, "observe() imports at each call"
+    worker._imports.turn_to("nobody")
+    assert not any(name.partition(".")[0] == "values" for name in sys.modules)
+
+
 def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: Backend) -> None:
     specs = [write_space(tmp_path / name, 1, 0, name == "new") for name in ("old", "new")]
     host = specs[1].host  # of other data
     host.write_text(host.read_text().replace("rng.random(", "1 + rng.random("))
     with contextlib.closing(KernelMeasurer(specs[0], opencl)) as first:
         with contextlib.closing(KernelMeasurer(specs[1], opencl, first)) as second:
-            for measurer, spec in [(first, specs[0]), (second, specs[1])] * 2:
+            measurers = (first, second)
+            for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
                 (problem,) = spec.inputs
                 space = space_of(spec, measurer, problem)
                 (found,) = measurer.measure_interleaved(
                     space, problem, [space.default], rounds=2, seeds=(1,)
                 )
                 assert found.outcome is Outcome.OK, found.message
+            unseen = [m._times._first_runs[problem, space.default].unseen_s for m in measurers]
+            assert [len(each) for each in unseen] == [1, 0], "the second ran on data it had seen"
             processes = {
                 measurer._device._processes.run(process_of, timeout_s=60)
                 for measurer in (first, second)
@@ -120,6 +161,32 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: 
         space = space_of(specs[0], first, problem)
         found = first.measure(space, problem, space.default, None)
         assert found.outcome is Outcome.OK, "the second did not end the process of the first"
+
+
+def test_check_functions_of_two_spaces_find_their_own_helpers(tmp_path: Path) -> None:
+    check = (
+        "import os, sys\nsys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))\n"
+        "from words_of_this_check import WORD\n"
+        "def check(run):\n    return None if WORD in run.stdout else f'{WORD} is not there'\n"
+    )
+    specs = []
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "check.py").write_text(check)
+        (tmp_path / name / "words_of_this_check.py").write_text(f"WORD = {name!r}\n")
+        text = PROGRAM.replace("SAY", name) + "verify: {against: {host: check.py}}\n"
+        (tmp_path / name / "space.yaml").write_text(text)
+        specs.append(load_spec(tmp_path / name / "space.yaml"))
+    with (
+        contextlib.closing(ProgramMeasurer(specs[0])) as first,
+        contextlib.closing(ProgramMeasurer(specs[1], first)) as second,
+    ):
+        for measurer, spec in [(first, specs[0]), (second, specs[1])] * 2:
+            space = space_of(spec, measurer, spec.inputs[0])
+            (found,) = measurer.measure_interleaved(
+                space, spec.inputs[0], [space.default], rounds=2, seeds=(1,)
+            )
+            assert found.outcome is Outcome.OK, found.message
 
 
 def started_by(worker: ProgramWorker) -> tuple[int, str]:

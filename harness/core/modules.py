@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Hashable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -25,25 +27,47 @@ def load_module(path: Path, prefix: str) -> ModuleType | None:
     return module
 
 
-def forget_siblings(path: Path) -> None:
-    """Forget the modules that lie beside a file, so that another file imports its own of that name.
+@dataclass
+class _Imports:
+    """What the code of one owner has imported, and its `sys.path`."""
 
-    What already holds them keeps them.
+    modules: dict[str, ModuleType]
+    path: list[str]
+
+
+class ImportsApart:
+    """Keeps what the files of several owners import apart, in one process.
+
+    Each owner finds its own helpers, also those of a name that another owner uses. What was loaded
+    before all of them, and what lies on the path that Python began with, they share.
     """
-    folder = os.path.abspath(path.parent)
-    beside = {
-        name.partition(".")[0]
-        for name, module in sys.modules.items()
-        if _folder_of(module) == folder and name.partition(".")[0] != "harness"
-    }
-    for name in [name for name in sys.modules if name.partition(".")[0] in beside]:
-        del sys.modules[name]
 
+    def __init__(self) -> None:
+        self._path = list(sys.path)
+        self._folders = {os.path.abspath(folder) for folder in self._path}
+        self._names = {name.partition(".")[0] for name in sys.modules}
+        self._owner: Hashable = None
+        self._aside: dict[Hashable, _Imports] = {}
 
-def _folder_of(module: ModuleType) -> str | None:
-    """Return the folder of a module's file, or that of a package's folder."""
-    file: str | None = getattr(module, "__file__", None)
-    if not file:
-        return None
-    folder, name = os.path.split(os.path.abspath(file))
-    return os.path.dirname(folder) if name == "__init__.py" else folder
+    def turn_to(self, owner: Hashable) -> None:
+        """Put aside what the last owner has imported, and take back what this one has."""
+        if owner == self._owner:
+            return
+        if self._owner is not None:
+            own = {name: module for name, module in sys.modules.items() if self._is_own(name)}
+            self._aside[self._owner] = _Imports(own, list(sys.path))
+            for name in own:
+                del sys.modules[name]
+            found = self._aside.pop(owner, _Imports({}, self._path))
+            sys.modules.update(found.modules)
+            sys.path[:] = found.path
+        self._owner = owner
+
+    def _is_own(self, name: str) -> bool:
+        top = name.partition(".")[0]
+        if top in self._names:
+            return False
+        module = sys.modules.get(top) or sys.modules[name]
+        folders = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None)]
+        around = [os.path.dirname(os.path.abspath(folder)) for folder in folders if folder]
+        return bool(around) and self._folders.isdisjoint(around)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from harness.core.errors import LaunchFailed
-from harness.core.modules import forget_siblings
+from harness.core.modules import ImportsApart
 from harness.core.records import DeviceLimits, Environment, Input, Measurement, Outcome
 from harness.measure.backends.base import Device
 from harness.measure.backends.choose import Backend
@@ -74,7 +73,8 @@ class DeviceWorker:
         self._host = host
         self._held: _HeldData | None = None
         self._aside: dict[Path, _HeldData | None] = {}
-        self._loaded, self._sys_path = host, tuple(sys.path)
+        self._imports = ImportsApart()
+        self._imports.turn_to(host)
         self._proof_seeds = itertools.count(_FIRST_PROOF_SEED)
 
     @cached_property
@@ -103,7 +103,8 @@ class DeviceWorker:
         return method(self, *args)
 
     def _turn_to(self, host: Path) -> None:
-        """Put the data of the other host module aside, and take those of this one back."""
+        """Put the data and imports of the other host module aside, and take this one's back."""
+        self._imports.turn_to(host)
         self._aside[self._host] = self._held
         self._host, self._held = host, self._aside.pop(host, None)
 
@@ -204,7 +205,7 @@ class DeviceWorker:
 
     def _twice(self, job: KernelJob) -> Iterator[Measurement]:
         """Measure a configuration on the next set of new data, and once more unless it failed."""
-        data = self._made(job.input, next(self._proof_seeds))
+        data = make_kernel_data(self._host, job.input, next(self._proof_seeds))
         self._device.bind(data.arguments)
         data.bound_again()
         yield (first := measure_kernel(self._device, data, job))
@@ -225,17 +226,9 @@ class DeviceWorker:
 
     def _bind(self, problem: Input, seed: int) -> KernelData:
         self._held = None  # frees the memory of the input before
-        data = self._made(problem, seed)
+        data = make_kernel_data(self._host, problem, seed)
         self._device.bind(data.arguments)
         return data
-
-    def _made(self, problem: Input, seed: int) -> KernelData:
-        """Make data; two host modules may each have a helper of the same name beside them."""
-        if self._loaded != self._host:
-            forget_siblings(self._loaded)
-            sys.path[:] = self._sys_path
-            self._loaded = self._host
-        return make_kernel_data(self._host, problem, seed)
 
     def _is_overwritten(self, held: _HeldData) -> bool:
         """Whether the device holds other inputs than were copied to it."""
@@ -258,7 +251,7 @@ class DeviceWorker:
         After a kernel that may have overwritten this process's memory, the data are made anew.
         """
         if self._device.overran:
-            held.data = self._made(held.problem, held.seed)
+            held.data = make_kernel_data(self._host, held.problem, held.seed)
         try:
             self._device.bind(held.data.arguments)
         except LaunchFailed:

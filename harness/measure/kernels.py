@@ -53,7 +53,9 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             compiler=backend.compiler,
             builds_disturb=self._facts.shares_cpu,
         )
-        self._times = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
+        self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
+        if beside:
+            self._times.seen_by_any = beside._times.seen_by_any
 
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the device's compiler does not know."""

@@ -173,11 +173,12 @@ class KernelTimes:
     """The times of kernels, which are compared with that of the default, and with `floor_s`."""
 
     floor_s: float = FLOOR_S
+    seen_by_any: set[tuple[Input, int]] = field(default_factory=set)
+    """Data on which any configuration has run, also one of a measurer in the same process."""
     _times: dict[tuple[Input, Config], float] = field(default_factory=dict)
     _cold_s: dict[tuple[Input, Config], float] = field(default_factory=dict)
     """The least that a first run on new data took longer than the others."""
     _seen: set[tuple[Input, Config, int]] = field(default_factory=set)
-    _seen_by_any: set[tuple[Input, int]] = field(default_factory=set)
     _first_runs: defaultdict[tuple[Input, Config], _FirstRuns] = field(
         default_factory=lambda: defaultdict(_FirstRuns)
     )
@@ -202,14 +203,14 @@ class KernelTimes:
                 self._times[each.input, each.config] = each.time_s
                 if each.warmup_s:
                     self._note_first_run(each, seed, is_renewed)
-            self._seen_by_any.add((each.input, seed))
+            self.seen_by_any.add((each.input, seed))
 
     def _note_first_run(self, measured: Measurement, seed: int, is_renewed: bool) -> None:
         key, data = (measured.input, measured.config), (measured.input, measured.config, seed)
         first_s, runs = measured.warmup_s[0], self._first_runs[key]
         if is_renewed and data in self._seen:
             runs.seen_s.append(first_s)
-        elif is_renewed and (measured.input, seed) not in self._seen_by_any:
+        elif is_renewed and (measured.input, seed) not in self.seen_by_any:
             runs.unseen_s.append(first_s)
         if data not in self._seen:
             self._seen.add(data)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.modules import ImportsApart
 from harness.core.records import Environment
 from harness.measure.build_queue import BuildWorker
 from harness.measure.occasions import Block
@@ -51,11 +52,13 @@ class ProgramWorker:
     def __init__(self, backend: CommandBackend) -> None:
         self._backend = backend
         self._plan = backend.plan
+        self._imports = ImportsApart()
         end_programs_when_terminated()
 
     def serve(self, backend: CommandBackend, method: Callable[..., T], *args: object) -> T:
         """Call a method for one of the spaces that this process measures."""
         self._backend, self._plan = backend, backend.plan
+        self._imports.turn_to(self._plan.folder)
         return method(self, *args)
 
     def describe(self) -> ProgramFacts:
