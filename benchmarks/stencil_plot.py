@@ -34,7 +34,7 @@ def draw(folder: Path, judged: Mapping[str, pd.DataFrame], ranking: Any, device:
 
     first = next(iter(judged.values()))
     names = ["\n".join(map(str, group)) for group, _ in first.groupby(GROUP)]
-    width = max(9.0, 0.7 * len(names))
+    width = max(9.0, 0.9 * len(names))
     figure, panels = pyplot.subplots(4, 1, figsize=(width, 10), layout="constrained")
     for panel, column in zip(panels, ("spearman", "pearson", "runs", "time_saved"), strict=True):
         shown = {name: rows.groupby(GROUP)[column] for name, rows in judged.items()}
