@@ -19,7 +19,7 @@ from harness.commands.check.targets import (
     ARCHITECTURE_LIMITS,
     CompileTarget,
     device_target,
-    target_space,
+    target_spaces,
     unchecked,
 )
 from harness.core.errors import BackendUnavailable, UsageError
@@ -28,7 +28,7 @@ from harness.measure.backends import nvcc
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.backends.opencl import find_device
-from harness.space import ConstrainedSpace
+from harness.space import ConstrainedSpace, InputSpaces
 from harness.space.launches import make_program
 from harness.space_file import load_spec
 
@@ -182,9 +182,9 @@ def test_counts_that_differ_name_the_inputs_at_both_ends(write, capsys):
 
 def test_inputs_that_are_alike_to_the_constraints_are_counted_once(write):
     spec = load_spec(write(inputs={"features": ["n"], "values": [{"n": n} for n in (1, 2, 3)]}))
-    spaces = [ConstrainedSpace.of(spec, problem, None) for problem in spec.inputs]
+    spaces = InputSpaces(spec)
     assert set(size_of(spec, spaces).legal.values()) == {6}
-    assert [("draws" in vars(space)) for space in spaces] == [True, False, False]
+    assert [alike.inputs for alike in spaces] == [list(spec.inputs)]
 
 
 def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkeypatch):
@@ -307,14 +307,14 @@ def test_a_space_without_the_source_for_a_named_target_is_refused(write, capsys)
 
 def test_configurations_for_an_architecture_keep_its_limits(write):
     spec = load_spec(write(parameters=blocks(512, 1024, 2048, default=512), constraints=[]))
-    drawn = {config["BLOCK"] for config in target_space(spec, SM_90, spec.inputs[0])}
+    drawn = {config["BLOCK"] for config in target_spaces(spec, SM_90).first}
     assert drawn == {512, 1024}
 
 
 def test_grid_beyond_an_architectures_second_dimension_is_illegal(write):
     launch = {"group": ["BLOCK", "1"], "grid": ["1", "n * UNROLL"]}
     spec = load_spec(write(launch=launch, inputs={"features": ["n"], "values": [{"n": 20000}]}))
-    assert {c["UNROLL"] for c in target_space(spec, SM_90, spec.inputs[0])} == {1, 2}
+    assert {c["UNROLL"] for c in target_spaces(spec, SM_90).first} == {1, 2}
 
 
 def test_what_needs_a_device_is_listed_and_not_checked(write):
@@ -324,13 +324,13 @@ def test_what_needs_a_device_is_listed_and_not_checked(write):
     constraint, grid = unchecked(spec, SM_90)
     assert "the constraint `BLOCK * compute_units <= 0` needs a device" in constraint
     assert "the grid size `compute_units * 4` needs a device" in grid
-    assert {c["BLOCK"] for c in target_space(spec, SM_90, spec.inputs[0])} == {64, 128}
+    assert {c["BLOCK"] for c in target_spaces(spec, SM_90).first} == {64, 128}
 
 
 def test_a_group_size_that_needs_a_device_is_refused_for_an_architecture(write):
     spec = load_spec(write(launch={"group": ["compute_units * BLOCK"], "grid": ["n"]}))
     with pytest.raises(UsageError, match="leave --arch out"):
-        target_space(spec, SM_90, spec.inputs[0])
+        target_spaces(spec, SM_90)
 
 
 # ------------------------------------------------------------------------------ what comes out

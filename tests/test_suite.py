@@ -6,6 +6,7 @@ one wrong operator or bound that the reference must catch.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import shutil
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.commands.check.targets import CompileTarget, architecture_target, target_space
+from harness.commands.check.targets import CompileTarget, architecture_target, target_spaces
 from harness.commands.tune import main as tune
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input, Measurement, Outcome
@@ -146,8 +147,8 @@ def test_space_tunes_with_a_small_budget(case: SuiteCase, tmp_path: Path) -> Non
 def test_corners_compile_without_a_warning(case: SuiteCase, architecture: CompileTarget) -> None:
     """Compile each corner for one architecture; each architecture gets one or two corners."""
     assert architecture.nvcc is not None
-    spec = spec_of(case)
-    space = target_space(spec, architecture, case.inputs[0])
+    spec = dataclasses.replace(spec_of(case), inputs=case.inputs[:1])
+    space = target_spaces(spec, architecture).first
     numbers = range(ARCHITECTURES.index(architecture.name), len(case.configs), len(ARCHITECTURES))
     configs = [case.config(space, number) for number in numbers]
     assert [space.why_illegal(config) for config in configs] == [None] * len(configs)

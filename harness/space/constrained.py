@@ -59,7 +59,7 @@ class ConstrainedSpace(Space):
         implied = launch_constraints(launch, limits)
         self._implied = {c.text for c in implied} - {c.text for c in judged}
         all_constraints = [*self._relevance.implied, *judged, *implied]
-        self._judge = Judge(self.points, all_constraints, self._given)
+        self.judge = Judge(self.points, all_constraints, self._given)
 
     @classmethod
     def of(
@@ -74,7 +74,7 @@ class ConstrainedSpace(Space):
     @property
     def constraints(self) -> list[Expression]:
         """The constraints that decide whether a point is legal, without those that always hold."""
-        return self._judge.constraints
+        return self.judge.constraints
 
     # ---------------------------------------------------------------- judging
 
@@ -84,14 +84,14 @@ class ConstrainedSpace(Space):
 
     def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
         """Say of many points whether they are legal, shape (points,)."""
-        return self._judge.all_held(self.constraints, points)
+        return self.judge.all_held(self.constraints, points)
 
     def is_point(self, config: Mapping[str, Value]) -> bool:
         """Whether the configuration has a value of each parameter, legal or not."""
         return self.points.why_no_point(config) is None
 
     def _why_constrained(self, config: Mapping[str, Value]) -> str | None:
-        values = self._judge.values(config)
+        values = self.judge.values(config)
         for constraint in self.constraints:
             try:
                 reason = constraint.why_false(values)
@@ -122,7 +122,7 @@ class ConstrainedSpace(Space):
         domains = {p.name: p.values for p in self.parameters}
         solutions = Solutions(domains, self.constraints, self._given)
         left_out = solutions.left_out
-        judge = partial(self._judge.all_held, left_out) if left_out else None
+        judge = partial(self.judge.all_held, left_out) if left_out else None
         return Draws(self.points, solutions, self.decode, judge)
 
     # ------------------------------------------------------------- neighbours
@@ -134,11 +134,11 @@ class ConstrainedSpace(Space):
         """
         start = self.canonical(config)
         positions = self.encode(start)
-        broken = set(self._judge.broken(self.constraints, start))
+        broken = set(self.judge.broken(self.constraints, start))
         for parameter, here in zip(self.parameters, positions, strict=True):
             for index in near_indices(parameter, here, reach):
-                changed, concerned = self._relevance.move(self._judge, start, parameter, index)
-                if broken.issubset(concerned) and self._judge.satisfies(concerned, changed):
+                changed, concerned = self._relevance.move(self.judge, start, parameter, index)
+                if broken.issubset(concerned) and self.judge.satisfies(concerned, changed):
                     yield Config(changed)
 
     def neighbour_points(self, point: PointArray) -> PointArray:
@@ -147,12 +147,12 @@ class ConstrainedSpace(Space):
         Parameters that no longer matter then differ too. All values are tried where there are at
         most 64, else the 32 nearest on each side and 32 spread evenly over all.
         """
-        here = self._relevance.canonical_points(self._judge, point[None, :])
+        here = self._relevance.canonical_points(self.judge, point[None, :])
         changed, which = self.points.changes(here[0])
         if self._relevance:
-            changed = self._relevance.canonical_points(self._judge, changed)
+            changed = self._relevance.canonical_points(self.judge, changed)
             changed = changed[changed[np.arange(len(which)), which] != here[0, which]]
-        return changed[self._judge.legal_changes(here[0], changed)]
+        return changed[self.judge.legal_changes(here[0], changed)]
 
     def nearest_legal(self, config: Config, rng: random.Random) -> Config:
         """Repair an illegal configuration.
@@ -160,7 +160,7 @@ class ConstrainedSpace(Space):
         Where `repaired` finds none, return the nearest of a uniform sample of legal configurations.
         Raises UsageError where there is none either.
         """
-        found = repaired(self._judge, self._relevance, self.canonical(config))
+        found = repaired(self.judge, self._relevance, self.canonical(config))
         return self._nearest_sampled(config, rng) if found is None else found
 
     def _nearest_sampled(self, config: Config, rng: random.Random) -> Config:
@@ -182,4 +182,4 @@ class ConstrainedSpace(Space):
 
     def launch(self, config: Config, function: str, arguments: Sequence[str]) -> Launch:
         """Return the launch of a configuration; raises ExpressionError where a size is no int."""
-        return launch_of(self._launch, self._judge.values(config), function, arguments)
+        return launch_of(self._launch, self.judge.values(config), function, arguments)

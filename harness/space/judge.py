@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.constraints.expression import Expression
-from harness.constraints.solver import Factor, TooLarge, constraint_factor
+from harness.constraints.solver import Factor, TooLarge, constraint_factor, constraint_rows
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
 from harness.space.points import PointArray, Points
@@ -34,12 +34,13 @@ class Judge:
         self._domains = {p.name: p.values for p in points.parameters}
         self._tables: dict[str, Factor | None] = {}
         self._kept_entries = 0
-        self.constraints = self._deciding(constraints)
+        self.all_constraints = list({c.text: c for c in constraints}.values())
+        self.constraints = self._deciding()
 
-    def _deciding(self, constraints: Iterable[Expression]) -> list[Expression]:
-        """Return each constraint once, without those that always hold."""
-        distinct = {constraint.text: constraint for constraint in constraints}.values()
-        return [c for c in distinct if self.combinations(c) > _MAX_WEIGHED or self._decides(c)]
+    def _deciding(self) -> list[Expression]:
+        """Return the constraints without those that always hold."""
+        kept = self.all_constraints
+        return [c for c in kept if self.combinations(c) > _MAX_WEIGHED or self._decides(c)]
 
     def combinations(self, constraint: Expression) -> int:
         """Return the number of combinations of the values that a constraint names."""
@@ -113,6 +114,16 @@ class Judge:
         """By constraint, whether it names each parameter."""
         named = {c.text: [name in c.names for name in self._domains] for c in self.constraints}
         return {text: np.array(flags, dtype=bool) for text, flags in named.items()}
+
+    def truth_rows(
+        self, constraint: Expression, columns: Mapping[str, npt.NDArray[Any]]
+    ) -> Flags | None:
+        """Return the truth tables of a constraint for many values of other names, shape (rows,
+        combinations); None where arrays cannot compute them."""
+        try:
+            return constraint_rows(constraint, self._domains, columns, self._given)
+        except ExpressionError:
+            return None
 
     def _axes(self, constraint: Expression) -> list[int]:
         return [axis for name, axis in self.points.axis.items() if name in constraint.names]

@@ -16,7 +16,7 @@ from harness.core.text import counted
 from harness.display.formats import format_time
 from harness.display.text import make_table, print_line, print_lines
 from harness.models.folds import FEWEST_INPUTS
-from harness.space import ConstrainedSpace
+from harness.space import InputSpaces
 from harness.space.switched_off import removed_where_off
 from harness.space_file import Parameter, Spec
 from harness.space_file.inputs import feature_ranges
@@ -40,8 +40,8 @@ def describe_space(console: Console, spec: Spec) -> None:
     title = f": {spec.title}" if spec.title else ""
     print_line(console, f"{spec.name}{title} ({spec.path})")
     for heading, compiler in _flag_sets(spec):
-        spaces = [ConstrainedSpace.of(spec, problem, None, compiler) for problem in spec.inputs]
-        print_line(console, f"  {heading}{format_size(size_of(spec, spaces))}")
+        size = size_of(spec, InputSpaces(spec, compiler=compiler))
+        print_line(console, f"  {heading}{format_size(size)}")
     print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs(spec)}")
     if len(spec.inputs) < FEWEST_INPUTS:
         print_line(console, f"  note: choosing by input needs {FEWEST_INPUTS} inputs or more")

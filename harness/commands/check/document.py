@@ -15,7 +15,7 @@ from harness.commands.check.program import try_program
 from harness.commands.check.without_effect import without_effect
 from harness.core.errors import SpecError
 from harness.core.records import Config
-from harness.space import ConstrainedSpace
+from harness.space import InputSpaces
 from harness.space_file import Spec
 
 
@@ -30,8 +30,7 @@ def space_document(
 ) -> SpaceDocument:
     """Describe a valid space and the results of compiling it."""
     compiler = next((p.compiler for p in spec.parameters if p.compiler is not None), None)
-    spaces = [ConstrainedSpace.of(spec, problem, None, compiler) for problem in spec.inputs]
-    size = size_of(spec, spaces)
+    size = size_of(spec, InputSpaces(spec, compiler=compiler))
     targets = [_target(inspection, options) for inspection in inspections]
     if spec.program is not None and not options.no_compile:
         targets.append(_program(spec, options))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from harness.analysis.failures import headline
-from harness.commands.check.targets import CompileTarget, fitted_spec, target_space
+from harness.commands.check.targets import CompileTarget, fitted_spec, target_spaces
 from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.program import Binary, Program
-from harness.core.records import Build, Config, Input, Value
+from harness.core.records import Build, Config, Input
 from harness.core.text import first_few
 from harness.measure.backends.cubin import kernel_names
 from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.build_queue import BuildQueue
 from harness.measure.occupancy import Occupancy, occupancy
-from harness.space import ConstrainedSpace
+from harness.space import InputSpaces
 from harness.space.launches import make_program
 from harness.space_file import Spec
 
@@ -44,24 +44,17 @@ class SpaceSize:
     estimate: CountEstimate | None = None
 
 
-def size_of(spec: Spec, spaces: Sequence[ConstrainedSpace]) -> SpaceSize:
-    """Count points and legal configurations; `spaces` has one entry for each input, in order."""
-    points = spaces[0].raw_count
-    names = {name for space in spaces for c in space.constraints for name in c.names}
-    # Inputs with equal values of the features in constraints have the same legal configurations.
-    features = [name for name in spec.features if name in names]
-    counts: dict[tuple[Value, ...], int] = {}
-    legal: dict[Input, int] = {}
-    for problem, space in zip(spec.inputs, spaces, strict=True):
-        key = tuple(problem[name] for name in features)
-        if key not in counts:
-            count = space.count
-            if count is None:
-                estimate = CountEstimate(problem, *space.estimate_count(random.Random(0)))
-                return SpaceSize(points, {}, estimate)
-            counts[key] = count
-        legal[problem] = counts[key]
-    return SpaceSize(points, legal)
+def size_of(spec: Spec, spaces: InputSpaces) -> SpaceSize:
+    """Count points and legal configurations."""
+    points = spaces.first.raw_count
+    counts: dict[Input, int] = {}
+    for alike in spaces:
+        count = alike.space.count
+        if count is None:
+            estimate = alike.space.estimate_count(random.Random(0))
+            return SpaceSize(points, {}, CountEstimate(alike.inputs[0], *estimate))
+        counts |= dict.fromkeys(alike.inputs, count)
+    return SpaceSize(points, {problem: counts[problem] for problem in spec.inputs})
 
 
 @dataclass(frozen=True)
@@ -102,8 +95,8 @@ class Inspection:
         self.spec = spec
         self.target = target
         self._builds = builds
-        self._spaces = [target_space(spec, target, problem) for problem in spec.inputs]
-        self.space = self._spaces[0]
+        self._spaces = target_spaces(spec, target)
+        self.space = self._spaces.first
         default = self.space.default
         legal = {default} if self.space.is_legal(default) else set()
         others = self.space.sample(random.Random(seed), sample, legal) if sample else []
@@ -143,10 +136,11 @@ class Inspection:
     def why_default_illegal(self) -> str | None:
         """Return why the target refuses the default on some input; None where it allows it."""
         default = self.space.default
-        for problem, space in zip(self.spec.inputs, self._spaces, strict=True):
-            reason = space.why_illegal(default)
+        for alike in self._spaces:
+            reason = alike.space.why_illegal(default)
             if reason is not None:
-                return f"{self.target.name} does not allow it on the input ({problem}): {reason}"
+                first = alike.inputs[0]
+                return f"{self.target.name} does not allow it on the input ({first}): {reason}"
         return None
 
     def _compiled(self, config: Config) -> Compiled:

@@ -9,13 +9,13 @@ from pathlib import Path
 from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.program import Program
-from harness.core.records import DeviceLimits, Input
+from harness.core.records import DeviceLimits
 from harness.measure.backends.choose import Backend, choose
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.build_queue import BuildQueue
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.occupancy import multiprocessor
-from harness.space import ConstrainedSpace
+from harness.space import InputSpaces
 from harness.space_file import LaunchPlan, Spec
 
 ARCHITECTURE_LIMITS = DeviceLimits(
@@ -119,8 +119,8 @@ def fitted_spec(spec: Spec, target: CompileTarget, builds: BuildQueue[Program]) 
     return fitted_to_backend(spec, compiler, arch, target.identity, builds.finish)
 
 
-def target_space(spec: Spec, target: CompileTarget, problem: Input) -> ConstrainedSpace:
-    """Make the space of an input within a target's limits, without what `unchecked` lists.
+def target_spaces(spec: Spec, target: CompileTarget) -> InputSpaces:
+    """Make the spaces of the inputs within a target's limits, without what `unchecked` lists.
 
     Raises UsageError where the group size depends on DEVICE_ONLY_LIMIT.
     """
@@ -128,7 +128,7 @@ def target_space(spec: Spec, target: CompileTarget, problem: Input) -> Constrain
         kept = tuple(c for c in spec.constraints if not _needs_device(c.expression))
         launch = spec.launch and _without_device(spec.launch, spec.path)
         spec = dataclasses.replace(spec, constraints=kept, launch=launch)
-    return ConstrainedSpace.of(spec, problem, target.limits, target.backend.compiler)
+    return InputSpaces(spec, target.limits, target.backend.compiler)
 
 
 def _without_device(launch: LaunchPlan, path: Path) -> LaunchPlan:
