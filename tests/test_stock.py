@@ -181,6 +181,7 @@ def test_a_pickle_that_runs_code_is_refused_by_its_name(
         (analyse, [str(database)]),
         (report, [str(database), "-o", str(folder / "page.html")]),
         (export, [str(database), "--output", str(folder / "out.json")]),
+        (dispatch, [str(database), "-o", str(folder / "out")]),
         (compare, [str(database), str(database)]),
         (merge, [str(folder / "all.db"), str(database)]),
     ]
