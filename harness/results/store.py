@@ -180,8 +180,8 @@ class Store:
         """Begin the run of this plan, or continue it where it exists.
 
         A continued run keeps its first seeds, since otherwise the search would not propose the
-        same configurations again. A run that an older version of harness merged cannot continue,
-        because OpenTuner's rows of it are not here, but its measurements are known.
+        same configurations again. A run that an older version of harness merged cannot continue:
+        OpenTuner's rows of it are missing.
         """
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
