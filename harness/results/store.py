@@ -9,15 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Table,
-    event,
-    func,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, Engine, Table, event, func, select
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
