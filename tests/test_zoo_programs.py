@@ -217,6 +217,18 @@ def test_default_that_misses_its_home_folder_says_how_to_give_it(
         measure_in(measurer)("honest")
 
 
+def test_default_whose_time_is_not_found_is_not_told_of_its_home_folder(
+    open_zoo: Callable[[str], ProgramMeasurer],
+) -> None:
+    text = SPACE.replace("took", "lasted").replace('HOME: "HOME_FOLDER", ', "")
+    with (
+        closing(open_zoo(text)) as measurer,
+        pytest.raises(HostModuleError, match=r"launch_failed: .* matches nowhere") as raised,
+    ):
+        measure_in(measurer)("honest")
+    assert "HOME" not in str(raised.value)
+
+
 def test_home_folder_of_a_run_also_holds_what_desktops_keep_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ from harness.measure.programs.sandbox import (
 )
 from harness.measure.programs.sealed import SealedFile
 from harness.measure.run_folder import require_room
-from harness.measure.trial import Job, RunFailed, outcome_of
+from harness.measure.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program_model import ProgramVerify
 
@@ -120,13 +120,10 @@ def run_twice(
 ) -> list[tuple[float, CommandResult]]:
     """Run a configuration once for each file, which keeps the output; return times and results.
 
-    Raises LaunchFailed where a run fails.
+    Raises LaunchFailed and RunFailed where a run fails.
     """
     with opened(plan, job) as runner:
-        try:
-            return [runner.run_once(path) for path in outputs]
-        except (LaunchFailed, RunFailed) as error:
-            raise LaunchFailed(f"{outcome_of(error)}: {error}") from None
+        return [runner.run_once(path) for path in outputs]
 
 
 @contextmanager

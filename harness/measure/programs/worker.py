@@ -26,6 +26,7 @@ from harness.measure.programs.runner import (
 )
 from harness.measure.programs.sandbox import end_programs_when_terminated
 from harness.measure.programs.sealed import SealedFile
+from harness.measure.trial import RunFailed, outcome_of
 
 T = TypeVar("T")
 
@@ -86,10 +87,11 @@ class ProgramWorker:
         default = f"the default configuration ({job.config})"
         try:
             runs = run_twice(self._plan, job, (first, second))
-        except LaunchFailed as error:
+        except (LaunchFailed, RunFailed) as error:
+            home = _about_home(job) if isinstance(error, RunFailed) else ""
             raise HostModuleError(
-                f"{default} does not work, so that no other can be compared with it: {error}"
-                f"{_about_home(job)}"
+                f"{default} does not work, so that no other can be compared with it: "
+                f"{outcome_of(error)}: {error}{home}"
             ) from None
         expected = Expected(first.read_bytes(), self._plan.verify, self._plan.time)
         if self._plan.verify.against == "baseline":
