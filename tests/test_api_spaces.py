@@ -167,6 +167,12 @@ def test_mapping_gives_functions_other_names_and_constants() -> None:
     assert "SCRATCH = ('t',)" in host_text({"arguments": arguments, "SCRATCH": ("t",)})
 
 
+def test_a_misspelled_name_of_the_host_mapping_is_an_error() -> None:
+    host = {"arguments": arguments, "reference": reference, "INOUTS": ("y",)}
+    with pytest.raises(UsageError, match="`INOUTS` is no name here; did you mean `INOUT`"):
+        scale(kernel={"function": "scale", "source": SOURCE, "host": host})
+
+
 def test_what_cannot_be_copied_is_named() -> None:
     def inner() -> None:
         print(made)

@@ -21,6 +21,16 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.,e+-]*")
 T = TypeVar("T")
 
 
+def suspects(is_program: bool) -> str:
+    """Say what may be wrong where even the default is wrong on every input."""
+    if is_program:
+        return "the reference may be wrong, or `verify` too strict"
+    return (
+        "the reference may be wrong, `verify` too strict, or INOUT of the host module lacks an "
+        "array that the kernel also reads"
+    )
+
+
 @dataclass(frozen=True)
 class FailureGroup(Generic[T]):
     """Failures of one kind whose messages are the same but for numbers."""

@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 from harness.api.host_text import host_text
 from harness.core.errors import UsageError
 from harness.core.files import CACHE_ADVICE, cache_folder, write_file
+from harness.core.text import nearest
 from harness.space_file import Spec, load_spec, make_spec
 from harness.space_file.document import MAX_NODES
 
@@ -86,6 +87,9 @@ def _file(language: str) -> str:
     return "kernel.cu" if language == "cuda" else "kernel.cl"
 
 
+_HOST_NAMES = ("arguments", "reference", "launches", "arrange", "observe", "INOUT", "SCRATCH")
+
+
 def _host(host: object) -> object:
     """Return the path of a host module; functions are written to one in the cache."""
     if isinstance(host, ModuleType):
@@ -93,6 +97,10 @@ def _host(host: object) -> object:
             raise UsageError(f"kernel.host: the module {host.__name__} has no file")
         return str(Path(host.__file__).resolve())
     if isinstance(host, Mapping):
+        for name in host:
+            near = nearest(str(name), _HOST_NAMES)
+            if name not in _HOST_NAMES and near is not None:
+                raise UsageError(f"kernel.host: `{name}` is no name here; did you mean `{near}`?")
         return _kept(host_text(host), "host.py")
     if isinstance(host, (list, tuple)):
         for member in host:

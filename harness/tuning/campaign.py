@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.analysis.failures import headline
+from harness.analysis.failures import headline, suspects
 from harness.analysis.inputs import InputReport
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Measurement, Outcome
@@ -79,8 +79,9 @@ class Campaign:
         failed = self._failed_defaults
         if len(failed) == len(self.spec.inputs) and {*failed.values()} == {Outcome.WRONG_RESULT}:
             warn(
-                "even the default is wrong on every input: the reference may be wrong, or `verify` "
-                f"too strict. To run the default alone: {self._check_again()}"
+                "even the default is wrong on every input: "
+                f"{suspects(self.spec.program is not None)}. "
+                f"To run the default alone: {self._check_again()}"
             )
 
     def _check_again(self) -> str:

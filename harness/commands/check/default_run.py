@@ -6,6 +6,7 @@ from contextlib import closing
 
 from rich.console import Console
 
+from harness.analysis.failures import suspects
 from harness.core.errors import BackendUnavailable, HostModuleError
 from harness.core.records import Input, Measurement, Outcome
 from harness.core.text import counted
@@ -66,7 +67,4 @@ def _advice(spec: Spec, outcomes: list[str]) -> str:
     """Say what may be wrong where the default is wrong on every input."""
     if len(outcomes) < len(spec.inputs) or {*outcomes} != {str(Outcome.WRONG_RESULT)}:
         return ""
-    return (
-        ": even the default is wrong on every input, so the reference may be wrong, or `verify` "
-        "too strict"
-    )
+    return f": even the default is wrong on every input, so {suspects(spec.program is not None)}"
