@@ -25,6 +25,7 @@ from harness.models.starchart import (
     lay_out,
     leaves,
     pool,
+    published_growth,
     settings_below,
 )
 from harness.models.starchart.regression import fit
@@ -190,15 +191,46 @@ def test_failures_are_left_out_and_counted() -> None:
     assert "(2 samples without time_s are left out)" in describe(tree)
 
 
+@pytest.mark.parametrize("target", ["runtime", "wattage"])
+@pytest.mark.parametrize(("rows", "fewest", "most"), [(200, 40, 50), (500, 40, 50), (40, 8, 10)])
+def test_published_tree_has_40_to_50_leaves_from_200_samples(
+    target: str, rows: int, fewest: int, most: int
+) -> None:
+    table = KMEANS.sample(rows, random_state=0)
+    tree = grow(table, target, KMEANS_PARAMETERS, published_growth())
+    assert fewest <= len(leaves(tree)) <= most
+    # The threshold is the least one that does: it grows the same tree, and no smaller one.
+    same = grow(table, target, KMEANS_PARAMETERS, Growth(relative_threshold=tree.threshold))
+    assert leaves(same)["box"].map(str).tolist() == leaves(tree)["box"].map(str).tolist()
+
+
+def test_splits_of_equal_gain_are_kept_or_left_out_together() -> None:
+    table = pd.DataFrame({"A": [0, 0, 1, 1], "B": [0, 1, 0, 1], "time_s": [0.0, 1.0, 10.0, 11.0]})
+    for most, found in ((1, 1), (2, 2), (3, 2), (4, 4)):
+        growth = Growth(leaves_per_sample=1, most_leaves=most)
+        assert len(leaves(grow(table, "time_s", ["A", "B"], growth))) == found
+
+
+def test_leaves_have_their_maximum_and_share() -> None:
+    table = samples(90)
+    tree = grow(table, TreeTarget("time_s", log=True), ["TILE", "n"], published_growth())
+    found = leaves(tree)
+    assert found["share"].sum() == pytest.approx(1)
+    for box, share, maximum in zip(found["box"], found["share"], found["maximum"], strict=True):
+        held = table[box.holds(table)]["time_s"]
+        assert (len(held) / 90, held.max()) == pytest.approx((share, maximum))
+    assert tree.root.maximum == pytest.approx(table["time_s"].max())
+
+
 # -------------------------------------------------------------------------- boxes, text
 
 
 def test_text_has_counts_and_means_with_the_most_important_split_first() -> None:
     lines = list(describe(kmeans("runtime", relative_threshold=1e-3), depth=1))
     assert lines[1:] == [
-        "all: 1.993 (500, split on tpp: 92.6%)",
-        "    tpp = 1: 6.235 (122)",
-        "    tpp >= 2: 0.6246 (378, split on tpp: 5.75%)",
+        "all: 1.993 (max 6.309; 500, 100%; split on tpp: 92.6%)",
+        "    tpp = 1: 6.235 (max 6.309; 122, 24%)",
+        "    tpp >= 2: 0.6246 (max 2.702; 378, 76%; split on tpp: 5.75%)",
         "        ... 6 leaves",
     ]
 

@@ -30,6 +30,7 @@ from harness.models.starchart import (
     cross_validate,
     grow,
     pool,
+    published_growth,
 )
 from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
 from harness.models.starchart.boxes import Interval, Region, WordSet
@@ -177,12 +178,22 @@ def pooled(found: Sequence[Results]) -> Samples:
 
 
 @dataclass(frozen=True)
+class PublishedAccuracy:
+    """The number of leaves of a tree of all samples with the published stopping rule, and the
+    accuracy of such trees on held-out samples."""
+
+    leaves: int
+    accuracy: Accuracy
+
+
+@dataclass(frozen=True)
 class Explanation:
-    """A tree of all samples, the accuracy of such trees on held-out samples, and that of the linear
-    model."""
+    """A tree of all samples, the accuracy of such trees on held-out samples, and that of trees with
+    the published stopping rule and of the linear model."""
 
     tree: Tree
     accuracy: Accuracy
+    published: PublishedAccuracy
     linear: Accuracy
     unbiased: int
     """How many samples were designed, drawn uniformly, or are the whole space; a search chose the
@@ -209,15 +220,26 @@ def grown(found: Samples, target: TreeTarget) -> Tree:
 
 
 class _Learnt(NamedTuple):
-    """The tree's threshold and nodes, its accuracy, and that of the linear model."""
+    """The tree's threshold and nodes, its accuracy, and those of the other models."""
 
     threshold: float
     root: TreeNode
     accuracy: Accuracy
+    published: PublishedAccuracy
     linear: Accuracy
 
 
-_CLASSES = (TreeNode, NodeSplit, Region, Interval, WordSet, Accuracy, ErrorSummary, Estimate)
+_CLASSES = (
+    TreeNode,
+    NodeSplit,
+    Region,
+    Interval,
+    WordSet,
+    Accuracy,
+    ErrorSummary,
+    Estimate,
+    PublishedAccuracy,
+)
 
 
 def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Explanation:
@@ -231,13 +253,14 @@ def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Exp
     axes = axes_of(usable, found.parameters)  # of all samples, since a fold may lack a word
     table = [[str(name), str(usable[name].dtype), usable[name].tolist()] for name in usable.columns]
     wanted = [target.column, target.per, target.log, found.parameters]
-    key = content_key("explained", table, wanted)
+    key = content_key("explained by two rules", table, wanted)
     make = partial(_learn, usable, target, axes)
     learnt = _Learnt(*(kept or Kept()).recall(key, make, _CLASSES))
     growth = Growth(groups=MEASUREMENT)
     return Explanation(
         regrown(usable, target, axes, growth, learnt.threshold, learnt.root),
         learnt.accuracy,
+        learnt.published,
         learnt.linear,
         int(usable["unbiased"].sum()),
         usable[MEASUREMENT].nunique(),
@@ -245,7 +268,7 @@ def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Exp
 
 
 def _learn(usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis]) -> _Learnt:
-    growth = Growth(folds=_FOLDS, groups=MEASUREMENT)
+    growth, published = Growth(folds=_FOLDS, groups=MEASUREMENT), published_growth(MEASUREMENT)
     judged = partial(
         cross_validate, table=usable, target=target.column, folds=_FOLDS, groups=MEASUREMENT
     )
@@ -254,6 +277,10 @@ def _learn(usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis]) -> _L
         tree.threshold,
         tree.root,
         judged(lambda part: grow(part, target, axes, growth)),
+        PublishedAccuracy(
+            sum(1 for _ in grow(usable, target, axes, published).root.leaves()),
+            judged(lambda part: grow(part, target, axes, published)),
+        ),
         judged(lambda part: fit_linear(part, target.column, axes)),
     )
 

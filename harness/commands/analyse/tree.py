@@ -174,7 +174,15 @@ def _inside_lines(known: Explanation, inside: str) -> Iterator[str]:
 
 
 def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
-    yield f"    accuracy on held-out samples: {_accuracy(known.accuracy, known.measurements)}"
+    count = sum(1 for _ in known.tree.root.leaves())
+    yield (
+        f"    accuracy on held-out samples, leaves as cross-validation chooses ({count}): "
+        f"{_accuracy(known.accuracy, known.measurements)}"
+    )
+    yield (
+        f"    of trees with the published stopping rule ({known.published.leaves} leaves): "
+        f"{_accuracy(known.published.accuracy, known.measurements)}"
+    )
     linear = _accuracy(known.linear, known.measurements)
     yield f"    of a linear model with interactions (Stargazer): {linear}"
     if depth:

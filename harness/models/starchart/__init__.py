@@ -1,4 +1,4 @@
-"""Starchart: trees over parameters and inputs, of time, energy or power.
+"""Starchart: trees over parameters and inputs, of time or another measured quantity.
 
 Jia, Shaw, Martonosi, "Starchart: Hardware and Software Optimization Using Recursive Partitioning
 Regression Trees", PACT 2013. All functions take and return pandas tables with a row a sample:
@@ -7,14 +7,21 @@ Regression Trees", PACT 2013. All functions take and return pandas tables with a
     print(*describe(tree), sep="\\n")
     leaves(tree)
     importance(tree), importance(tree, "BLOCK >= 256")
-    settings_below([(tree, 0.010), (grow(table, "power_w", ["BLOCK", "UNROLL", "m", "n"]), 150)])
+    settings_below([(tree, 0.010), (grow(table, "slowdown", ["BLOCK", "UNROLL", "m", "n"]), 1.5)])
     grow(pool({"A100": a100, "W6600": w6600}), "time_s", ["platform", "BLOCK", "UNROLL"])
 """
 
 from harness.models.starchart.axes import Axis, axes_of, pool
 from harness.models.starchart.boxes import Interval, Region
 from harness.models.starchart.drawing import draw, lay_out
-from harness.models.starchart.growing import Growth, Tree, TreeTarget, grow, usable
+from harness.models.starchart.growing import (
+    Growth,
+    Tree,
+    TreeTarget,
+    grow,
+    published_growth,
+    usable,
+)
 from harness.models.starchart.importance import importance, rows_inside
 from harness.models.starchart.intersection import count_below, settings_below
 from harness.models.starchart.judging import Accuracy, TableModel, cross_validate
@@ -39,6 +46,7 @@ __all__ = [
     "lay_out",
     "leaves",
     "pool",
+    "published_growth",
     "rows_inside",
     "settings_below",
     "usable",

@@ -27,7 +27,7 @@ _FEWEST_ROWS = 2
 
 @dataclass(frozen=True)
 class TreeTarget:
-    """What a tree predicts: a column of seconds, joules or watts, divided by the product of the
+    """What a tree predicts: a column of seconds or another quantity, divided by the product of the
     columns `per` to compare inputs of several sizes. With `log`, the tree is grown on its
     logarithm, a leaf predicts the geometric mean, and errors count by their ratio."""
 
@@ -63,14 +63,21 @@ class TreeTarget:
 class Growth:
     """How far a tree grows. A split must lower the sum of squared errors by `relative_threshold` of
     the root's. Where that is None, cross-validation in `folds` folds chooses the one with the least
-    squared error; rows that agree in the column `groups` stay together. A node of fewer rows than
-    `fewest_to_split` is not split (10 in the authors' own program)."""
+    squared error; rows that agree in the column `groups` stay together. With `leaves_per_sample`
+    it is instead the least one with at most so many leaves a sample, and at most `most_leaves`. A
+    node of fewer rows than `fewest_to_split` is not split (10 in the authors' own program)."""
 
     relative_threshold: float | None = None
+    leaves_per_sample: float | None = None
+    most_leaves: int = 50
     fewest_to_split: int = 2
     folds: int = 10
     groups: str | None = None
     seed: int = 0
+
+    def leaves(self, rows: int) -> int:
+        """Return how many leaves a tree of so many rows may have by `leaves_per_sample`."""
+        return max(1, min(self.most_leaves, int(rows * (self.leaves_per_sample or 0))))
 
     def __post_init__(self) -> None:
         if self.relative_threshold is not None and not self.relative_threshold >= 0:
@@ -78,6 +85,12 @@ class Growth:
         for name in ("folds", "fewest_to_split"):
             if getattr(self, name) < 2:
                 raise UsageError(f"{name} must be 2 or more, not {getattr(self, name)}")
+
+
+def published_growth(groups: str | None = None) -> Growth:
+    """Grow as the paper does, whose trees have 40 to 50 leaves from 200 samples: at most a leaf for
+    four samples, and at most 50."""
+    return Growth(leaves_per_sample=1 / 4, groups=groups)
 
 
 @dataclass(frozen=True)
@@ -97,11 +110,12 @@ class NodeSplit:
 @dataclass(frozen=True)
 class TreeNode:
     """A region with its samples: their number, the mean of the target (with `log`, the geometric
-    mean) and the sum of squared errors around it."""
+    mean), its maximum, and the sum of squared errors around the mean."""
 
     box: Region
     count: int
     mean: float
+    maximum: float
     sse: float
     split: NodeSplit | None = None
 
@@ -178,7 +192,7 @@ def grow(
     groups = kept[growth.groups].tolist() if growth.groups else None
     threshold = _threshold(axes, codes, values, growth, groups)
     fitted = _fit(axes, codes, values, threshold, growth)
-    root = _root(*fitted, target.shown(fitted.regression.means))
+    root = _root(fitted, target, codes, values)
     left_out = len(table) - len(kept)
     return Tree(target, axes, growth, threshold, root, kept, left_out, lambda: fitted)
 
@@ -253,6 +267,9 @@ def _threshold(
     """Return the wanted relative threshold, or choose the best."""
     if growth.relative_threshold is not None:
         return growth.relative_threshold
+    if growth.leaves_per_sample is not None:
+        full = _fit(axes, codes, values, 0, growth).regression
+        return full.threshold_for(growth.leaves(len(values)))
     errors = np.zeros(len(_THRESHOLDS))
     for fold in grouped_folds(group_numbers(len(values), groups), growth.folds, growth.seed):
         errors += _squared_errors(axes, codes, values, growth, fold)
@@ -275,10 +292,14 @@ def _squared_errors(
     return errors
 
 
-def _root(columns: Sequence[AxisColumn], regression: Regression, means: Array) -> TreeNode:
+def _root(fitted: Fitted, target: TreeTarget, codes: Array, values: Array) -> TreeNode:
     """Convert scikit-learn's nodes, of which children come after their parents, to regions."""
+    columns, regression = fitted
     tree, sse, gains = regression.model.tree_, regression.sse, regression.gains
-    boxes = _boxes(regression, columns)
+    boxes, means = _boxes(regression, columns), target.shown(regression.means)
+    most = np.full(tree.node_count, -np.inf)
+    np.maximum.at(most, regression.leaves(encode(columns, codes)), values)
+    maxima = target.shown(most)  # of leaves; other nodes have those of their children
     nodes: dict[int, TreeNode] = {}
     for index in reversed(range(tree.node_count)):
         low, high = nodes.get(tree.children_left[index]), nodes.get(tree.children_right[index])
@@ -286,8 +307,10 @@ def _root(columns: Sequence[AxisColumn], regression: Regression, means: Array) -
         if low is not None and high is not None:
             name = columns[tree.feature[index]].axis.name
             split = NodeSplit(name, float(gains[index]), low, high)
+            maxima[index] = max(low.maximum, high.maximum)
         count, mean = int(tree.n_node_samples[index]), float(means[index])
-        nodes[index] = TreeNode(boxes[index], count, mean, float(sse[index]), split)
+        maximum, error = float(maxima[index]), float(sse[index])
+        nodes[index] = TreeNode(boxes[index], count, mean, maximum, error, split)
     return nodes[0]
 
 

@@ -72,6 +72,20 @@ class Regression:
         gains[inner] = (sse[inner] - sse[low] - sse[high]) / sse[0]
         return gains
 
+    def threshold_for(self, most_leaves: int) -> float:
+        """Return the least threshold with which a tree has at most so many leaves."""
+        tree, gains = self.model.tree_, self.gains
+        least = gains.copy()  # the least gain from the root to each split, which keeps it
+        for index in np.flatnonzero(tree.children_left >= 0).tolist():  # parents come first
+            for child in (tree.children_left[index], tree.children_right[index]):
+                least[child] = min(least[child], least[index])
+        kept = np.sort(least[tree.children_left >= 0])[::-1]
+        if len(kept) < most_leaves:
+            return _TINY
+        dropped = float(kept[most_leaves - 1])
+        larger = kept[kept > dropped]  # splits of equal gain stay or go together
+        return math.sqrt(dropped * float(larger[-1])) if len(larger) else 2.0
+
     def predict_for(self, thresholds: Array, columns: Array) -> Array:
         """Predict as trees of larger thresholds would, shape (thresholds, rows): such a tree is the
         top of this one, down to the first split on each path that gains less."""
