@@ -116,6 +116,18 @@ def test_damaged_cache_is_not_used(
     assert reads.count("read_measurements") == 2
 
 
+@pytest.mark.parametrize("place", [8, 10])
+def test_cache_that_seems_encrypted_or_packed_is_not_used(
+    database: Path, tmp_path: Path, place: int
+) -> None:
+    first = measurements(database)
+    (kept,) = (tmp_path / "cache" / "rows").iterdir()
+    content = bytearray(kept.read_bytes())
+    content[content.index(b"PK\1\2") + place] ^= 1  # the flags, or the method, of the first array
+    kept.write_bytes(content)
+    assert measurements(database) == first
+
+
 def test_nothing_is_kept_of_a_file_with_changes_beside_it(database: Path, tmp_path: Path) -> None:
     database.with_name("large.db-journal").write_bytes(b"0")
     assert file_digest.file_digest(database) is None

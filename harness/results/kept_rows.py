@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -123,12 +124,17 @@ def _store(file: Path, rows: MeasurementRows) -> None:
         raise
 
 
+_NO_ZIP = (zipfile.BadZipFile, RuntimeError, zlib.error)
+"""What zipfile raises for a damaged file; RuntimeError where it seems to be encrypted, or packed in
+a way that it does not know."""
+
+
 def _load(file: Path) -> MeasurementRows | None:
     """Read rows that `_store` wrote; None where there are none, or where the file is damaged."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
             return _rows_of({name: arrays[name] for name in arrays.files})
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, TypeError, EOFError, *_NO_ZIP):
         return None
 
 
