@@ -293,6 +293,18 @@ def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
     ]
 
 
+def test_a_search_that_has_ended_has_the_tests_of_its_limit_after_a_higher_one(
+    tmp_path: Path,
+) -> None:
+    spec, found = make_spec(tmp_path), []
+    for limit in (4, 6, 4, 4):
+        measurer = FormulaMeasurer()
+        with opened(spec, tmp_path / "r.db", measurer, test_limit=limit) as (campaign, _):
+            campaign.run()
+            found.append({searched.tests for searched in campaign.searched.values()})
+    assert found == [{4}, {6}, {4}, {4}]
+
+
 @pytest.mark.parametrize("ended", list(EndReason)[:3])
 def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(
     ended: EndReason, tmp_path: Path

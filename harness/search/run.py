@@ -118,9 +118,12 @@ class EndedSearch:
         return self.ended is not EndReason.TIME
 
     def report(self, search: InputSearch, options: SearchOptions) -> Searched:
-        """Report the tests, without asking the techniques for them again."""
+        """Report the tests up to the limit, without asking the techniques for them again."""
         tally = Tally(search.plan, search.space, options.free_outcomes, search.report)
+        budget = search.space.budget(search.plan.test_limit)
         for measurement in self.answers:
+            if self.ended is EndReason.LIMIT and tally.tests == budget:
+                break  # a run with a higher limit has made the rest
             tally.note(measurement, replayed=True)
         return Searched(self.run_id, tally.tests, self.ended)
 
