@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.core.text import first_few, printable
-from harness.results.notes import OBJECTIVE, OPENTUNER
+from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD
 from harness.results.view import Results
 
 
@@ -15,9 +15,15 @@ def record_lines(results: Results) -> Iterator[str]:
     if results.is_recorded:
         goals = {notes.get(OBJECTIVE, "") for notes in results.notes.values()}
         goal = first_few(map(printable, sorted(goals)), ", ")
+        is_lost = any(notes.get(RECORD) == LOST for notes in results.notes.values())
+        origin = (
+            f"harness's own tables are missing, so these are {OPENTUNER}'s results"
+            if is_lost
+            else f"These are results of {OPENTUNER} alone"
+        )
         yield (
-            f"These are results of {OPENTUNER} alone (objective {goal}): one time each, without "
-            "samples, and not verified by harness. The default is the first seed or test."
+            f"{origin} (objective {goal}): one time each, without samples, and no word on whether "
+            "outputs were verified. The default is the first seed or test."
         )
     left_out, count = results.compatible.left_out, len(results.all_rows)
     if left_out.count:

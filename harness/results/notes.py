@@ -40,8 +40,9 @@ RERUN = "rerun"
 COMPARED = {"BASE": "rerun_base", "CANDIDATE": "rerun_candidate"}
 """The notes of which databases a rerun compares, by their side."""
 
-RECORD, OPENTUNER = "record", "OpenTuner"
-"""The note of a run that harness read from another tuner's record, and what it holds."""
+RECORD, OPENTUNER, LOST = "record", "OpenTuner", "OpenTuner, of a run by harness"
+"""The note of a run that harness read from OpenTuner's record, and what it holds: whether OpenTuner
+made the run alone, or harness's own tables of it are lost."""
 
 OBJECTIVE = "objective"
 """The note of the objective of a run of OpenTuner's."""

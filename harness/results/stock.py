@@ -23,7 +23,7 @@ from harness.core.records import Config, Input
 from harness.results import opentuner_tables as opentuner
 from harness.results import schema
 from harness.results.inserting import NATURAL_KEYS, find_rows, insert_keyed, insert_rows
-from harness.results.notes import OBJECTIVE, OPENTUNER, RECORD
+from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD
 from harness.results.opentuner_rows import Row, config_of, read_opentuner
 from harness.results.rows import environment_row, measurement_row, observation_rows, sample_rows
 from harness.results.stock_values import (
@@ -205,7 +205,10 @@ class _Filling:
                 schema.inputs, {"space_name": _program_name(program), **features}
             ),
         }
-        (run_id,) = self._add(schema.runs, [{**ids, **found.row()}])
+        row = found.row()
+        if program["project"] == "harness":
+            row["notes"][RECORD] = LOST
+        (run_id,) = self._add(schema.runs, [{**ids, **row}])
         self._add_results(found, problem, {"run_id": run_id, "input_id": ids["input_id"]})
 
     def _add_results(self, found: _Results, problem: Input, ids: Mapping[str, int]) -> None:
