@@ -135,18 +135,19 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(args: argparse.Namespace) -> int:
-    """Sample each space, print the table, and end with the JSON line."""
+    """Sample each space, print its line of the table, and end with the JSON line."""
     backend, rows, device = choose(args.backend), list[SpaceFigures](), ""
     for name in args.kernel or args.names:
         print(name, file=sys.stderr, flush=True)
         spec = load_spec(SPACES / f"{name}.yaml").with_measure(QUICK)
         with closing(KernelMeasurer(spec, backend)) as measurer:
-            device = str(measurer.environment)
+            if not rows:
+                device = str(measurer.environment)
+                print(f"{device}\n\n{HEAD}", flush=True)
             problem = spec.inputs[0]
             space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
             rows.append(_figures(name, measurer, space, problem, args))
-    print(f"{device}\n\n{HEAD}")
-    print("\n".join(row.markdown() for row in rows))
+        print(rows[-1].markdown(), flush=True)
     print(json.dumps({"device": device, "target": args.target, "kernels": list(map(asdict, rows))}))
     return 0
 
