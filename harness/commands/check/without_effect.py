@@ -14,6 +14,8 @@ from rich.console import Console
 
 from harness.commands.check.inspection import Compiled, Inspection
 from harness.core.records import Config
+from harness.display.formats import make_console
+from harness.display.progress import ProgressDisplay
 from harness.display.text import print_lines
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
@@ -39,14 +41,19 @@ def without_effect(
         if p.role != "launch" and len(p.values) > 1
     }
     equal = dict.fromkeys((name for name, of_name in pairs.items() if of_name), 0)
-    for turn in range(_MOST_TRIED):
-        tried = {name: pairs[name][turn] for name in equal if turn < len(pairs[name])}
-        inspection.start([changed for _, changed in tried.values()])
-        for name, (config, changed) in tried.items():
-            if inspection.code_of(changed) == codes[config]:
-                equal[name] += 1
-            else:
-                del equal[name]
+    with ProgressDisplay(make_console(stderr=True)) as display:
+        for turn in range(_MOST_TRIED):
+            tried = {name: pairs[name][turn] for name in equal if turn < len(pairs[name])}
+            if not tried:
+                break
+            display.begin_stage(f"parameters without effect, round {turn + 1}", len(tried))
+            inspection.start([changed for _, changed in tried.values()])
+            for name, (config, changed) in tried.items():
+                if inspection.code_of(changed) == codes[config]:
+                    equal[name] += 1
+                else:
+                    del equal[name]
+                display.step(name)
     return equal
 
 
