@@ -108,7 +108,7 @@ LAZY_HOST = HOST.replace("from values_of_this_host import VALUE\n", "").replace(
 )
 
 
-@pytest.mark.parametrize("kind", ["module", "package", "namespace"])
+@pytest.mark.parametrize("kind", ["module", "package", "namespace", "in path"])
 def test_each_host_module_keeps_its_own_helpers_in_another_folder(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,13 +116,17 @@ def test_each_host_module_keeps_its_own_helpers_in_another_folder(
     hosts = [tmp_path / f"{value}" / "host.py" for value in (1, 3)]
     for value, host in zip((1, 3), hosts, strict=True):
         text = LAZY_HOST.replace("__file__))", "__file__)) + '/lib'")
-        inside = {"module": "values.py", "package": "values/__init__.py"}.get(kind, "values/of.py")
+        inside = {"package": "values/__init__.py", "namespace": "values/of.py"}.get(
+            kind, "values.py"
+        )
         helper = host.parent / "lib" / inside
         helper.parent.mkdir(parents=True)
         helper.write_text(f"VALUE = {value}.0\n")
         host.write_text(
             text.replace("values import", "values.of import") if kind == "namespace" else text
         )
+    if kind == "in path":  # as where the command runs in this folder
+        sys.path.insert(0, str(hosts[0].parent / "lib"))
     worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
     worker.__dict__["_device"] = FakeDevice()
     for host in hosts:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
+from sysconfig import get_path
 from types import ModuleType
 
 
@@ -39,12 +40,12 @@ class ImportsApart:
     """Keeps what the files of several owners import apart, in one process.
 
     Each owner finds its own helpers, also those of a name that another owner uses. What was loaded
-    before all of them, and what lies on the path that Python began with, they share.
+    before all of them, and Python's own and installed modules, they share.
     """
 
     def __init__(self) -> None:
         self._path = list(sys.path)
-        self._folders = {os.path.abspath(folder) for folder in self._path}
+        self._folders = {os.path.abspath(folder) for folder in self._path if _is_installed(folder)}
         self._names = {name.partition(".")[0] for name in sys.modules}
         self._owner: Hashable = None
         self._aside: dict[Hashable, _Imports] = {}
@@ -71,3 +72,11 @@ class ImportsApart:
         folders = [*getattr(module, "__path__", ())] or [getattr(module, "__file__", None)]
         around = [os.path.dirname(os.path.abspath(folder)) for folder in folders if folder]
         return bool(around) and self._folders.isdisjoint(around)
+
+
+def _is_installed(folder: str) -> bool:
+    """Say whether a folder of `sys.path` belongs to Python, or holds installed packages; the
+    current folder and those of PYTHONPATH do not."""
+    own = tuple(map(os.path.realpath, (get_path("stdlib"), get_path("platstdlib"))))
+    is_for_packages = os.path.basename(folder) in ("site-packages", "dist-packages")
+    return is_for_packages or os.path.realpath(folder).startswith(own)
