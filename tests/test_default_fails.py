@@ -59,6 +59,7 @@ def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(
     first, last = warnings(tmp_path, INPUTS, monkeypatch)  # the same reason is given once
     assert "the default failed, wrong_result: y[3] is 1" in first
     assert last.startswith("5 even the default is wrong on every input: the reference may be wrong")
+    assert "the arguments in another order" in last
     assert "INOUT" in last
     assert last.endswith(f"harness.check {tmp_path / 'space.yaml'} --run")
 

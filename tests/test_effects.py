@@ -17,7 +17,7 @@ import pytest
 from harness.analysis.effects import Trials, causes, effects_on_time
 from harness.analysis.effects.conditions import conditions
 from harness.analysis.effects.factors import MOST_LEVELS, factors
-from harness.analysis.effects.text import ablation_lines
+from harness.analysis.effects.text import ablation_lines, effects_rows
 from harness.analysis.failures import describe_failures
 from harness.commands.analyse import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
@@ -149,6 +149,22 @@ def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default
     assert lines[1:3] == ["    4 wrong_result: off by 3", "        for example fast=true on (n=1)"]
 
 
+def test_failures_after_the_search_are_listed_of_configurations_that_had_worked() -> None:
+    def failed(**values: Value) -> Measurement:
+        config = Config({**DEFAULT, **values})
+        return Measurement(config, Input({"n": 1}), Outcome.IMPLAUSIBLE, message="too fast")
+
+    searched, later = failed(fast=True), failed(unroll=2)
+    measured = {searched.input: {searched.config: searched}}
+    lines = list(describe_failures(measured, Config(DEFAULT), [searched, later]))
+    assert lines[1:5] == [
+        "    1 implausible: too fast",
+        "        for example fast=true on (n=1)",
+        "    1 implausible in interleaved measurements: too fast",
+        "        for example unroll=2 on (n=1)",
+    ]
+
+
 def test_failures_by_chance_have_no_cause() -> None:
     for seed in range(5):
         assert (
@@ -232,6 +248,17 @@ def test_effects_have_the_planted_size_and_others_are_none() -> None:
     assert pair.ratio.low < 0.7 < pair.ratio.high
     assert next(iter(found.shares)) == "fast"
     assert sum(found.shares.values()) < 1
+
+
+def test_the_share_of_a_parameter_stands_once() -> None:
+    def times(config: dict[str, Value], rng: random.Random) -> float:
+        unroll = config["unroll"]
+        assert isinstance(unroll, int)
+        return 1e-3 * unroll * math.exp(rng.gauss(0, 0.01))
+
+    rows = effects_rows(effects_on_time(tried(times)))
+    assert [row[0] for row in rows] == ["unroll"] * 3
+    assert [bool(row[-1]) for row in rows] == [True, False, False]
 
 
 def test_every_input_has_a_level_of_its_own_and_a_configuration_is_one_cluster() -> None:

@@ -16,6 +16,7 @@ MAX_HEADLINE = 300
 """The most characters of a message that are shown."""
 
 _ERRORS = ("error", "fatal")
+_LATER = " in interleaved measurements"
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.,e+-]*")
 
 T = TypeVar("T")
@@ -26,8 +27,8 @@ def suspects(is_program: bool) -> str:
     if is_program:
         return "the reference may be wrong, or `verify` too strict"
     return (
-        "the reference may be wrong, `verify` too strict, or INOUT of the host module lacks an "
-        "array that the kernel also reads"
+        "the reference may be wrong, `verify` too strict, the arguments in another order than the "
+        "kernel's parameters, or INOUT of the host module lacks an array that the kernel also reads"
     )
 
 
@@ -47,6 +48,8 @@ class _FailureExample:
 
     example: Measurement
     changes: int
+    where: str
+    """The stage in which they failed, as text; empty for the search."""
     count: int = 0
 
 
@@ -82,20 +85,26 @@ def informative_line(message: str, words: Iterable[str] = _ERRORS) -> str:
 
 
 def describe_failures(
-    measured: Mapping[Input, Mapping[Config, Measurement]], default: Config
+    measured: Mapping[Input, Mapping[Config, Measurement]],
+    default: Config,
+    later: Iterable[Measurement] = (),
 ) -> Iterator[str]:
     """List the reasons of failed configurations with their counts, the most frequent first.
 
-    The example of each is the configuration that differs least from the default, so that it names
-    little besides the cause.
+    `later` are failures in the interleaved measurements; those are listed of configurations that
+    did not fail in the search. The example of each is the configuration that differs least from
+    the default, so that it names little besides the cause.
     """
     from harness.results.measured import MeasuredConfigs  # here: it loads SQLAlchemy
 
+    failed = [m for row in measured.values() for m in MeasuredConfigs.of(row).failures()]
+    known = {(m.input, m.config) for m in failed}
+    only_later = {(m.input, m.config): m for m in later if (m.input, m.config) not in known}
     groups: dict[Hashable, _FailureExample] = {}
-    for m in (m for row in measured.values() for m in MeasuredConfigs.of(row).failures()):
-        reason = m.outcome, _NUMBER.sub("#", headline(m.message))
+    for m, where in [*((m, "") for m in failed), *((m, _LATER) for m in only_later.values())]:
+        reason = m.outcome, where, _NUMBER.sub("#", headline(m.message))
         changes = len(differing(m.config, default))
-        found = groups.setdefault(reason, _FailureExample(m, changes))
+        found = groups.setdefault(reason, _FailureExample(m, changes, where))
         found.count += 1
         if changes < found.changes:
             found.example, found.changes = m, changes
@@ -105,7 +114,7 @@ def describe_failures(
     ordered = sorted(groups.values(), key=lambda group: -group.count)
     for group in ordered[:MAX_REASONS]:
         example = group.example
-        yield f"    {group.count} {example.outcome}: {headline(example.message)}"
+        yield f"    {group.count} {example.outcome}{group.where}: {headline(example.message)}"
         yield f"        for example {difference(example.config, default)} on ({example.input})"
     if len(groups) > MAX_REASONS:
         yield f"    and {counted(len(groups) - MAX_REASONS, 'other reason')}"

@@ -220,14 +220,15 @@ def _across(findings: Findings) -> Iterator[PageSection]:
 def _failures(findings: Findings) -> PageSection:
     """Show a table of the kinds of failures, their causes, and the commonest reasons."""
     rows = effects_text.failures_rows(findings.results)
-    if not rows:
-        return PageSection("failures", "Failures", ("No configuration failed in the search.",))
+    later = findings.results.failed_later
+    if not rows and not later:
+        return PageSection("failures", "Failures", ("No configuration failed.",))
     explained = effects_text.causes_lines(causes(findings.trials))
-    reasons = tuple(describe_failures(findings.results.measured, findings.default))
+    reasons = tuple(describe_failures(findings.results.measured, findings.default, later))
     return PageSection(
         "failures",
         "Failures",
-        table=PageTable(effects_text.FAILURES_HEAD, rows),
+        table=PageTable(effects_text.FAILURES_HEAD, rows) if rows else None,
         lines=(*explained, "", *reasons[:_MOST_FAILURES]),
     )
 

@@ -41,6 +41,7 @@ from harness.results import (
     without_password,
 )
 from harness.results.ablation import Ablation
+from harness.results.cells import STAGES
 from harness.results.compatible import Compatible, compatible
 from harness.results.kept_rows import KeptRows
 from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
@@ -131,6 +132,12 @@ class Results:
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
         return LazyMapping(by_input(self.rows.of_stages([stage])), interleaved_groups)
+
+    @cached_property
+    def failed_later(self) -> list[Measurement]:
+        """The failures of all stages after the search."""
+        later = self.rows.of_stages([stage for stage in STAGES if stage not in SEARCHED])
+        return list(later.where(~later.of(later.columns.works)).measurements())
 
     @cached_property
     def default(self) -> Config:

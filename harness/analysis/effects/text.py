@@ -59,7 +59,9 @@ def causes_lines(found: Sequence[Cause]) -> Iterator[str]:
 
 def effects_rows(found: Effects) -> list[tuple[str, ...]]:
     """Return a row per significant first-order effect under EFFECTS_HEAD, those of the most
-    important parameter first."""
+    important parameter first; its share of the variance stands in its first row."""
+    shown = found.significant[:MOST_EFFECTS]
+    before = [None, *(effect.names[0] for effect in shown)]
     return [
         (
             effect.names[0],
@@ -67,9 +69,9 @@ def effects_rows(found: Effects) -> list[tuple[str, ...]]:
             effect.baselines[0],
             f"{effect.ratio.value:.2f}x",
             f"[{effect.ratio.low:.2f}, {effect.ratio.high:.2f}]",
-            f"{found.shares[effect.names[0]]:.1%}",
+            "" if effect.names[0] == name else f"{found.shares[effect.names[0]]:.1%}",
         )
-        for effect in found.significant[:MOST_EFFECTS]
+        for effect, name in zip(shown, before, strict=False)
     ]
 
 

@@ -99,7 +99,8 @@ def _print(console: Console, results: Results, title: str, options: TreeOptions)
         print_line(console, f"\n{advice(found)}")
     print_inputs(console, found.reports, default)
     ablations = ablation_lines(results.ablations) if results.ablations else ()
-    for part in (reservations(results), describe_failures(measured, default), ablations):
+    failures = describe_failures(measured, default, results.failed_later)
+    for part in (reservations(results), failures, ablations):
         lines = list(part)
         print_lines(console, [*lines, *([""] if lines else [])])
     with console.status("estimating the effects of parameters"):

@@ -56,7 +56,8 @@ def print_result(console: Console, done: Tuned, learnt: ChoiceByInput | None) ->
             console,
             f"{replayed} tests were answered from the database; --fresh {again} again.\n",
         )
-    failures = list(describe_failures(campaign.measured(), default))
+    later = learnt.results.failed_later if learnt else ()
+    failures = list(describe_failures(campaign.measured(), default, later))
     for lines in (list(campaign.describe_tests()), failures):
         if lines:
             print_line(console, "\n".join([*lines, ""]))
