@@ -20,6 +20,7 @@ from harness.dispatch.portfolio import (
     node_orders,
     static_order,
 )
+from harness.dispatch.text import best_everywhere
 
 
 def table(time_s: Array, applies: Flags | None = None) -> Matrix:
@@ -54,6 +55,16 @@ def test_a_portfolio_has_16_members_at_most() -> None:
 
 def test_where_all_apply_the_static_order_is_that_of_the_means() -> None:
     assert static_order(table(np.array([[3.0, 1.0, 2.0], [2.0, 4.0, 1.0]]))) == (2, 1, 0)
+
+
+@pytest.mark.parametrize(("default", "first"), [(None, 2), (0, 0)])
+def test_of_ties_the_default_comes_first_else_the_least_time(
+    default: int | None, first: int
+) -> None:
+    times = np.array([[1.2, 1.1, 1.0, 3.0], [1.2, 1.1, 1.0, 3.0]])
+    tied = np.array([[True, True, True, False]] * 2)
+    made = dataclasses.replace(table(times), tied=tied, default=default)
+    assert static_order(made)[0] == best_everywhere(made) == first
 
 
 def test_what_applies_nowhere_comes_last() -> None:

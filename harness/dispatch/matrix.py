@@ -80,6 +80,13 @@ class Matrix:
         return logs
 
     @property
+    def measured_log(self) -> Array:
+        """The logarithm of the measured slowdown, which tells ties apart, shape (inputs,
+        candidates); a failure as in `log_slowdown`, NaN where a candidate does not apply or was
+        not measured."""
+        return replace(self, tied=np.zeros_like(self.tied)).log_slowdown
+
+    @property
     def failed_log(self) -> Array:
         """The log slowdown that a failure counts as, shape (inputs,)."""
         slowdown = np.where(self.applies, self.slowdown, np.nan)

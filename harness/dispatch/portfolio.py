@@ -52,7 +52,8 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
     """Sort all candidates so that taking the first that applies has a low mean log slowdown over
     the inputs: the best static choice. Where all apply, the best single one comes first.
 
-    It starts from the order of the means where each applies, and moves one candidate at a time to
+    It starts from the order of the means where each applies, of equal ones the default and then
+    the least measured times, and moves one candidate at a time to
     the front while that gains. Raises ValueError for an input without any candidate.
     """
     table = matrix.log_slowdown
@@ -60,8 +61,11 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
     if not applies.any(axis=1).all():
         raise ValueError("an input has no candidate that applies")
     counts = applies.sum(axis=0)
-    means = np.where(counts, np.where(applies, table, 0.0).sum(axis=0) / np.maximum(counts, 1), 0.0)
-    order = sorted(range(table.shape[1]), key=lambda index: (counts[index] == 0, means[index]))
+    means, measured = _means(table, applies), _means(matrix.measured_log, applies)
+    order = sorted(
+        range(table.shape[1]),
+        key=lambda one: (counts[one] == 0, means[one], one != matrix.default, measured[one]),
+    )
     if applies.all():
         return tuple(order)
     cost = _mean_cost(table, applies, order)
@@ -74,6 +78,12 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
             return tuple(order)
         cost = min(trials)
         order = moved[trials.index(cost)]
+
+
+def _means(table: Array, applies: Flags) -> Array:
+    """Return the mean of each candidate over the inputs where it applies; 0 where there is none."""
+    means: Array = np.where(applies, table, 0.0).sum(axis=0) / np.maximum(applies.sum(axis=0), 1)
+    return means
 
 
 def _mean_cost(table: Array, applies: Flags, order: list[int]) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from harness.core.arrays import Flags
 from harness.core.config_diff import difference
 from harness.core.records import Config
 from harness.dispatch.learnt import LearntSelector, leaf_count
@@ -53,9 +54,13 @@ def why_nothing(matrix: Matrix) -> str | None:
 
 
 def best_everywhere(matrix: Matrix) -> int | None:
-    """Find the first candidate that no other beats on any input beyond noise."""
-    best = ((matrix.time_s <= matrix.best_s[:, None]) | matrix.tied).all(axis=0)
-    return int(best.argmax()) if best.any() else None
+    """Find the candidate that no other beats on any input beyond noise; of several, the default,
+    else the one with the least geometric mean of the measured slowdowns."""
+    is_best: Flags = (matrix.time_s <= matrix.best_s[:, None]) | matrix.tied
+    best = np.flatnonzero(is_best.all(axis=0))
+    if not len(best) or matrix.default in best:
+        return matrix.default if len(best) else None
+    return int(best[matrix.measured_log[:, best].mean(axis=0).argmin()])
 
 
 def learnt_across(found: Study) -> Iterator[str | Table]:
