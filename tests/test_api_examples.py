@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import harness
+from harness.core.errors import UsageError
 from harness.core.modules import load_module
 from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.choose import Backend
@@ -39,6 +40,39 @@ def example(name: str) -> Any:
     module = load_module(EXAMPLES / name, "example")
     assert module is not None
     return module
+
+
+def written(folder: Path, space: str) -> Path:
+    (folder / "kernel.cl").write_text("void kernel() { TILE UNROLL DEPTH LAYOUT CACHE }")
+    (folder / "kernel.py").write_text("def arguments(): ...\ndef reference(): ...\n")
+    path = folder / "space.yaml"
+    path.write_text(space)
+    return path
+
+
+def test_a_plot_of_a_space_in_which_everything_fails_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measurer = FormulaMeasurer(lambda *_: float("inf"))
+    monkeypatch.setattr("harness.api.session.open_measurer", lambda *_: (measurer, "a test"))
+    database = tmp_path / "r.db"
+    space = written(tmp_path, SPACE)
+    found = harness.tune(space, test_limit=2, database=database, progress=False)
+    with pytest.raises(UsageError, match=r"nothing to draw .*: every configuration failed"):
+        found.plot("speed-ups")
+
+
+def test_where_no_device_runs_a_space_no_database_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = written(tmp_path, SPACE.replace("source: kernel.cl", "source: {cuda: kernel.cl}"))
+    only_opencl = Backend("opencl", "opencl", "no GPU was found")
+    monkeypatch.setattr("harness.measure.choose.choose", lambda requested: only_opencl)
+    database = tmp_path / "r.db"
+    with pytest.raises(UsageError, match=r"no GPU was found.*--arch sm_90") as error:
+        harness.tune(space, database=database, progress=False)
+    assert "has no opencl source, only cuda" in str(error.value)
+    assert not database.exists()
 
 
 def test_notebook_is_a_notebook_without_outputs() -> None:

@@ -114,7 +114,9 @@ class TuneResults:
             raise UsageError(f"no plot `{name}`; {suggestion(name, PLOTS)}")
         svg = self._svg(name)
         if svg is None:
-            raise UsageError(f"there is nothing to draw for the plot `{name}`; tune more")
+            has_failed = not any(row.works() for row in self.stored.measured.values())
+            why = "every configuration failed" if has_failed else "tune more"
+            raise UsageError(f"there is nothing to draw for the plot `{name}`: {why}")
         return Picture(svg)
 
     def _svg(self, name: str) -> str | None:

@@ -75,7 +75,8 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
     Raises UsageError for a seed or a recording that cannot be used, BackendUnavailable, and
     DatabaseBusy where another process writes the database.
     """
-    with writing(request.database) as engine, _opened(request, listener) as measurer:
+    # The device first: where it cannot be opened, no database is left behind.
+    with _opened(request, listener) as measurer, writing(request.database) as engine:
         spec = fitted_to(request.spec, measurer)
         for notice in spec.notices:
             listener.note(f"note: {notice}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harness.core.errors import UsageError
-from harness.measure.backends.choose import choose
+from harness.core.invocation import command_line
+from harness.measure.backends.choose import Backend, choose
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
@@ -34,12 +35,22 @@ def open_measurer(
         return ProgramMeasurer(spec, started), "the space tunes a program"
     backend = choose(requested)
     if backend.language not in spec.sources:
-        raise UsageError(
-            f"{spec.path} has no {backend.language} source, only {', '.join(spec.sources)}; "
-            "name the --backend that runs it, or add a source to kernel.source"
-        )
+        raise UsageError(_missing_source(spec, backend))
     shared = beside if isinstance(beside, KernelMeasurer) else None
     return KernelMeasurer(spec, backend, shared), backend.why
+
+
+def _missing_source(spec: Spec, backend: Backend) -> str:
+    """Say that a space has no source for a backend, and what to do about it."""
+    languages = " and ".join(spec.sources)
+    found = (
+        f"{spec.path} has no {backend.language} source, only {languages}, and the backend is "
+        f"{backend.language}: {backend.why}"
+    )
+    if "cuda" in spec.sources:
+        compiles = command_line("check", str(spec.path), "--arch", "sm_90")
+        return f"{found}. Run it with an NVIDIA GPU; without one, `{compiles}` compiles it"
+    return f"{found}. Write --backend {languages}, or add a source to kernel.source"
 
 
 def fitted_to(spec: Spec, measurer: Measurer) -> Spec:
