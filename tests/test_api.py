@@ -145,12 +145,15 @@ def test_error_is_that_of_the_command(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------- results
 
 
+SEEDS_OF_LISTS = r"^seed_configurations: must be a list of mappings, but is a list of list$"
+
+
 def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     space, recording = recorded
     (tmp_path / "own.db").write_bytes(recording.read_bytes())
     with pytest.raises(harness.HarnessError, match=r"^`replay` and `database` are both .*own\.db;"):
         harness.tune(space, replay=tmp_path / "own.db", database=tmp_path / "own.db")
-    with pytest.raises(harness.HarnessError, match=r"^`seed_configurations` .* JSON object"):
+    with pytest.raises(harness.HarnessError, match=SEEDS_OF_LISTS):
         harness.tune(space, replay=recording, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
     command = "run: python -m harness.tune x.yaml --database DB; leave out --no-cross or --mapping"
     assert in_python(command) == (

@@ -98,4 +98,7 @@ def _described(value: object) -> str:
         return repr(value) if value is None or len(value) < 100 else "a long text"
     if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**20):
         return f"{value}"
+    if isinstance(value, list | tuple) and value:
+        kinds = sorted({type(member).__name__ for member in value})
+        return f"a {type(value).__name__} of {', '.join(kinds)}"
     return f"an object of the type {type(value).__name__}"
