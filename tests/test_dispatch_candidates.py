@@ -20,7 +20,7 @@ from harness.core.records import (
 )
 from harness.dispatch.candidates import (
     _distinct,
-    _interleaved,
+    _InputSessions,
     _interleaved_everywhere,
     _InterleavedTimes,
     _note,
@@ -110,14 +110,14 @@ def test_inputs_that_were_measured_for_other_candidates_have_nothing_in_common()
 
 def test_a_failure_in_any_session_that_worked_is_one() -> None:
     sessions = [[ok(ONE, 16, 1.0), failed(ONE, 32)], [ok(ONE, 16, 1.0), ok(ONE, 32, 2.0)]]
-    found = _interleaved([failed(ONE, 64)], sessions)
+    found = _InputSessions({block(64): failed(ONE, 64)}, sessions).scaled()
     assert {config: m.outcome for config, m in found.items()} == {
         block(64): Outcome.WRONG_RESULT,
         block(16): Outcome.OK,
         block(32): Outcome.WRONG_RESULT,
     }
     chance = [[ok(ONE, 16, 1.0), failed(ONE, 32, Outcome.CRASHED)], sessions[1]]
-    assert _interleaved([], chance)[block(32)].outcome is Outcome.OK
+    assert _InputSessions({}, chance).scaled()[block(32)].outcome is Outcome.OK
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.stats.interleaved import merge_sessions, refuted
+from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
 
 GIVEN = Input({"n": 8})
 
@@ -109,3 +109,12 @@ def test_a_failure_beside_others_that_worked_stands_unless_it_may_be_chance() ->
         [failing(32)],  # nothing worked: that may be the machine's fault
     ]
     assert refuted(sessions) == {block(16): sessions[0][0], block(64): refused}
+
+
+def test_unscaled_sessions_merge_to_the_same_configurations_with_their_own_samples() -> None:
+    first, last = [ok(16, 1.0), ok(32, 4.0)], [ok(32, 2.0), failing(16), ok(64, 4.0)]
+    for sessions in ([first, last], [last, first], [[ok(256, 0.1)], first, last], [[failing(16)]]):
+        scaled, unscaled = merge_sessions(sessions), merged_unscaled(sessions)
+        assert list(unscaled) == list(scaled)
+        assert [m.outcome for m in unscaled.values()] == [m.outcome for m in scaled.values()]
+        assert all(m in [m for one in sessions for m in one] for m in unscaled.values())

@@ -85,3 +85,13 @@ def test_noise_is_judged_at_95_percent_and_no_samples_are_near_nothing() -> None
     others = np.arange(4)
     assert within_noise(found, 0, others).tolist() == [True, True, False, False]
     assert within_noise(found, 0, others, confidence=0.7).tolist() == [True, False, False, False]
+
+
+def test_pairs_are_compared_like_each_pair_alone() -> None:
+    found = SampleStatistics.of(ragged(ROWS))
+    own, others = np.divmod(np.arange(len(ROWS) ** 2), len(ROWS))
+    with np.errstate(invalid="ignore"):
+        pairs = within_noise(found, own, others)
+        alone = [within_noise(found, row, np.arange(len(ROWS))) for row in range(len(ROWS))]
+    assert pairs.tolist() == np.concatenate(alone).tolist()
+    assert 0 < pairs.sum() < len(pairs)

@@ -14,6 +14,7 @@ from harness.commands.report import main as report
 from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
 from harness.dispatch.candidates import matrix_of
+from harness.results import stored_rows
 from harness.results.view import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -169,3 +170,15 @@ def test_what_must_not_be_mixed_is_refused_with_what_differs(
     other = fill(tmp_path, "other.db", "other")
     with pytest.raises(UsageError, match=r"differ in\n    space: small, other\nchoose one"):
         the_one(read_results([results.databases[0], other]))
+
+
+def test_each_row_of_the_runs_and_of_the_inputs_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    real = stored_rows.check_row
+    monkeypatch.setattr(
+        stored_rows, "check_row", lambda table, row: (checked.append(table.name), real(table, row))
+    )
+    read_results([fill(tmp_path, "r.db")])
+    assert (checked.count("runs"), checked.count("inputs")) == (3, 3)

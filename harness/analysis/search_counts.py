@@ -29,9 +29,8 @@ class SearchCounts:
         """The number of configurations by outcome."""
         rows = self.configs.rows
         outcomes = rows.columns.outcomes
-        codes, counts = np.unique(rows.of(outcomes.codes), return_counts=True)
-        pairs = zip(codes.tolist(), counts.tolist(), strict=True)
-        return Counter({outcomes.values[code]: count for code, count in pairs})
+        counts = np.bincount(rows.of(outcomes.codes), minlength=len(outcomes.values)).tolist()
+        return Counter({one: n for one, n in zip(outcomes.values, counts, strict=True) if n})
 
     @property
     def shared(self) -> int:

@@ -21,7 +21,7 @@ from harness.models.folds import FEWEST_INPUTS
 from harness.results.cells import CROSS
 from harness.results.measured import Measured, MeasuredConfigs
 from harness.results.sessions import Command
-from harness.stats.interleaved import merge_sessions, refuted
+from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
 from harness.stats.timing import mean_log, time_ratio
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def matrix_of(results: Results) -> Matrix:
     choices = [name for name, role in results.campaign.roles.items() if role == "choice"]
     sessions = {problem: results.candidates.get(problem, ()) for problem in known}
     interleaved = _all_interleaved(known, results.interleaved, results.default)
-    if common := _interleaved_everywhere(interleaved, sessions, applies):
-        times = _InterleavedTimes(interleaved)
+    worked = {problem: found.unscaled() for problem, found in interleaved.items()}
+    if common := _interleaved_everywhere(worked, sessions, applies):
+        times = _InterleavedTimes({i: found.scaled() for i, found in interleaved.items()})
         return _matrix(times, results.default, common, applies, choices)
     searched = SearchedTimes.of(known)
     note = "" if searched.are_recorded else _note(sessions)
@@ -120,31 +121,42 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
 # ------------------------------------------------------------------ interleaved times
 
 
-def _all_interleaved(
-    known: Mapping[Input, MeasuredConfigs],
-    interleaved: Mapping[Input, Sequence[Interleaved]],
-    default: Config,
-) -> dict[Input, Measured]:
-    """Return the interleaved measurements of each input; empty where an input has none."""
-    if not all(problem in interleaved for problem in known):
-        return {}
-    sessions = {problem: interleaved[problem] for problem in known}
-    tried = {m.config for groups in sessions.values() for group in groups for m in group}
-    return {
-        problem: _interleaved(row.failures({default, *tried}), sessions[problem])
-        for problem, row in known.items()
-    }
-
-
-def _interleaved(failures: Iterable[Measurement], sessions: Sequence[Interleaved]) -> Measured:
-    """Return the interleaved measurements of an input, and its failures from the search, which are
-    not tried again.
+@dataclass(frozen=True)
+class _InputSessions:
+    """The interleaved sessions of an input, and its failures from the search, which are not tried
+    again.
 
     A configuration that failed in any session, such as on the other data of the finals, is a
     failure whatever other sessions say, unless that may have been chance.
     """
-    failed = {m.config: m for m in failures}
-    return failed | merge_sessions(sessions) | refuted(sessions)
+
+    failed: Mapping[Config, Measurement]
+    sessions: Sequence[Interleaved]
+
+    def unscaled(self) -> Measured:
+        """Return the measurements with the samples as they were measured."""
+        return {**self.failed, **merged_unscaled(self.sessions), **refuted(self.sessions)}
+
+    def scaled(self) -> Measured:
+        """Return the measurements with comparable samples."""
+        return {**self.failed, **merge_sessions(self.sessions), **refuted(self.sessions)}
+
+
+def _all_interleaved(
+    known: Mapping[Input, MeasuredConfigs],
+    interleaved: Mapping[Input, Sequence[Interleaved]],
+    default: Config,
+) -> dict[Input, _InputSessions]:
+    """Return the interleaved sessions of each input; empty where an input has none."""
+    if not all(problem in interleaved for problem in known):
+        return {}
+    sessions = {problem: interleaved[problem] for problem in known}
+    tried = {m.config for groups in sessions.values() for group in groups for m in group}
+    tried.add(default)
+    return {
+        problem: _InputSessions({m.config: m for m in row.failures(tried)}, sessions[problem])
+        for problem, row in known.items()
+    }
 
 
 def _interleaved_everywhere(

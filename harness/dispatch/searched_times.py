@@ -15,6 +15,9 @@ from harness.results.gathering import as_rows
 from harness.results.measured import Measured, MeasuredConfigs, measured_by_input
 from harness.stats.samples import within_noise
 
+_BATCH = 1000
+"""Inputs that are compared at once, so that copies stay small."""
+
 
 @dataclass(frozen=True)
 class SearchedTimes:
@@ -69,10 +72,12 @@ class SearchedTimes:
         """Say which do not differ significantly from the best, shape (inputs, configurations)."""
         found = self._rows_of(configs)
         tied = np.zeros(found.shape, dtype=np.bool_)
-        for row, (best, others) in enumerate(zip(self._best.tolist(), found, strict=True)):
-            there = np.flatnonzero(others >= 0)
-            there = there[self.columns.works[others[there]]]
-            tied[row, there] = within_noise(self.columns.statistics, best, others[there])
+        works, statistics = self.columns.works, self.columns.statistics
+        for start in range(0, len(found), _BATCH):
+            others, best = found[start : start + _BATCH], self._best[start : start + _BATCH]
+            there = (others >= 0) & works[others]
+            own = np.broadcast_to(best[:, None], there.shape)[there]
+            tied[start : start + _BATCH][there] = within_noise(statistics, own, others[there])
         return tied
 
     def _rows_of(self, configs: Sequence[Config]) -> Indices:

@@ -19,6 +19,7 @@ from harness.results.runs import (
     Run,
     StoredCampaign,
     campaigns,
+    placed_runs,
     read_campaign,
     read_commands,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "insert_rows",
     "interleaved_groups",
     "merge_database",
+    "placed_runs",
     "read_campaign",
     "read_commands",
     "read_measurements",

@@ -69,7 +69,7 @@ class MeasuredConfigs(Mapping[Config, Measurement]):
     def failures(self, among: Iterable[Config] | None = None) -> Iterator[Measurement]:
         """Make the measurements that failed, of these configurations or of all."""
         failed = self.rows.where(~self.rows.of(self.columns.works))
-        if among is not None:
+        if among is not None and len(failed):
             wanted = [self.columns.config_table.find(config) for config in among]
             codes = [code for code in wanted if code is not None]
             failed = failed.where(np.isin(failed.of(self.columns.configs.codes), codes))

@@ -14,7 +14,7 @@ from harness.results.cells import BUILD_COLUMNS, STAGES
 from harness.results.chunks import Requestors, cells_by_id, plain_rows, read_chunks, values_by_id
 from harness.results.columns import MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.config_table import ConfigTable
-from harness.results.gathering import Gatherer
+from harness.results.gathering import Gatherer, as_rows
 from harness.results.selecting import CampaignKey, of_campaign, refusing_damage
 
 
@@ -142,14 +142,18 @@ InterleavedByConfigs = dict[tuple[Config, ...], list[Interleaved]]
 """Interleaved measurements by their configurations, oldest first."""
 
 
-def interleaved_groups(rows: Iterable[MeasurementRow]) -> list[Interleaved]:
+def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:
     """Group the interleaved measurements of one input, oldest first by the time of measuring;
     after a merge the order in the database is another one."""
-    found: dict[str, list[MeasurementRow]] = {}
-    for row in rows:
-        found.setdefault(row.group or row.uuid, []).append(row)
-    ordered = sorted(found.values(), key=lambda group: max(row.measured_at for row in group))
-    return [[row.measurement for row in group] for group in ordered]
+    if not rows:
+        return []
+    selected = as_rows(rows)
+    columns = selected.columns
+    found: dict[str | bytes, list[int]] = {}
+    for row in selected.selected.tolist():
+        found.setdefault(columns.groups.at(row) or columns.uuids[row], []).append(row)
+    ordered = sorted(found.values(), key=lambda group: max(columns.measured_at[group]))
+    return [list(map(columns.measurement, group)) for group in ordered]
 
 
 def by_configs(groups: Iterable[Interleaved]) -> InterleavedByConfigs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Table
@@ -53,26 +53,39 @@ class Run:
     """Texts by name, some of them JSON (harness.results.notes)."""
 
 
-def campaigns(connection: Connection) -> list[StoredCampaign]:
+def campaigns(
+    connection: Connection, runs: Sequence[PlacedRow] | None = None
+) -> list[StoredCampaign]:
     """Return every campaign of a database, the one that was worked on last first.
 
-    Spaces that share a program have a campaign each, with the same key.
+    Spaces that share a program have a campaign each, with the same key. `runs` are those of
+    `placed_runs`, so that they are not read again.
 
     Raises ResultsError where the database is damaged.
     """
+    runs = placed_runs(connection) if runs is None else runs
     found: dict[tuple[CampaignKey, str], StoredCampaign] = {}
     with refusing_damage(connection):
-        runs = list(_placed_rows(connection, schema.runs))
-        runs.sort(key=lambda run: (last_moment(run.row), run.row["id"]), reverse=True)
-        for run in runs:
+        moments = [(last_moment(run.row), run.row["id"]) for run in runs]
+        for index in sorted(range(len(runs)), key=moments.__getitem__, reverse=True):
+            run = runs[index]
             name = run.space["name"]
             if (run.key, name) not in found:
                 found[run.key, name] = _campaign(run)
     return list(found.values())
 
 
+def placed_runs(connection: Connection) -> list[PlacedRow]:
+    """Return the runs of a database in the order of their ids.
+
+    Raises ResultsError where the database is damaged.
+    """
+    with refusing_damage(connection):
+        return list(_placed_rows(connection, schema.runs))
+
+
 @dataclass(frozen=True)
-class _Placed:
+class PlacedRow:
     """A run or a command, with its space and its environment."""
 
     row: StoredRow
@@ -86,7 +99,7 @@ class _Placed:
         return CampaignKey(program, fingerprint, self.row["campaign"])
 
 
-def _placed_rows(connection: Connection, table: Table) -> Iterator[_Placed]:
+def _placed_rows(connection: Connection, table: Table) -> Iterator[PlacedRow]:
     """Yield the runs or commands of a database in the order of their ids.
 
     None is chosen by a query, where a damaged index or reference would hide it.
@@ -96,19 +109,17 @@ def _placed_rows(connection: Connection, table: Table) -> Iterator[_Placed]:
     for row in read_rows(connection, table):
         space = referred(schema.spaces, spaces, row["space_id"])
         environment = referred(schema.environments, environments, row["environment_id"])
-        yield _Placed(row, space, environment)
+        yield PlacedRow(row, space, environment)
 
 
-def _rows_of(
-    connection: Connection, table: Table, key: CampaignKey, space: str
-) -> Iterator[StoredRow]:
+def _rows_of(rows: Iterable[PlacedRow], key: CampaignKey, space: str) -> Iterator[StoredRow]:
     campaign = replace(key, problem=None)
-    for found in _placed_rows(connection, table):
+    for found in rows:
         if found.key == campaign and found.space["name"] == space:
             yield found.row
 
 
-def _campaign(run: _Placed) -> StoredCampaign:
+def _campaign(run: PlacedRow) -> StoredCampaign:
     space, parameters = run.space, run.space["parameters"]
     notes = read_notes(run.row["notes"])
     return StoredCampaign(
@@ -128,10 +139,12 @@ def read_campaign(
     campaign: StoredCampaign,
     builds: bool = True,
     kept: KeptRows | None = None,
+    runs: Sequence[PlacedRow] | None = None,
 ) -> tuple[MeasurementRows, tuple[Run, ...], tuple[Command, ...]]:
     """Return the measurements, runs and commands of a campaign, oldest first.
 
-    Without `builds`, measurements lack theirs. Measurements that are `kept` are not read again.
+    Without `builds`, measurements lack theirs. Measurements that are `kept` and `runs` of
+    `placed_runs` are not read again.
 
     Raises ResultsError where the database is damaged.
     """
@@ -143,21 +156,24 @@ def read_campaign(
     parts = [key.program_sha256, key.fingerprint, key.campaign, name, builds]
     return (
         read() if kept is None else kept.recall(parts, read),
-        tuple(read_runs(connection, key, name)),
+        tuple(read_runs(connection, key, name, runs)),
         tuple(read_commands(connection, key, name)),
     )
 
 
-def read_runs(connection: Connection, key: CampaignKey, space: str) -> list[Run]:
+def read_runs(
+    connection: Connection, key: CampaignKey, space: str, runs: Sequence[PlacedRow] | None = None
+) -> list[Run]:
     """Return the runs of a campaign and a space, in the order in which they began.
 
     Raises ResultsError where the database is damaged.
     """
+    runs = placed_runs(connection) if runs is None else runs
     with refusing_damage(connection):
         inputs = rows_by_id(connection, schema.inputs)
         return [
             _run(row, referred(schema.inputs, inputs, row["input_id"]))
-            for row in _rows_of(connection, schema.runs, key, space)
+            for row in _rows_of(runs, key, space)
         ]
 
 
@@ -169,7 +185,7 @@ def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        rows = _rows_of(connection, schema.commands, key, space)
+        rows = _rows_of(_placed_rows(connection, schema.commands), key, space)
         return [command_of(row) for row in rows]
 
 

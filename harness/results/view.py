@@ -36,6 +36,7 @@ from harness.results import (
     as_rows,
     campaigns,
     interleaved_groups,
+    placed_runs,
     read_campaign,
     reading,
     without_password,
@@ -309,13 +310,14 @@ def read_results(
     for database in databases:
         kept = KeptRows.of(database)
         with reading(database) as engine, engine.connect() as connection:
-            there = campaigns(connection)
+            runs = placed_runs(connection)
+            there = campaigns(connection, runs)
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]
             chosen = of_version(chosen, kernel_version)
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
-                read = read_campaign(connection, campaign, builds, kept)
+                read = read_campaign(connection, campaign, builds, kept, runs)
                 others = other_versions(connection, name, key.program_sha256, key.fingerprint)
                 same = found.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -22,11 +22,18 @@ def merge_sessions(sessions: Sequence[Interleaved]) -> dict[Config, Measurement]
     configurations link it to the last session, directly or through others.
     """
     merged: dict[Config, Measurement] = {}
-    waiting = [session for session in reversed(sessions) if any(m.timing for m in session)]
-    while (index := _next_linked(waiting, merged)) is not None:
-        session = waiting.pop(index)
+    for session in _linked(sessions):
         factors = _round_factors(session, merged)
         merged = {m.config: _scaled(m, factors) for m in session} | merged
+    return merged
+
+
+def merged_unscaled(sessions: Sequence[Interleaved]) -> dict[Config, Measurement]:
+    """Return the measurements of `merge_sessions` with the samples as they were measured; this
+    tells what worked, at less cost."""
+    merged: dict[Config, Measurement] = {}
+    for session in _linked(sessions):
+        merged = {m.config: m for m in session} | merged
     return merged
 
 
@@ -39,13 +46,21 @@ def refuted(sessions: Iterable[Interleaved]) -> dict[Config, Measurement]:
     return {m.config: m for m in failed if m.outcome.settles}
 
 
-def _next_linked(
-    sessions: Sequence[Interleaved], merged: Mapping[Config, Measurement]
-) -> int | None:
-    """Find the first session that shares a working configuration with the merged ones."""
-    known = {config for config, m in merged.items() if m.timing}
+def _linked(sessions: Sequence[Interleaved]) -> Iterator[Interleaved]:
+    """Yield the sessions in which something worked, the last one first; each later one shares a
+    working configuration with those before it."""
+    waiting = [session for session in reversed(sessions) if any(m.timing for m in session)]
+    works: dict[Config, bool] = {}
+    while (index := _next_linked(waiting, works)) is not None:
+        session = waiting.pop(index)
+        works = {m.config: m.timing is not None for m in session} | works
+        yield session
+
+
+def _next_linked(sessions: Sequence[Interleaved], works: Mapping[Config, bool]) -> int | None:
+    """Find the first session that shares a working configuration with those of `works`."""
     for index, session in enumerate(sessions):
-        if not merged or any(m.timing and m.config in known for m in session):
+        if not works or any(m.timing and works.get(m.config) for m in session):
             return index
     return None
 

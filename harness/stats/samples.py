@@ -97,23 +97,26 @@ def _statistics(values: Array) -> Array:
 
 
 def within_noise(
-    found: SampleStatistics, own: int, others: Indices, confidence: float = 0.95
+    found: SampleStatistics, own: int | Indices, others: Indices, confidence: float = 0.95
 ) -> Flags:
-    """Say which of the others' times differ from a row's own by at most 0.5 %, or not
-    significantly, shape (others,): `harness.stats.timing.is_within_noise` for many at once."""
+    """Say which of the others' times differ from a row's own, or from that of a row for each, by at
+    most 0.5 %, or not significantly, shape (others,): `harness.stats.timing.is_within_noise` for
+    many at once."""
+    if not len(others):
+        return np.zeros(0, dtype=np.bool_)
     from scipy.special import stdtr  # here: it takes time to load
 
+    own = np.atleast_1d(own)
     mean = found.mean_log[own] - found.mean_log[others]
-    counts = np.array([found.count[own], *found.count[others]], dtype=np.float64)
-    variances = np.array([found.variance_log[own], *found.variance_log[others]])
-    parts = variances / counts
-    error = np.sqrt(parts[0] + parts[1:])
+    own_count, count = (np.asarray(found.count[rows], np.float64) for rows in (own, others))
+    own_part, part = found.variance_log[own] / own_count, found.variance_log[others] / count
+    error = np.sqrt(own_part + part)
     with np.errstate(invalid="ignore", divide="ignore"):
-        squares = parts**2 / (counts - 1)
-        freedom = (parts[0] + parts[1:]) ** 2 / (squares[0] + squares[1:])
+        squares = own_part**2 / (own_count - 1) + part**2 / (count - 1)
+        freedom = (own_part + part) ** 2 / squares
         p_values = 2 * stdtr(freedom, -np.abs(mean) / error)
         is_near = np.abs(np.log(found.median[own] / found.median[others])) <= NEGLIGIBLE
     p_values = np.where(error == 0, mean == 0, p_values)
-    is_known = (counts[0] > 1) & (counts[1:] > 1)
+    is_known = (own_count > 1) & (count > 1)
     flags: Flags = is_near | (is_known & (p_values > 1 - confidence))
-    return flags & (counts[1:] > 0)
+    return flags & (count > 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
@@ -137,7 +137,7 @@ class State:
         """What earlier commands measured, read at once: a query for each input takes longer."""
         return self.store.measured(self.run_plan(self.spec.inputs[0]))
 
-    def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> Iterable[MeasurementRow]:
+    def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> Sequence[MeasurementRow]:
         return self._earlier[problem].of_stages(stages) if problem in self._earlier else ()
 
     def known(self, problem: Input) -> dict[Config, Stored]:
