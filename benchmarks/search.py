@@ -41,7 +41,8 @@ from benchmarks.search_journal import Journal
 from benchmarks.search_tables import print_whole, tables, write_courses, write_figures
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
-from harness.display.formats import format_time, make_console
+from harness.core.text import format_time
+from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line
 from harness.recordings.read import RecordingFile, recording_files

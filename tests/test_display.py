@@ -15,12 +15,12 @@ from rich.console import Console
 import harness
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
+from harness.core.text import format_time
 from harness.display import inputs as inputs_table
 from harness.display.formats import (
     format_outcomes,
     format_ratio,
     format_share,
-    format_time,
     format_timing,
     make_console,
 )

@@ -143,10 +143,10 @@ def fast_only_after_many_runs() -> Seconds:
 
 HONEST = [honest, honest_with_cold_caches]
 CHEATS = {
-    keeps_by_content: "when they were new, and 0.1 s when it had seen them",
-    keeps_by_address: "when they were new, and 0.1 s when it had seen them",
-    keeps_most: "when they were new, and 0.1 s when it had seen them",
-    fast_only_after_many_runs: "a second build took 1 s or more, and the default 1 s or more",
+    keeps_by_content: "when they were new, and 100 ms when it had seen them",
+    keeps_by_address: "when they were new, and 100 ms when it had seen them",
+    keeps_most: "when they were new, and 100 ms when it had seen them",
+    fast_only_after_many_runs: "a second build took 1.00 s or more, and the default 1.00 s or more",
 }
 
 Prove = Callable[[Seconds, Callable[[], float]], tuple[Refusal | None, Planned]]
@@ -206,8 +206,8 @@ def test_refusal_has_the_figures_of_what_was_compared(prove: Prove) -> None:
     refusal, _ = prove(keeps_by_content(), quiet)
     assert refusal is not None
     assert refusal.reason == (
-        "on 12 sets of data it took 1 s or more when they were new, and 0.1 s when it had seen "
-        "them, which is 0.9 s less than the default took"
+        "on 12 sets of data it took 1.00 s or more when they were new, and 100 ms when it had seen "
+        "them, which is 900 ms less than the default took"
     )
 
 
@@ -315,8 +315,8 @@ def test_a_machine_that_is_slower_now_slows_the_default_as_well() -> None:
     refusal = slow.judge(0.49, 10.0, 0.0).refusal
     assert refusal is not None
     assert refusal.reason == (
-        "on 3 sets of new data a second build took 2.5 s or more, and the default 10 s or more, "
-        "where 0.49 s were measured"
+        "on 3 sets of new data a second build took 2.50 s or more, and the default 10.0 s or more, "
+        "where 490 ms were measured"
     )
     assert not slow.judge(0.49, 10.0, 0.0).is_clear, "later runs may be faster"
     assert slow.judge(0.49, 10.0, overhead_s=1.6).refusal is None

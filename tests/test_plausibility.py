@@ -75,7 +75,7 @@ def test_plausible_time_needs_no_proof(
     ("time_s", "default_s", "reason"),
     [
         (0.09, 1.0, "it is 11.1 times as fast as the default"),
-        (2e-7, None, "its 2e-07 s are less than any launch takes (3e-07 s)"),
+        (2e-7, None, "its 200 ns are less than any launch takes (300 ns)"),
     ],
 )
 def test_implausible_time_wins_only_when_it_is_proved(
@@ -114,7 +114,7 @@ def test_only_a_proof_with_wrong_results_makes_a_wrong_result() -> None:
 
 def test_proof_must_end_well_and_be_about_as_fast() -> None:
     assert why_unproved(timed(1.9), timed(1.0)) is None
-    slower = Refusal(Outcome.IMPLAUSIBLE, "a second build and run took 3 s")
+    slower = Refusal(Outcome.IMPLAUSIBLE, "a second build and run took 3.00 s")
     assert why_unproved(timed(3.0), timed(1.0)) == slower
     crashed = Measurement(OTHER, GIVEN, Outcome.CRASHED, message="it died")
     assert "ended differently: crashed: it died" in str(why_unproved(crashed, timed(1.0)))
@@ -160,7 +160,7 @@ def test_limits_of_what_is_plausible_are_plausible_themselves() -> None:
     assert why_too_fast(0.1, 1.0) is None, "exactly ten times as fast"
     assert why_too_fast(0.0999, 1.0) is not None
     assert why_below(2.0, 2.0, "it") is None
-    assert why_below(1.99, 2.0, "it") == "its 1.99 s are less than it takes (2 s)"
+    assert why_below(1.99, 2.0, "it") == "its 1.99 s are less than it takes (2.00 s)"
     assert why_unproved(timed(2.0), timed(1.0)) is None, "exactly twice the time"
     assert why_unproved(timed(2.01), timed(1.0)) is not None
 
@@ -204,7 +204,7 @@ def test_a_proof_of_one_configuration_is_none_of_another() -> None:
 def test_first_run_may_take_twice_as_long_and_what_it_does_with_the_default() -> None:
     assert why_first_is_slow(6.0, 1.0, cold_s=2.0) is None
     assert why_first_is_slow(2.0, 1.0, cold_s=-0.5) is None
-    reason = "its first run on new data takes 6.01 s, but the others 1 s"
+    reason = "its first run on new data takes 6.01 s, but the others 1.00 s"
     assert why_first_is_slow(6.01, 1.0, cold_s=2.0) == reason
 
 
@@ -248,7 +248,9 @@ def test_a_first_run_on_data_that_a_kernel_has_seen_shows_nothing() -> None:
     found, slow = KernelTimes(), started(1.0, 0.2, OTHER)
     found.note([started(1.1, 1.0, DEFAULT), slow])
     found.note([started(0.2, 0.2, OTHER)])
-    assert "its first run on new data takes 1 s" in str(found.why_implausible(slow, DEFAULT, None))
+    assert "its first run on new data takes 1.00 s" in str(
+        found.why_implausible(slow, DEFAULT, None)
+    )
 
 
 def test_kernel_that_keeps_results_where_nobody_looks_is_found_by_its_first_runs(
@@ -285,7 +287,7 @@ def test_kernel_that_keeps_results_where_nobody_looks_is_found_by_its_first_runs
     assert measured.time_s == 0.2
     found = KernelTimes()
     found.note([started(1.1, 1.0, DEFAULT), measured])
-    assert "its first run on new data takes 1 s" in str(
+    assert "its first run on new data takes 1.00 s" in str(
         found.why_implausible(measured, DEFAULT, None)
     )
 
@@ -385,7 +387,7 @@ def test_first_launches_may_differ_by_what_any_launch_costs() -> None:
     assert found.overhead_s == pytest.approx(5e-6)
     other = KernelTimes(floor_s=GPU_FLOOR_S)
     other.note([started(2e-6, 2e-6, DEFAULT), started(9e-6, 1.5e-6, OTHER)])
-    assert "its first run on new data takes 9e-06 s" in str(
+    assert "its first run on new data takes 9.00 us" in str(
         other.why_implausible(timed(1.5e-6), DEFAULT, None)
     )
 
@@ -436,7 +438,7 @@ def test_kernel_that_saves_half_of_its_work_on_data_it_has_seen_is_found(
         assert measured is not None
         found.note([*measured, started(1.2, 1.0, DEFAULT)], seed, is_renewed=True)
     reason = found.why_implausible(measured[0], DEFAULT, None)
-    kept = "its first runs take 0.45 s longer on new data than on data that it has seen, of 0.45"
+    kept = "its first runs take 450 ms longer on new data than on data that it has seen, of 450 ms"
     assert reason is None if is_honest else kept in str(reason)
 
 
@@ -458,7 +460,7 @@ def test_results_that_another_configuration_kept_of_the_data_are_found() -> None
         beside = started(1.0, 1.0, DEFAULT)
         found.note([started(first_s, 0.5, OTHER), beside], seed, is_renewed=True)
     reason = found.why_implausible(timed(0.5), DEFAULT, None)
-    assert "its first runs take 0.5 s longer on new data" in str(reason)
+    assert "its first runs take 500 ms longer on new data" in str(reason)
 
 
 def test_rival_on_data_that_an_earlier_one_has_seen_needs_a_proof() -> None:

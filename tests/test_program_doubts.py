@@ -78,7 +78,7 @@ def plain(timed: ProgramPlan) -> ProgramPlan:
     [
         (0.1, True, None),  # ten times is not more than ten times
         (0.0999, False, "it is 10 times as fast"),
-        (0.15, False, "less than a program that does nothing takes (0.2 s)"),
+        (0.15, False, "less than a program that does nothing takes (200 ms)"),
         (0.2, False, None),
         (0.15, True, None),  # its region may be shorter than its process
     ],

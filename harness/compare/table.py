@@ -10,8 +10,7 @@ from rich.table import Table
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.core.records import Environment, Measurement
-from harness.core.text import counted, first_few
-from harness.display.formats import format_time
+from harness.core.text import counted, first_few, format_time
 from harness.display.text import as_text, make_table
 from harness.stats import Estimate
 

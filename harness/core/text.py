@@ -1,4 +1,4 @@
-"""Text for people: counts with their noun, the nearest known name, and printable text."""
+"""Text for people: counts with their noun, times with their unit, near names, printable text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,24 @@ MAX_SHOWN = 200
 """The most characters that `printable` keeps."""
 
 _MOST_NAMES = 12
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: `1 input`, `1,200 inputs`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def format_time(seconds: float, digits: int = 3) -> str:
+    """Format seconds in s, ms, us or ns with so many significant digits: 412 us."""
+    if seconds == 0:
+        return "0 s"
+    # Rounded first: 999.6 us is 1.00 ms.
+    rounded = float(f"{seconds:.{digits - 1}e}")
+    scale, unit = next((pair for pair in _UNITS if rounded >= pair[0]), _UNITS[-1])
+    number = rounded / scale
+    before_point = len(f"{number:.0f}") if number >= 1 else 1
+    return f"{number:.{max(0, digits - before_point)}f} {unit}"
 
 
 def first_few(items: Iterable[str], separator: str = "; ", most: int = 5) -> str:

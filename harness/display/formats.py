@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.segment import Segment
 
 from harness.core.records import Outcome, Timing
+from harness.core.text import format_time
 from harness.stats.timing import TimeRatio, half_width
 
 _PLAIN_WIDTH = 140
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 class _PlainConsole(Console):
@@ -30,18 +30,6 @@ def make_console(stderr: bool = False) -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = _PlainConsole(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
     return console
-
-
-def format_time(seconds: float, digits: int = 3) -> str:
-    """Format seconds in s, ms, us or ns with so many significant digits: 412 us."""
-    if seconds == 0:
-        return "0 s"
-    # Rounded first: 999.6 us is 1.00 ms.
-    rounded = float(f"{seconds:.{digits - 1}e}")
-    scale, unit = next((pair for pair in _UNITS if rounded >= pair[0]), _UNITS[-1])
-    number = rounded / scale
-    before_point = len(f"{number:.0f}") if number >= 1 else 1
-    return f"{number:.{max(0, digits - before_point)}f} {unit}"
 
 
 def format_share(share: float, digits: int = 2) -> str:

@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 from harness.core.records import Measurement, Outcome
+from harness.core.text import format_time
 from harness.measure.occasions import join
 from harness.measure.plausibility import LEAST_GAIN, TOLERATED_SLOWDOWN, Refusal, failed_proof
 
@@ -69,12 +70,13 @@ class ProofRuns:
         slower, beside = 1.0, ""
         if self.default is not None and self.default.timing and default_s is not None:
             now_s = _shortest_s(self.default)
-            slower, beside = max(1.0, now_s / default_s), f", and the default {now_s:.3g} s or more"
+            slower = max(1.0, now_s / default_s)
+            beside = f", and the default {format_time(now_s)} or more"
         if shortest_s <= TOLERATED_SLOWDOWN * slower * time_s + overhead_s:
             return None
         return (
-            f"on {self._count} sets of new data a second build took {shortest_s:.3g} s or more"
-            f"{beside}, where {time_s:.3g} s were measured"
+            f"on {self._count} sets of new data a second build took {format_time(shortest_s)} or "
+            f"more{beside}, where {format_time(time_s)} were measured"
         )
 
     def _evidence(self, overhead_s: float) -> float:
@@ -129,9 +131,9 @@ class ProofRuns:
         if unseen_s - seen_s - self._cost_of_new_s <= max(saved_s / 2, overhead_s):
             return None
         return (
-            f"on {self._count} sets of data it took {unseen_s:.3g} s or more when they were new, "
-            f"and {seen_s:.3g} s when it had seen them, which is {saved_s:.3g} s less than the "
-            "default took"
+            f"on {self._count} sets of data it took {format_time(unseen_s)} or more when they were "
+            f"new, and {format_time(seen_s)} when it had seen them, which is "
+            f"{format_time(saved_s)} less than the default took"
         )
 
     @property

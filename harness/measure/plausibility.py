@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from harness.core.records import Config, Input, Measurement, Outcome, WorstElement
+from harness.core.text import format_time
 
 MAX_SPEEDUP = 10.0
 """A higher speed-up over the default needs a proof."""
@@ -67,7 +68,7 @@ def why_below(time_s: float, floor_s: float, what: str) -> str | None:
     """Return why a time below `floor_s`, the least that `what` takes, is implausible, or None."""
     if time_s >= floor_s:
         return None
-    return f"its {time_s:.3g} s are less than {what} takes ({floor_s:.3g} s)"
+    return f"its {format_time(time_s)} are less than {what} takes ({format_time(floor_s)})"
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def why_unproved(again: Measurement, measured: Measurement) -> Refusal | None:
     if again.timing is None:
         return failed_proof(again)
     if again.time_s > TOLERATED_SLOWDOWN * measured.time_s:
-        reason = f"a second build and run took {again.time_s:.3g} s"
+        reason = f"a second build and run took {format_time(again.time_s)}"
         return Refusal(Outcome.IMPLAUSIBLE, reason)
     return None
 
@@ -108,7 +109,8 @@ def why_first_is_slow(
     """
     if first_s <= TOLERATED_SLOWDOWN * (time_s + max(0.0, cold_s)) + overhead_s:
         return None
-    return f"its first run on new data takes {first_s:.3g} s, but the others {time_s:.3g} s"
+    first, others = format_time(first_s), format_time(time_s)
+    return f"its first run on new data takes {first}, but the others {others}"
 
 
 @dataclass
@@ -258,8 +260,8 @@ class KernelTimes:
         if saved_s is None or extra_s <= max(saved_s / 2, self.overhead_s):
             return None
         return (
-            f"its first runs take {extra_s:.3g} s longer on new data than on data that it has "
-            f"seen, of {saved_s:.3g} s that it saves"
+            f"its first runs take {format_time(extra_s)} longer on new data than on data that it "
+            f"has seen, of {format_time(saved_s)} that it saves"
         )
 
     def _saved_s(self, measured: Measurement, default: Config) -> float | None:

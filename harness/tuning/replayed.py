@@ -11,7 +11,7 @@ from rich.table import Table
 
 from harness.analysis.inputs import fastest
 from harness.core.records import Input, Measurement, shown
-from harness.display.formats import format_time
+from harness.core.text import format_time
 from harness.display.text import as_text, make_table
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording

@@ -9,8 +9,7 @@ from rich.console import Console
 from harness.analysis.failures import suspects
 from harness.core.errors import BackendUnavailable, HostModuleError
 from harness.core.records import Input, Measurement, Outcome
-from harness.core.text import counted
-from harness.display.formats import format_time
+from harness.core.text import counted, format_time
 from harness.display.text import print_line
 from harness.measure.choose import fitted_to, open_measurer
 from harness.measure.measurer import Measurer

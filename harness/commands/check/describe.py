@@ -12,8 +12,7 @@ from harness.commands.check.inspection import Compiled, Inspection, SpaceSize, s
 from harness.commands.check.targets import DEVICE_ONLY_LIMIT, unchecked
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
-from harness.core.text import counted
-from harness.display.formats import format_time
+from harness.core.text import counted, format_time
 from harness.display.text import make_table, print_line, print_lines
 from harness.models.folds import FEWEST_INPUTS
 from harness.space import InputSpaces

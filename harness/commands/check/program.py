@@ -12,8 +12,7 @@ from harness.commands.check.describe import print_notices
 from harness.core.errors import BackendUnavailable, HostModuleError
 from harness.core.program import Binary
 from harness.core.records import Input, Measurement
-from harness.core.text import counted
-from harness.display.formats import format_time
+from harness.core.text import counted, format_time
 from harness.display.text import print_line
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.programs.measurer import ProgramMeasurer

@@ -17,8 +17,8 @@ from rich.table import Table
 from harness.analysis.failures import group_failures
 from harness.commands.check.describe import print_compile_notes
 from harness.commands.check.inspection import Compiled, Inspection
-from harness.core.text import counted
-from harness.display.formats import format_time, make_console
+from harness.core.text import counted, format_time
+from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_table, print_line
 
