@@ -148,6 +148,11 @@ def test_error_is_that_of_the_command(tmp_path: Path) -> None:
 SEEDS_OF_LISTS = r"^seed_configurations: must be a list of mappings, but is a list of list$"
 
 
+def test_an_unknown_argument_is_an_error_that_names_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"no argument `max_time`; did you mean `max_time_s`\?"):
+        harness.tune("space.yaml", max_time=3)  # type: ignore[call-arg]
+
+
 def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     space, recording = recorded
     (tmp_path / "own.db").write_bytes(recording.read_bytes())

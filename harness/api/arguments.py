@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from harness.core.errors import UsageError
+from harness.core.text import suggestion
 from harness.space_file import Spec
 
 _MOST = 10**9
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
 
 
 def _is_whole(least: int) -> Callable[[object], bool]:
@@ -83,6 +90,21 @@ _MAY_BE_NONE = (
     "database",
     "finalists",
 )
+
+
+def naming_arguments(function: Callable[Given, Made]) -> Callable[Given, Made]:
+    """Wrap a function so that the error of an unknown argument, a TypeError, names the nearest."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def checked(*args: Given.args, **arguments: Given.kwargs) -> Made:
+        for name in arguments:
+            if name not in known:
+                hint = suggestion(name, known)
+                raise TypeError(f"{function.__name__}() has no argument `{name}`; {hint}")
+        return function(*args, **arguments)
+
+    return checked
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:

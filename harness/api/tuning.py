@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.arguments import check_arguments
+from harness.api.arguments import check_arguments, naming_arguments
 from harness.api.checks import check_options, check_recordings
 from harness.api.options import TuneOptions
 from harness.core.errors import HarnessError, ResultsError, SpecError
@@ -32,6 +32,7 @@ _ARGUMENTS = {
 """The arguments that are not named like their options."""
 
 
+@naming_arguments
 def tune(
     space: str | Path | Spec | None = None,
     *,
