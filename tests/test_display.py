@@ -353,6 +353,13 @@ def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
     ]
 
 
+def test_a_stage_says_how_many_of_its_steps_the_database_may_answer() -> None:
+    stream = io.StringIO()
+    with ProgressDisplay(Console(file=stream, width=100, highlight=False)) as display:
+        display.begin_stage("[1/2] n=1", 75, stored=25)
+    assert stream.getvalue() == "[1/2] n=1: 75 to do, of which the database may answer 25\n"
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_escapes_what_could_control_a_terminal(terminal: bool) -> None:
     stream = io.StringIO()

@@ -89,13 +89,30 @@ def test_the_time_has_a_unit_that_fits(clock: Clock, each_s: float, text: str) -
 def test_the_first_input_of_a_campaign_knows_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stages: list[tuple[str, int, Ahead | None]] = []
+    stages: list[tuple[str, int, Ahead | None, int]] = []
     monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
     database = tmp_path / "r.db"
     with opened(make_spec(tmp_path), database, FormulaMeasurer(), test_limit=5) as (campaign, _):
         campaign.run()
-    (_, steps, first), (_, _, last) = stages[:2]
+    (_, steps, first, stored), (_, _, last, _) = stages[:2]
     assert first is not None
     assert last is not None
-    assert (steps, first.search, last.search) == (5, 5, 0)
+    assert (steps, first.search, last.search, stored) == (5, 5, 0, 0)
     assert first.after == last.after > 0
+
+
+def test_a_stage_that_was_interrupted_knows_what_the_database_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, database = make_spec(tmp_path), tmp_path / "r.db"
+    stopped = FormulaMeasurer(stop_after=4)
+    with (
+        opened(spec, database, stopped, test_limit=9) as (campaign, _),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        campaign.run()
+    stages: list[tuple[str, int, Ahead | None, int]] = []
+    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
+    with opened(spec, database, FormulaMeasurer(), test_limit=9) as (campaign, _):
+        campaign.run()
+    assert [(steps, stored) for _, steps, _, stored in stages[:2]] == [(9, 4), (9, 0)]

@@ -92,8 +92,10 @@ class ProgressDisplay:
         if more > 0:
             yield f"    and {counted(more, 'input')} more"
 
-    def begin_stage(self, title: str, steps: int, ahead: Ahead | None = None) -> None:
-        """Begin a stage; one without steps is not shown."""
+    def begin_stage(
+        self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
+    ) -> None:
+        """Begin a stage; one without steps is not shown. The database may answer `stored` steps."""
         self._left.begin_stage(ahead)
         self._title, self._steps, self._done = title, steps, 0
         self._outcomes, self._shared = Counter(), 0
@@ -104,7 +106,8 @@ class ProgressDisplay:
             left = self._left.text(steps)
             self._task = self._bar.add_task(escaped(title), total=steps, status="", left=left)
         elif steps and self._is_due:
-            self._line_now(f"{title}: {steps} to do")
+            known = f", of which the database may answer {stored}" if stored else ""
+            self._line_now(f"{title}: {steps} to do{known}")
 
     def warn(self, text: str) -> None:
         """Print a warning above the live line, even where quiet."""

@@ -10,8 +10,11 @@ from harness.search import Ahead, Progress
 class Display(Protocol):
     """Shows progress on a terminal, as plain lines, or not at all."""
 
-    def begin_stage(self, title: str, steps: int, ahead: Ahead | None = None) -> None:
-        """Show that a stage with this many steps begins, and what the run does after it."""
+    def begin_stage(
+        self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
+    ) -> None:
+        """Show that a stage with this many steps begins, and what the run does after it; `stored`
+        is how many of the steps the database may answer."""
 
     def step(self, text: str) -> None:
         """Show that one step of a stage has ended."""
@@ -26,7 +29,9 @@ class Display(Protocol):
 class SilentDisplay:
     """A display that shows nothing."""
 
-    def begin_stage(self, title: str, steps: int, ahead: Ahead | None = None) -> None:
+    def begin_stage(
+        self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
+    ) -> None:
         """Show nothing."""
 
     def step(self, text: str) -> None:

@@ -147,7 +147,8 @@ class Searching:
         done = earlier.tests if earlier else 0
         steps = 0 if is_time_up or ended else space.budget(limit) - done
         rest = (count - number) * (whole - done) + (number - 1) * (whole - space.budget(limit))
-        state.display.begin_stage(f"[{number}/{count}] {problem}", steps, state.ahead(rest))
+        stored = 0 if earlier else min(steps, len(state.known(problem)))
+        state.display.begin_stage(f"[{number}/{count}] {problem}", steps, state.ahead(rest), stored)
         if state.is_empty(problem):
             return
         found = (
