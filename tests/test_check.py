@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
 from harness.analysis.failures import group_failures
 from harness.commands.check import command as check
 from harness.commands.check import main
+from harness.commands.check.describe import print_reasons
 from harness.commands.check.inspection import Compiled, size_of
 from harness.commands.check.sweep import _rows
 from harness.commands.check.targets import (
@@ -378,7 +380,8 @@ def test_failure_of_another_configuration_is_a_row_and_no_failure_of_the_command
     path = write(parameters=parameters, constraints=[])
     assert main([str(path), "--arch", "sm_90"]) == 0
     text = capsys.readouterr().out
-    assert "eight is too many" in text
+    assert text.count("eight is too many") == 1
+    assert "not compiled: 1 x " in text
     assert "2 configurations compiled, 1 failed" in text
     assert "only 1 of 8 other legal configurations were found" in text
 
@@ -446,6 +449,15 @@ def test_failures_that_differ_in_numbers_alone_are_one_reason():
     found = group_failures(trials, lambda trial: trial.headline)
     assert [(g.headline, len(g.members)) for g in found] == [(texts[0], 2), ("killed", 1)]
     assert str(found[0].members[0].config) == "A=0"
+
+
+def test_a_reason_of_many_failures_is_printed_once_with_its_count(capsys):
+    failed = [Compiled(Config({"A": k}), failure="k.cu(3): error: bad") for k in range(9)]
+    print_reasons(Console(width=100), failed)
+    assert capsys.readouterr().out.splitlines() == [
+        "  not compiled: 9 x k.cu(3): error: bad",
+        "    for example (A=0)",
+    ]
 
 
 def test_configurations_without_shared_memory_count_among_the_least_and_the_median():

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
+from harness.analysis.failures import group_failures
 from harness.commands.check.inspection import Compiled, Inspection, SpaceSize, size_of
 from harness.commands.check.targets import DEVICE_ONLY_LIMIT, unchecked
 from harness.constraints.expression import Expression
@@ -22,6 +23,7 @@ from harness.space_file.inputs import feature_ranges
 
 _LISTED_VALUES = 10
 _LISTED_INPUTS = 3
+_SHOWN_REASONS = 10
 
 
 def print_notices(console: Console, spec: Spec, compiler: str | None = None) -> None:
@@ -163,10 +165,32 @@ def describe_sample(console: Console, inspection: Inspection) -> bool:
     print_compile_notes(console, inspection)
     results = list(inspection.compiled())
     if len(results) > 1:
-        console.print(Padding(_sample_table(inspection, results), (0, 0, 0, 2), expand=False))
-        print_line(console, f"  {_table_notes(inspection)}")
+        works = [result for result in results if not result.failure]
+        if works:
+            console.print(Padding(_sample_table(inspection, works), (0, 0, 0, 2), expand=False))
+            print_line(console, f"  {_table_notes(inspection)}")
+        print_reasons(console, results)
         print_line(console, f"  {_totals(results)}")
     return describe_default(console, inspection, results[0])
+
+
+def print_reasons(console: Console, results: Sequence[Compiled]) -> None:
+    """Print each reason of failures once, with its count."""
+    failed = [result for result in results if result.failure]
+    refused = [result for result in failed if result.build is None]
+    _print_reasons(console, "not compiled", refused)
+    unlaunchable = [result for result in failed if result.build is not None]
+    _print_reasons(console, "compiled, but cannot be launched", unlaunchable)
+
+
+def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> None:
+    groups = group_failures(failed, lambda result: result.headline)
+    for group in groups[:_SHOWN_REASONS]:
+        print_line(console, f"  {kind}: {len(group.members)} x {group.headline}")
+        print_line(console, f"    for example ({group.members[0].config})")
+    if len(groups) > _SHOWN_REASONS:
+        rest = sum(len(group.members) for group in groups[_SHOWN_REASONS:])
+        print_line(console, f"  {kind}: {rest} x {len(groups) - _SHOWN_REASONS} other reasons")
 
 
 def describe_default(console: Console, inspection: Inspection, default: Compiled) -> bool:
@@ -195,7 +219,7 @@ def _sample_table(inspection: Inspection, results: Sequence[Compiled]) -> Table:
     memory = "shared memory" if target.nvcc else "local memory"
     head = ["configuration", "registers", memory, "spills", "group", "occupancy", "compiled in"]
     has_messages = any(result.headline for result in results)
-    head += ["failure or warning"] if has_messages else []
+    head += ["warning"] if has_messages else []
     rows = ([*_cells(result), *([result.headline] if has_messages else [])] for result in results)
     title = f"{inspection.spec.name} for {target.name}"
     return make_table(head, rows, title=title, left=(0, 5, 7), wrap=range(len(head)))
@@ -204,8 +228,8 @@ def _sample_table(inspection: Inspection, results: Sequence[Compiled]) -> Table:
 def _table_notes(inspection: Inspection) -> str:
     spec = inspection.spec
     notes = (
-        "The default comes first. Registers, memory and spills are the maximum over the "
-        "functions of the source. "
+        "The default comes first, unless it failed. Registers, memory and spills are the maximum "
+        "over the functions of the source. "
     )
     if spec.launch is None:
         return notes + "Group and occupancy are unknown: the host module makes the launches."

@@ -14,15 +14,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from harness.analysis.failures import group_failures
-from harness.commands.check.describe import print_compile_notes
+from harness.commands.check.describe import print_compile_notes, print_reasons
 from harness.commands.check.inspection import Compiled, Inspection
 from harness.core.text import counted, format_time
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_table, print_line
-
-_SHOWN_REASONS = 10
 
 
 @dataclass(frozen=True)
@@ -75,8 +72,7 @@ def describe_sweep(console: Console, inspection: Inspection, found: Sweep) -> No
     rows = list(_rows(found.built))
     if rows:
         console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
-    _print_reasons(console, "not compiled", found.refused)
-    _print_reasons(console, "compiled, but cannot be launched", found.unlaunchable)
+    print_reasons(console, found.results)
 
 
 def _counts(found: Sweep) -> str:
@@ -116,13 +112,3 @@ def _table(rows: Sequence[tuple[str, list[float], bool]]) -> Table:
 
     head = ("per configuration", "least", "median", "most")
     return make_table(head, (cells(*row) for row in rows if row[1]))
-
-
-def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> None:
-    groups = group_failures(failed, lambda result: result.headline)
-    for group in groups[:_SHOWN_REASONS]:
-        print_line(console, f"  {kind}: {len(group.members)} x {group.headline}")
-        print_line(console, f"    for example ({group.members[0].config})")
-    if len(groups) > _SHOWN_REASONS:
-        rest = sum(len(group.members) for group in groups[_SHOWN_REASONS:])
-        print_line(console, f"  {kind}: {rest} x {len(groups) - _SHOWN_REASONS} other reasons")
