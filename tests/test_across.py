@@ -115,6 +115,16 @@ def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
     )
 
 
+def test_a_loss_against_a_configuration_without_a_row_says_how_that_was_chosen() -> None:
+    """Holding an input out takes away the vote for the configuration that is the best on it."""
+    features = pd.DataFrame({"m": [7] * 16})
+    time_s = np.array([[1.0, 2.0, 9.0]] * 8 + [[2.0, 1.0, 9.0]] * 8)
+    lines = message(make_matrix(features, (SMALL, LARGE, DEFAULT), time_s, default=2))
+    rows = {line.split()[0]: line.split() for line in lines if " [" in line}
+    assert rows["tree"][1] == rows["best"][2]
+    assert "chosen with all inputs, the row `best static` without" in lines[-1]
+
+
 def test_one_leaf_is_told_as_no_choice_and_no_difference_as_none() -> None:
     """Which of the two is faster follows from nothing known of the inputs."""
     features = pd.DataFrame({"m": [7] * 16})

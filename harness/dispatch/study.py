@@ -127,6 +127,11 @@ class Study:
         that of all inputs, whichever it gains less over."""
         return least_gain(self.judged[name], self._statics)
 
+    def is_in_hindsight(self, name: str) -> bool:
+        """Whether `gain` compares with the static choice of all inputs, which has no row."""
+        held_out, _ = self._statics
+        return self.gain(name) != compare(self.judged[name], held_out)
+
     def pays_beside(self, other: str, name: str) -> bool:
         """Whether a dispatcher is significantly faster than another, with the time of both
         selections."""
@@ -209,6 +214,16 @@ def sentence(study: Study, name: str) -> str:
 
 
 def _worth(study: Study, name: str) -> str:
+    """Say how a dispatcher compares with one configuration, and with which where that is in no row
+    of the table."""
+    known = (
+        f" That configuration was chosen with all inputs, the row `{STATIC.name}` without those "
+        "that it is judged on."
+    )
+    return _beside_one(study, name) + (known if study.is_in_hindsight(name) else "")
+
+
+def _beside_one(study: Study, name: str) -> str:
     gain = study.gain(name)
     speed_up = gain.ratio.inverse
     count = len(study.matrix.features)
