@@ -20,7 +20,10 @@ CANDIDATE, CHOICE, FINAL = "candidate", "choice", "final"
 """The interleaved stages: a dispatcher's candidates; an input's finalists, to choose the winner;
 and the winner with the default, to judge it."""
 
-STAGES = (*SEARCHED, CANDIDATE, CHOICE, FINAL, ABLATION)
+LATER = (CANDIDATE, CHOICE, FINAL, ABLATION)
+"""The stages after the search."""
+
+STAGES = (*SEARCHED, *LATER)
 
 BUILD_COLUMNS = tuple(field.name for field in fields(Build) if field.name != "cached")
 

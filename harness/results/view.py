@@ -42,7 +42,7 @@ from harness.results import (
     without_password,
 )
 from harness.results.ablation import Ablation
-from harness.results.cells import STAGES
+from harness.results.cells import LATER
 from harness.results.compatible import Compatible, compatible
 from harness.results.kept_rows import KeptRows
 from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
@@ -127,9 +127,7 @@ class Results:
         """By input, the interleaved measurements of finalists, of winners, and of candidates."""
         stages = self._interleaved(CHOICE), self._interleaved(FINAL), self.candidates
         inputs = {problem: problem for stage in stages for problem in stage}
-        return LazyMapping(
-            inputs, lambda i: [group for stage in stages for group in stage.get(i, ())]
-        )
+        return LazyMapping(inputs, lambda i: [one for stage in stages for one in stage.get(i, ())])
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
         return LazyMapping(by_input(self.rows.of_stages([stage])), interleaved_groups)
@@ -137,7 +135,7 @@ class Results:
     @cached_property
     def failed_later(self) -> list[Measurement]:
         """The failures of all stages after the search."""
-        later = self.rows.of_stages([stage for stage in STAGES if stage not in SEARCHED])
+        later = self.rows.of_stages(LATER)
         return list(later.where(~later.of(later.columns.works)).measurements())
 
     @cached_property
