@@ -7,11 +7,12 @@ Then it runs analyse, analyse again, report and export on it, each as a separate
 SQLite's own scan of the same rows (Python's sqlite3 over measurements and samples) beside them.
 Needs Linux, which reports the memory of a process in KiB.
 
-    HARNESS_CACHE_DIR=$(mktemp -d) python -m benchmarks.results_scale --measurements 1000000
+    python -m benchmarks.results_scale --measurements 1000000
 
-A million measurements take some five minutes, fewer take less in proportion. The last line is one
-JSON object. For each number of measurements it has the wall seconds, the CPU
-seconds and the peak memory in MiB of each command, and the sizes of the database and the page.
+Set HARNESS_CACHE_DIR to an empty folder, so that `analyse again` alone finds what was kept. A
+million measurements take some ten minutes, fewer take less in proportion. The last line is one JSON
+object. For each number of measurements it has the wall seconds, the CPU seconds and the peak
+memory in MiB of each command, and the sizes of the database and the page.
 """
 
 from __future__ import annotations
