@@ -11,6 +11,7 @@ after another, each in a run of its own, into one database. The eight sizes take
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import sys
