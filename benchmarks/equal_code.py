@@ -191,11 +191,11 @@ class SimulatedBench:
         self._noise = noise
 
     def open(
-        self, spec: Spec, beside: Measurer | None = None, begins: float | None = None
+        self, spec: Spec, owner: Measurer | None = None, begins: float | None = None
     ) -> SimulatedMeasurer:
         """Open a measurer on the same machine."""
-        if isinstance(beside, SimulatedMeasurer):
-            return SimulatedMeasurer(spec, beside.noise, beside=beside)
+        if isinstance(owner, SimulatedMeasurer):
+            return SimulatedMeasurer(spec, owner.noise, owner=owner)
         noise = self._noise if begins is None else Burdened(self._noise, begins, _BURDEN)
         return SimulatedMeasurer(spec, noise)
 

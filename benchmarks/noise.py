@@ -217,8 +217,8 @@ class SimulatedMeasurer:
     """A `harness.measure.measurer.Measurer` that takes its samples from a noise model.
 
     It samples as real measurers do, by the functions of harness.measure.trial and
-    harness.measure.occasions. Nothing is built, and nothing fails. One that is opened `beside`
-    another goes on in its process, on its machine.
+    harness.measure.occasions. Nothing is built, and nothing fails. With an
+    `owner`, it uses the simulated process of that measurer.
     """
 
     environment = ENVIRONMENT
@@ -231,12 +231,10 @@ class SimulatedMeasurer:
         spec: Spec,
         noise: Noise,
         times: Times = lambda problem, config: TIME_S,
-        beside: SimulatedMeasurer | None = None,
+        owner: SimulatedMeasurer | None = None,
     ) -> None:
         self.noise = noise
-        self._process: Iterator[float] = (
-            noise.start_process() if beside is None else beside._process
-        )
+        self._process: Iterator[float] = noise.start_process() if owner is None else owner._process
         self._sampling = Sampling(**spec.measure.model_dump(exclude={"timeout_s"}))
         self._times = times
 

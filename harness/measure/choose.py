@@ -15,11 +15,11 @@ COMMAND = "command"
 
 
 def open_measurer(
-    spec: Spec, requested: str, beside: Measurer | None = None
+    spec: Spec, requested: str, owner: Measurer | None = None
 ) -> tuple[Measurer, str]:
     """Open the measurer of a space with the requested backend; return it and why it was chosen.
 
-    It runs kernels, or starts programs, in the process of a measurer `beside` it, which must be
+    It runs kernels, or starts programs, in the process of the measurer `owner`, which must be
     closed later: two processes differ in speed.
 
     Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
@@ -31,12 +31,12 @@ def open_measurer(
                 f"{spec.path} tunes a program, which --backend {requested} cannot run; "
                 f"leave --backend out, or write --backend {COMMAND}"
             )
-        started = beside if isinstance(beside, ProgramMeasurer) else None
+        started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
     backend = choose(requested)
     if backend.language not in spec.sources:
         raise UsageError(_missing_source(spec, backend))
-    shared = beside if isinstance(beside, KernelMeasurer) else None
+    shared = owner if isinstance(owner, KernelMeasurer) else None
     return KernelMeasurer(spec, backend, shared), backend.why
 
 

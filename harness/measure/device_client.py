@@ -31,18 +31,18 @@ class _DeviceProcess:
 class DeviceClient:
     """The process that owns the device, and which inputs of one host module it has prepared.
 
-    A client that is opened `beside` another one uses its process, and must be closed before it.
+    A client with an `owner` uses the process of that client, and must be closed before it.
     """
 
-    def __init__(self, spec: Spec, backend: Backend, beside: DeviceClient | None = None) -> None:
+    def __init__(self, spec: Spec, backend: Backend, owner: DeviceClient | None = None) -> None:
         self._host = spec.host
         self._language = backend.language
-        self._is_guest = beside is not None
+        self._is_guest = owner is not None
         self._process: _DeviceProcess
-        if beside is None:
+        if owner is None:
             self._process = _DeviceProcess(Processes(1, partial(DeviceWorker, backend, spec.host)))
         else:
-            self._process = beside._process
+            self._process = owner._process
         self._names: dict[Input, tuple[str, ...]] = {}
         self._made_s: dict[Input, float] = {}
         self._too_large: dict[Input, str] = {}

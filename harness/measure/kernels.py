@@ -32,13 +32,13 @@ from harness.space_file import Spec
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     """Measure the kernel of a space; a `harness.measure.measurer.Measurer`."""
 
-    def __init__(self, spec: Spec, backend: Backend, beside: KernelMeasurer | None = None) -> None:
-        """Open the device, in the process of the measurer `beside` it if there is one.
+    def __init__(self, spec: Spec, backend: Backend, owner: KernelMeasurer | None = None) -> None:
+        """Open the device, in the process of `owner` if there is one.
 
         Raises BackendUnavailable.
         """
         self._backend = backend
-        self._device: DeviceClient = DeviceClient(spec, backend, beside._device if beside else None)
+        self._device: DeviceClient = DeviceClient(spec, backend, owner._device if owner else None)
         try:
             self._facts = self._device.describe()
         except BaseException:
@@ -54,8 +54,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             builds_disturb=self._facts.shares_cpu,
         )
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
-        if beside:
-            self._times.seen_by_any = beside._times.seen_by_any
+        if owner:
+            self._times.seen_by_any = owner._times.seen_by_any
 
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the device's compiler does not know."""

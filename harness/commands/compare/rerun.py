@@ -47,8 +47,8 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
     notes: list[str] = []
     console = make_console(stderr=True)
 
-    def open_(spec: Spec, beside: Measurer | None) -> Measurer:
-        return open_measurer(spec, options.backend, beside)[0]
+    def open_(spec: Spec, owner: Measurer | None) -> Measurer:
+        return open_measurer(spec, options.backend, owner)[0]
 
     with (
         writing(options.database) as engine,

@@ -63,16 +63,16 @@ def command_build(plan: ProgramPlan, space: Space, config: Config, problem: Inpu
 class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     """Measure the program of a space; a `harness.measure.measurer.Measurer`."""
 
-    def __init__(self, spec: Spec, beside: ProgramMeasurer | None = None) -> None:
-        """Ask the compiler for its identity, in the process of the measurer `beside` it if any.
+    def __init__(self, spec: Spec, owner: ProgramMeasurer | None = None) -> None:
+        """Ask the compiler for its identity, in the process of `owner` if there is one.
 
         Raises BackendUnavailable where the compiler is missing, UsageError for a space of kernels.
         """
         self._backend = backend = backend_of(spec)
         self._plan = backend.plan
-        self._is_guest = beside is not None
+        self._is_guest = owner is not None
         self._processes: Processes = (
-            beside._processes if beside else Processes(1, partial(ProgramWorker, backend))
+            owner._processes if owner else Processes(1, partial(ProgramWorker, backend))
         )
         try:
             facts = self._call(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
