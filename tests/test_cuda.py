@@ -341,7 +341,7 @@ def test_array_that_is_restored_again_is_copied_on_the_device(device, driver):
     for calls in (["mem_alloc", "memcpy_htod", "memcpy_dtod"], ["memcpy_dtod"]):
         driver.calls.clear()
         device.restore({"x": content})
-        assert driver.calls == [*calls, "synchronize"]
+        assert driver.calls == calls  # the next launch comes after it, without a wait
         assert device.read("x").tolist() == [0, 1, 2, 3]
         device.write("x", ARGUMENTS["x"])
 

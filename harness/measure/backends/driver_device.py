@@ -115,14 +115,14 @@ class DriverDevice(ABC):
             self._write(bound.whole, ZONE_BYTES, np.asarray(array, order="C"))
 
     def restore(self, contents: Mapping[str, Contents]) -> None:
-        """Fill array arguments, or copy arrays to them from copies on the device; then wait.
+        """Fill array arguments, or copy arrays to them from copies on the device.
 
-        ValueError unless the arrays' shapes and dtypes are as bound.
+        Need not wait: what comes next on the device finds them restored. ValueError unless the
+        arrays' shapes and dtypes are as bound.
         """
         with self._errors(f"restoring {', '.join(contents)}"):
             for name, content in contents.items():
                 self._restore(name, content)
-            self._wait()
 
     def _restore(self, name: str, content: Contents) -> None:
         if isinstance(content, Fill):

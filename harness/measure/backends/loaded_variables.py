@@ -10,6 +10,7 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +75,11 @@ class LoadedVariables:
             ctypes.memmove(address, content, len(content))
 
 
+@lru_cache(maxsize=1)
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
 def _loads_so_far() -> tuple[int, int]:
     """Return how often this process has loaded and unloaded objects."""
     return next(((first.loads, first.unloads) for first in _visited(1)), (0, 0))
@@ -81,7 +87,7 @@ def _loads_so_far() -> tuple[int, int]:
 
 def _visited(most: int) -> list[_LoadedObject]:
     """Return copies of the records of so many loaded objects."""
-    iterate: Any = getattr(ctypes.CDLL(None), "dl_iterate_phdr", None)
+    iterate: Any = getattr(_libc(), "dl_iterate_phdr", None)
     found: list[_LoadedObject] = []
 
     def note(loaded: Any, _size: int, _data: object) -> int:

@@ -140,10 +140,10 @@ class OpenClDevice(DriverDevice):
 
     def restore(self, contents: Mapping[str, Contents]) -> None:
         """Restore arguments; with PoCL also the variables of programs, and threads' memory."""
-        super().restore(contents)
         if self._variables is not None:
             self._variables.reset()
             self._overwrite_threads()
+        super().restore(contents)
 
     def _overwrite_threads(self) -> None:
         if not is_known(self._device.name):

@@ -45,7 +45,6 @@ _POLLS = 1 << 22
 """How often a thread looks for the others: for some 40 ms, as a busy machine may hold them up."""
 
 _TRIES = 5
-_LOOKED_AT = 2
 
 _POOLS = ("pthread-", "cpu-")
 """How PoCL names the devices of its drivers that run kernels on threads of their own."""
@@ -89,38 +88,41 @@ class ThreadMemory:
         return kernel
 
     def overwrite(self) -> None:
-        """Overwrite what kernels have touched, each thread its own; nothing may run meanwhile.
+        """Queue the overwriting of what kernels have touched; nothing may run meanwhile.
 
-        It takes some 100 us. A thread that the machine does not run for long keeps its memory.
+        What is queued next finds the threads awake: to wait here would make each run wake them
+        twice, which takes some 0.3 ms. A thread that the machine does not run for long keeps its
+        memory.
         """
         if not self._locals.all():
-            self._launch()  # which finds the addresses
-        # Threads run the same kernels; which of them are looked at, no kernel can know.
-        for thread in self._random.sample(range(self._threads), min(_LOOKED_AT, self._threads)):
-            local_bytes = _touched_from(int(self._locals[thread]), self._local_bytes)
-            stack_bytes = _touched_below(int(self._stacks[thread])) - _GAP * _WORD
-            touched = np.array([local_bytes, max(0, stack_bytes)], np.uint64) // _WORD
-            np.maximum(self._words, touched, out=self._words)
+            self._find_addresses()
+        # Threads run the same kernels; which of them is looked at, no kernel can know.
+        thread = self._random.randrange(self._threads)
+        local_bytes = _touched_from(int(self._locals[thread]), self._local_bytes)
+        stack_bytes = _touched_below(int(self._stacks[thread])) - _GAP * _WORD
+        touched = (local_bytes // _WORD, max(0, stack_bytes) // _WORD)
+        self._words[:] = np.maximum(self._words, touched)
+        if not self._is_callers:  # the frames of this function may lie there, and overwrite it
+            for stack in self._stacks:
+                ctypes.memset(int(stack) - _GAP * _WORD, 0xFF, _GAP * _WORD)
         self._launch()
-        if self._is_callers:  # the frames of this function may lie there, and overwrite it anyway
-            return
-        for stack in self._stacks:
-            ctypes.memset(int(stack) - _GAP * _WORD, 0xFF, _GAP * _WORD)
 
-    def _launch(self) -> None:
+    def _find_addresses(self) -> None:
         """Run the kernel on all threads, again where one of them took the groups of two."""
         for _ in range(_TRIES):
-            self._arrived[0] = 0
-            size, group = (self._threads,), (1,)
-            self._cl.enqueue_nd_range_kernel(self._queue, self._kernel, size, group).wait()
+            self._launch().wait()
             if np.unique(self._stacks).size == self._threads:
                 return
+
+    def _launch(self) -> Any:
+        self._arrived[0] = 0
+        return self._cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._threads,), (1,))
 
 
 def _touched_from(address: int, size_bytes: int) -> int:
     """Return the bytes of a block of memory up to the end of the last page that was touched."""
     begin = address - address % mmap.PAGESIZE
-    pages = np.flatnonzero(_touched(begin, address + size_bytes))
+    pages = _touched(begin, address + size_bytes)
     end = begin + (int(pages[-1]) + 1) * mmap.PAGESIZE if pages.size else address
     return min(end - address, size_bytes)
 
@@ -128,23 +130,24 @@ def _touched_from(address: int, size_bytes: int) -> int:
 def _touched_below(address: int) -> int:
     """Return the bytes of a stack below an address, down to the last page that was touched."""
     low = _low_end(address)
-    pages = np.flatnonzero(_touched(low, address))
+    pages = _touched(low, address)
     return address - (low + int(pages[0]) * mmap.PAGESIZE) if pages.size else 0
 
 
-def _touched(begin: int, end: int) -> npt.NDArray[np.bool_]:
-    """Say of each page of mapped memory whether it was ever touched."""
-    found = np.zeros(-(-(end - begin) // mmap.PAGESIZE), np.uint8)
-    size, pages = ctypes.c_size_t(end - begin), found.ctypes.data_as(ctypes.c_void_p)
-    if _libc().mincore(ctypes.c_void_p(begin), size, pages):
+def _touched(begin: int, end: int) -> npt.NDArray[np.intp]:
+    """Return which pages of mapped memory were ever touched, as sorted numbers from 0."""
+    found = np.empty(-(-(end - begin) // mmap.PAGESIZE), np.uint8)
+    if _libc().mincore(begin, end - begin, found.ctypes.data):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    return (found & 1).astype(bool)
+    return np.flatnonzero(found & 1)
 
 
 @lru_cache(maxsize=1)
 def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    return library
 
 
 @lru_cache(maxsize=1024)
