@@ -11,6 +11,9 @@ from harness.host import Launch
 SMALLEST_SPAN = 32
 """Elements that a block adds in the smallest configuration: a launch leaves no larger part."""
 
+ITEMS = 2
+"""Elements that a thread loads where a space does not tune them, as the source defines it."""
+
 LARGEST_VALUE = 100
 
 SCRATCH = ("even", "odd")
@@ -46,11 +49,11 @@ def launches(
     arguments: Mapping[str, np.ndarray | np.generic], config: Mapping[str, int]
 ) -> Iterator[Launch]:
     """Launches that each leave one sum a block, until one block is enough."""
-    block = config["BLOCK"]
+    block, items = config["BLOCK"], config.get("ITEMS", ITEMS)
     source, spare, other = "values", "even", "odd"
     count = int(arguments["n"])
     while True:
-        blocks = _ceil_div(count, block * config["ITEMS"])
+        blocks = _ceil_div(count, block * items)
         target = spare if blocks > 1 else "total"
         yield Launch("reduce", (block,), (blocks,), (source, target, np.int32(count)))
         if blocks == 1:
