@@ -33,8 +33,8 @@ DOORS = {
     "pebble": ("harness/measure/processes.py",),
     "filelock": ("harness/results/",),
     "platformdirs": ("harness/core/files.py",),
-    "tree_sitter": ("harness/discover/syntax.py",),
-    "tree_sitter_cuda": ("harness/discover/syntax.py",),
+    "tree_sitter": ("harness/source/syntax_tree.py",),
+    "tree_sitter_cuda": ("harness/source/syntax_tree.py",),
 }
 
 
@@ -89,7 +89,7 @@ LOADED_FROM = {
     "opentuner": "search",
     "jinja2": "dispatch",
     "rich": "dispatch",
-    "tree_sitter": "discover",
+    "tree_sitter": "source",
 }
 # What no import of a room may load: GPU stacks, and what takes a second or more.
 LOADED_ON_USE = ("pyopencl", "pycuda", "matplotlib", "sklearn", "pandas")
@@ -126,7 +126,7 @@ def test_a_room_loads_nothing_that_belongs_higher_and_no_gpu_stack(room: str) ->
 
 
 def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None:
-    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy")
+    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "tree_sitter")
     assert _loaded_by(["harness.commands.check.command"], heavy) == []
 
 

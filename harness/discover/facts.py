@@ -21,8 +21,8 @@ from harness.discover.syntax import (
     find_loops,
 )
 from harness.discover.types import NumpyType, numpy_type
-from harness.discover.words import CUDA, OPENCL, ParserText, prepare
 from harness.source.kernel_source import Source, read_source
+from harness.source.parser_text import CUDA, OPENCL, ParserText, prepare
 from harness.source.pragmas import Pragma
 from harness.source.preprocessor import scan, spaced
 

@@ -1,17 +1,11 @@
-"""Kernel source -> kernels and loops, with tree-sitter's CUDA grammar, which includes C++.
-
-Only this module imports tree-sitter.
-"""
+"""Kernel source -> its kernels and loops."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import tree_sitter_cuda
-from tree_sitter import Language, Node, Parser
-
-from harness.discover.words import (
+from harness.source.parser_text import (
     CONST_WORDS,
     CUDA,
     KERNEL_WORDS,
@@ -22,6 +16,7 @@ from harness.discover.words import (
     group_sizes,
 )
 from harness.source.pragmas import number, unroll_factor
+from harness.source.syntax_tree import Node, ancestors, line_of, parsed, text_of, walk
 
 _MAX_DEPTH = 50
 _LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
@@ -80,21 +75,21 @@ class SourceLoop:
 
 def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
     """Find the kernels that the text defines, in order."""
-    marked = _marked(prepared, _parsed(prepared), KERNEL_WORDS)
+    marked = _marked(prepared, parsed(prepared), KERNEL_WORDS)
     return tuple(
         _kernel(prepared, mark, head, _span(prepared, mark, around))
         for mark, head, around in marked
-        if _text(head.child_by_field_name("declarator")).isidentifier()
+        if text_of(head.child_by_field_name("declarator")).isidentifier()
     )
 
 
 def find_loops(prepared: ParserText, constants: Mapping[str, int]) -> tuple[SourceLoop, ...]:
     """Find the loops that run on the device; `constants` are the macros with known values."""
-    root = _parsed(prepared)
+    root = parsed(prepared)
     roots: Iterable[Node] = [root]
     if prepared.dialect == CUDA:
         roots = [body for *_, body in _marked(prepared, root, (*KERNEL_WORDS, "__device__"))]
-    nodes = (n for around in roots for n in _walk(around) if n.type in _LOOPS)
+    nodes = (n for around in roots for n in walk(around) if n.type in _LOOPS)
     # A function may have two of the words.
     unique = {n.start_byte: n for n in nodes}
     return tuple(_loop(prepared, unique[start], constants) for start in sorted(unique))
@@ -102,32 +97,11 @@ def find_loops(prepared: ParserText, constants: Mapping[str, int]) -> tuple[Sour
 
 def find_launchers(prepared: ParserText) -> tuple[tuple[int, int], ...]:
     """Find the spans of host functions that launch kernels by `<<<...>>>`."""
-    root = _parsed(prepared)
+    root = parsed(prepared)
     kernels = {around.start_byte for *_, around in _marked(prepared, root, KERNEL_WORDS)}
-    launches = (n for n in _walk(root) if n.type == "kernel_call_syntax")
-    around = (f for n in launches for f in _ancestors(n) if f.type == "function_definition")
+    launches = (n for n in walk(root) if n.type == "kernel_call_syntax")
+    around = (f for n in launches for f in ancestors(n) if f.type == "function_definition")
     return tuple({(f.start_byte, f.end_byte) for f in around if f.start_byte not in kernels})
-
-
-def _parsed(prepared: ParserText) -> Node:
-    return Parser(Language(tree_sitter_cuda.language())).parse(prepared.text).root_node
-
-
-def _walk(root: Node) -> Iterator[Node]:
-    """Yield the nodes in text order, without recursion: sources can nest deeply."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(reversed(node.children))
-
-
-def _text(node: Node | None) -> str:
-    return "" if node is None or node.text is None else " ".join(node.text.decode().split())
-
-
-def _line(node: Node) -> int:
-    return int(node.start_point[0]) + 1
 
 
 # ------------------------------------------------------------------------------ kernels
@@ -152,7 +126,7 @@ def _marked(
 
 def _heads(root: Node) -> Iterator[Node]:
     """Function declarators of definitions and of prototypes alike."""
-    for node in _walk(root):
+    for node in walk(root):
         name = node.child_by_field_name("declarator")
         if node.type == "function_declarator" and name and name.type in _NAMES:
             yield node
@@ -174,14 +148,14 @@ def _span(prepared: ParserText, mark: Blanked, around: Node) -> tuple[int, int]:
 def _kernel(
     prepared: ParserText, mark: Blanked, head: Node, span: tuple[int, int]
 ) -> KernelSignature:
-    around = list(_ancestors(head))
+    around = list(ancestors(head))
     before = (b for b in prepared.blanked if span[0] <= b.start < head.start_byte)
     sizes = [found for b in before if (found := group_sizes(b))]
     arguments, unreadable = _arguments(prepared, head)
     is_cuda = mark.word == "__global__"
     return KernelSignature(
-        name=_text(head.child_by_field_name("declarator")),
-        line=_line(head),
+        name=text_of(head.child_by_field_name("declarator")),
+        line=line_of(head),
         span=span,
         arguments=arguments,
         unreadable=unreadable,
@@ -190,12 +164,6 @@ def _kernel(
         is_template=any(n.type == "template_declaration" for n in around),
         is_named=not is_cuda or any(n.type == "linkage_specification" for n in around),
     )
-
-
-def _ancestors(node: Node) -> Iterator[Node]:
-    while node.parent is not None:
-        node = node.parent
-        yield node
 
 
 def _arguments(prepared: ParserText, head: Node) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
@@ -209,13 +177,13 @@ def _arguments(prepared: ParserText, head: Node) -> tuple[tuple[Argument, ...], 
         argument = _argument(node, words)
         if argument:
             found.append(argument)
-        elif _text(node) != "void":
-            unreadable.append(_text(node))
+        elif text_of(node) != "void":
+            unreadable.append(text_of(node))
     return tuple(found), tuple(unreadable)
 
 
 def _argument(node: Node, words: set[str]) -> Argument | None:
-    kind, inner = _text(node.child_by_field_name("type")), node.child_by_field_name("declarator")
+    kind, inner = text_of(node.child_by_field_name("type")), node.child_by_field_name("declarator")
     depth = 0
     while inner is not None and inner.type in _DECLARATORS:
         depth += inner.type != "parenthesized_declarator"
@@ -224,9 +192,9 @@ def _argument(node: Node, words: set[str]) -> Argument | None:
         )
     if node.has_error or not kind or inner is None or inner.type != "identifier" or depth > 1:
         return None
-    qualifiers = {_text(c) for c in node.children if c.type == "type_qualifier"} | words
+    qualifiers = {text_of(c) for c in node.children if c.type == "type_qualifier"} | words
     is_const = not qualifiers.isdisjoint(CONST_WORDS)
-    return Argument(_text(inner), kind, depth == 1, is_const, bool(words & LOCAL_WORDS))
+    return Argument(text_of(inner), kind, depth == 1, is_const, bool(words & LOCAL_WORDS))
 
 
 # -------------------------------------------------------------------------------- loops
@@ -235,7 +203,7 @@ def _argument(node: Node, words: set[str]) -> Argument | None:
 def _loop(prepared: ParserText, node: Node, constants: Mapping[str, int]) -> SourceLoop:
     trips = _trips(node, constants) if node.type == "for_statement" else None
     words, factor = _unrolled(prepared, node.start_byte)
-    return SourceLoop(node.start_byte, _line(node), trips, words, factor)
+    return SourceLoop(node.start_byte, line_of(node), trips, words, factor)
 
 
 def _unrolled(prepared: ParserText, start: int) -> tuple[str | None, str]:
@@ -263,28 +231,28 @@ def _trips(node: Node, constants: Mapping[str, int]) -> int | None:
     left, sign, right = map(condition.child_by_field_name, ("left", "operator", "right"))
     last = _constant(right, constants)
     step = _step(node.child_by_field_name("update"), name, constants)
-    if _text(left) != name or last is None or not step:
+    if text_of(left) != name or last is None or not step:
         return None
-    ends = {"<": (1, 0), "<=": (1, 1), ">": (-1, 0), ">=": (-1, 1)}.get(_text(sign))
+    ends = {"<": (1, 0), "<=": (1, 1), ">": (-1, 0), ">=": (-1, 1)}.get(text_of(sign))
     if ends is None or ends[0] * step < 0:
         return None
     return max(0, -(-((last - first) * ends[0] + ends[1]) // abs(step)))
 
 
 def _start(node: Node | None, constants: Mapping[str, int]) -> tuple[str, int | None]:
-    for inner in _walk(node) if node else ():
+    for inner in walk(node) if node else ():
         if inner.type in ("init_declarator", "assignment_expression"):
             name = inner.child_by_field_name("declarator") or inner.child_by_field_name("left")
             value = inner.child_by_field_name("value") or inner.child_by_field_name("right")
-            return _text(name), _constant(value, constants)
+            return text_of(name), _constant(value, constants)
     return "", None
 
 
 def _step(node: Node | None, name: str, constants: Mapping[str, int]) -> int | None:
-    if node is None or name not in (_text(child) for child in node.children):
+    if node is None or name not in (text_of(child) for child in node.children):
         return None
     signs = {"++": 1, "--": -1, "+=": 1, "-=": -1}
-    sign = next((signs[_text(c)] for c in node.children if _text(c) in signs), None)
+    sign = next((signs[text_of(c)] for c in node.children if text_of(c) in signs), None)
     if sign is None or node.type == "update_expression":
         return sign
     size = _constant(node.child_by_field_name("right"), constants)
@@ -296,17 +264,17 @@ def _constant(node: Node | None, constants: Mapping[str, int], depth: int = 0) -
     if node is None or depth > _MAX_DEPTH:
         return None
     if node.type == "number_literal":
-        value = number(_text(node))
+        value = number(text_of(node))
         return value if isinstance(value, int) else None
     if node.type == "parenthesized_expression" and node.named_child_count == 1:
         return _constant(node.named_children[0], constants, depth + 1)
     if node.type != "binary_expression":
-        return constants.get(_text(node))
+        return constants.get(text_of(node))
     one = _constant(node.child_by_field_name("left"), constants, depth + 1)
     other = _constant(node.child_by_field_name("right"), constants, depth + 1)
     if one is None or other is None:
         return None
-    return _calculated(one, _text(node.child_by_field_name("operator")), other)
+    return _calculated(one, text_of(node.child_by_field_name("operator")), other)
 
 
 def _calculated(one: int, sign: str, other: int) -> int | None:
