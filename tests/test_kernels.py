@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -20,6 +21,7 @@ from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernel_runner import KernelJob
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
+from harness.measure.processes import ProcessLost
 from harness.recordings.replay import ReplayMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
@@ -349,6 +351,26 @@ def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.Monke
     assert refusal is not None
     assert refusal.reason == "a second run on other data failed: it was started"
     assert timeouts_s[0] > 2 * 2 * 1000
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ProcessLost("hung", hung=True), Outcome.TIMEOUT),
+        (ProcessLost("died"), Outcome.CRASHED),
+        (LaunchFailed("refused"), Outcome.IMPLAUSIBLE),
+    ],
+)
+def test_a_proof_whose_process_is_lost_ends_so_and_may_be_repeated(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: Outcome
+) -> None:
+    local, space = fake()
+    found = local.measure(space, FOUR, space.default, None)
+    job = local._job(space, FOUR, space.default, None)
+    assert isinstance(job, KernelJob)
+    monkeypatch.setattr(DeviceClient, "run", mock.Mock(side_effect=error))
+    refusal = local._run_proof(space, job, found)
+    assert refusal is not None and refusal.outcome is outcome
 
 
 # ------------------------------------------------------------------------- what measurers share

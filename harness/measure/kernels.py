@@ -200,8 +200,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
                 run = partial(self._device.run, job.input, DeviceWorker.prove, job, default, count)
                 more = run(timeout_s=count * timeout_s)
             except (ProcessLost, LaunchFailed, HostModuleError) as error:
-                reason = f"a second run on other data failed: {error}"
-                return Refusal(Outcome.IMPLAUSIBLE, reason)
+                return _lost_proof(error)
             runs = more if runs is None else runs.with_later(more)
             verdict = runs.judge(measured.time_s, default_s, self._times.overhead_s)
             if verdict.is_clear:
@@ -216,6 +215,15 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         default_s = self._times.of(job.input, config)
         default = self._job(space, job.input, config, None) if default_s is not None else None
         return (None, None) if isinstance(default, Measurement) else (default, default_s)
+
+
+def _lost_proof(error: ProcessLost | LaunchFailed | HostModuleError) -> Refusal:
+    """Return the refusal of a time whose proof did not end: what ended its process may have been
+    chance, and is measured again."""
+    outcome = Outcome.IMPLAUSIBLE
+    if isinstance(error, ProcessLost):
+        outcome = Outcome.TIMEOUT if error.hung else Outcome.CRASHED
+    return Refusal(outcome, f"a second run on other data failed: {error}")
 
 
 def _failed(job: KernelJob, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:

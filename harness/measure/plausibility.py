@@ -81,9 +81,12 @@ class Refusal:
 
 
 def failed_proof(again: Measurement) -> Refusal:
-    """Return the refusal of a time whose second build did not run to its end, or is wrong."""
-    is_wrong = again.outcome is Outcome.WRONG_RESULT
-    outcome = Outcome.WRONG_RESULT if is_wrong else Outcome.IMPLAUSIBLE
+    """Return the refusal of a time whose second build did not run to its end, or is wrong.
+
+    A timeout or a crash stays one: it may have been chance, and is measured again.
+    """
+    is_kept = again.outcome in (Outcome.WRONG_RESULT, Outcome.TIMEOUT, Outcome.CRASHED)
+    outcome = again.outcome if is_kept else Outcome.IMPLAUSIBLE
     reason = f"a second build and run ended differently: {again.outcome}: {again.message}"
     return Refusal(outcome, reason, again.worst)
 
