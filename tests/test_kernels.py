@@ -370,7 +370,8 @@ def test_a_proof_whose_process_is_lost_ends_so_and_may_be_repeated(
     assert isinstance(job, KernelJob)
     monkeypatch.setattr(DeviceClient, "run", mock.Mock(side_effect=error))
     refusal = local._run_proof(space, job, found)
-    assert refusal is not None and refusal.outcome is outcome
+    assert refusal is not None
+    assert refusal.outcome is outcome
 
 
 # ------------------------------------------------------------------------- what measurers share
