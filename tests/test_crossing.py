@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input
+from harness.tuning import Stages
 from tests.replays import FormulaMeasurer, make_spec, opened
 
 
@@ -46,3 +49,17 @@ def test_an_input_that_was_not_searched_is_not_measured_for_others(tmp_path: Pat
         assert set(campaign.state.left_out) == {lacking}
         assert lacking not in campaign.state.runs
     assert [problem for problem, _ in measurer.asked].count(lacking) == 1, "by its search"
+
+
+@pytest.mark.parametrize("name", ["UniformRandom", "HillClimb"])
+def test_the_default_is_beside_each_winner_where_nothing_is_measured_across(
+    name: str, tmp_path: Path
+) -> None:
+    """These techniques do not start from the default."""
+    spec = make_spec(tmp_path)
+    options: dict[str, Any] = {"technique": [name], "stages": Stages(cross=False), "test_limit": 4}
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, _):
+        reports = campaign.run()
+        default = campaign.state.space(spec.inputs[0]).default
+        assert campaign.state.crossed == {(problem, default) for problem in spec.inputs}
+    assert all(report.speedup is not None for report in reports)

@@ -16,7 +16,7 @@ from harness.results.versions import KernelVersion, kernel_versions
 from harness.search import EndReason, Progress, Searched
 from harness.space import ConstrainedSpace, Space
 from harness.tuning.ablation_stage import ablate_winners, without_needless_flags
-from harness.tuning.crossing import cross_measure, measure_candidates
+from harness.tuning.crossing import cross_measure, measure_candidates, measure_defaults
 from harness.tuning.finals import final_reports
 from harness.tuning.plan import CampaignPlan
 from harness.tuning.progress import Display
@@ -123,6 +123,8 @@ class Campaign:
         if stages.cross:
             cross_measure(state)
             measure_candidates(state)
+        else:
+            measure_defaults(state)
         reports = final_reports(state, stages.finalists)
         if stages.ablate:
             self.ablations = ablate_winners(state, reports)

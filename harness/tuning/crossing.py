@@ -12,6 +12,8 @@ from harness.stats.interleaved import merge_sessions
 from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import State
 
+_DEFAULTS = "defaults"  # the name of the stage
+
 
 def cross_measure(state: State) -> None:
     """Measure the default and every input's winner on each other input, where missing and legal."""
@@ -24,6 +26,19 @@ def cross_measure(state: State) -> None:
         partial(_measure, state),
         lambda left: f"{left} measurements of the default and winners on other inputs",
     )
+
+
+def measure_defaults(state: State) -> None:
+    """Measure the default on each input where no search did: winners are compared with it."""
+    missing = _missing(state, [state.space(state.spec.inputs[0]).default])
+    if missing:
+        state.run_stage(
+            _DEFAULTS,
+            "default on the inputs",
+            missing,
+            partial(_measure, state),
+            lambda left: f"{left} measurements of the default",
+        )
 
 
 def measure_on_all(state: State, configs: Iterable[Config]) -> None:
