@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -97,6 +98,14 @@ def test_every_kernel_has_its_case() -> None:
     assert cases <= set(specs)
     kernels = {spec.functions for spec in specs.values() if spec.program is None}
     assert kernels == {specs[name].functions for name in cases}
+
+
+def test_table_of_the_page_has_each_kernel_with_the_number_of_its_inputs() -> None:
+    page = (ROOT / "docs/suite.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) ?\** \| [\d,]+ \| (\d+) \|", page, re.MULTILINE)
+    assert {name for name, _ in rows} == {path.stem for path in CASES}
+    for name, inputs in rows:
+        assert int(inputs) == len(load_spec(ROOT / "spaces" / f"{name}.yaml").inputs), name
 
 
 def test_case_has_three_corners_and_three_inputs(case: SuiteCase) -> None:
