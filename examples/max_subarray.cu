@@ -70,6 +70,7 @@ int main(int count, char **words) {
     must(cudaMemset(result, 0xff, sizeof(int) * kRecord), "clearing the result");
     must(cudaEventRecord(begin), "the first event");
     launch_both(on_device, partial, result, n);
+    must(cudaGetLastError(), "the launches");
     must(cudaEventRecord(end), "the last event");
     must(cudaEventSynchronize(end), "the kernels");
     float elapsed_ms = 0.0f;

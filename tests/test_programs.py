@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from harness.commands.check import main as check
 from harness.commands.check.program import try_program
 from harness.core.errors import (
     BackendUnavailable,
@@ -92,6 +95,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurers run in this process."""
     monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
     monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    monkeypatch.setattr("harness.commands.check.program_builds.Processes", HereProcesses)
     monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
 
 
@@ -821,6 +825,48 @@ def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path:
     assert c_spec.program_sha256 != edited.program_sha256
 
 
+def test_native_build_of_another_device_is_another_build(c_spec: Spec, tmp_path: Path) -> None:
+    def key(spec: Spec, device: str) -> str:
+        space = ConstrainedSpace.of(spec, spec.inputs[0], None, "gcc")
+        plan = backend_of(spec).plan
+        return command_build(plan, space, space.default, spec.inputs[0], device).key("nvcc 13")
+
+    (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[gcc, -arch=native,"))
+    native = load_spec(tmp_path / "c.yaml")
+    assert len({key(native, device) for device in ("", "A100", "H100")}) == 3
+    assert key(c_spec, "A100") == key(c_spec, "H100")
+
+
+@needs_gcc
+def test_program_is_compiled_without_its_device_and_not_run(
+    here: None, c_spec: Spec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.yaml"
+    text = C_SPACE.replace("[0, 1, 2, 3], default", "[0, 2], default")
+    text = text.replace(", 1, 2, 3, fast", "")
+    path.write_text(text.replace("  time: wall", "  time: wall\n  device: [no-such-smi]"))
+    assert check([str(path)]) == 1
+    message = capsys.readouterr().out
+    assert "program.device: `no-such-smi` not found" in message
+    assert "harness.check SPACE --compile N` needs no device" in message
+    assert check([str(path), "--compile", "15"]) == 0
+    message = capsys.readouterr().out
+    assert "gcc: 16 configurations with the default: 8 compiled to at most" in message
+    assert "c.c:4:2: error: #error two is too many" in message
+    assert "note: g changes no build of " in message
+    assert "B changes no build" not in message  # the run alone names it
+    assert "With --compile, no program is run." in message
+    assert check([str(path), "--compile", "3", "--json"]) == 0
+    (space,) = json.loads(capsys.readouterr().out)["spaces"]
+    (target,) = space["targets"]
+    assert (target["target"], target["compiled"], target["is_default_ok"]) == ("gcc", 4, True)
+    assert "g" in target["without_effect"]
+    assert check([str(path), "--compile", "15", "--strict"]) == 1
+    path.write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
+    assert check([str(path), "--compile", "1"]) == 1
+    assert "default FAILED: program.build begins with `no-such-gcc`" in capsys.readouterr().out
+
+
 def test_compiler_that_is_not_here_is_named(here: None, tmp_path: Path) -> None:
     (tmp_path / "c.c").write_text("int main(void) { return A; }")
     (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
@@ -910,10 +956,56 @@ def test_committed_example_is_built_and_run_in_processes_of_its_own(
     assert "2 other configurations built, 0 failed" in message
 
 
-def test_cuda_example_is_one_program_for_all_gpus() -> None:
-    spec = load_spec(ROOT / "spaces" / "max_subarray_nvcc.yaml")
+LEVELS = [f"-Xptxas -O{level}" for level in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("space", "source", "includes"),
+    [
+        ("max_subarray_nvcc", "max_subarray.cu", {"max_subarray.cl", "portable.h"}),
+        *((f"matmul_{k}_nvcc", "matmul.cu", {f"matmul_{k}.cl", "portable.h"}) for k in range(1, 5)),
+    ],
+)
+def test_programs_of_2015_share_kernels_and_baselines(
+    space: str, source: str, includes: set[str]
+) -> None:
+    spec = load_spec(ROOT / "spaces" / f"{space}.yaml")
     backend = backend_of(spec)
     assert backend.compiler == "nvcc"
-    texts = [source.path.name for source in backend.plan.sources]
-    assert texts == ["max_subarray.cu"]
-    assert len(backend.plan.sources[0].includes) == 2
+    (found,) = backend.plan.sources
+    assert found.path.name == source
+    assert includes <= {Path(name).name for name in found.includes}
+    assert list(spec.baselines_for("nvcc")) == LEVELS
+
+
+def _on_cpu(source: Path, to: Path, *words: str) -> Path:
+    """Build a CUDA program against a fake of CUDA's runtime, which runs it on the CPU."""
+    text = re.sub(r"(\w+)<<<(\w+), (\w+)>>>\(", r"LAUNCH(\1, \2, \3, ", source.read_text())
+    assert "LAUNCH(" in text
+    there = to / "program.cpp"
+    there.write_text(text)
+    fake = ROOT / "tests" / "data" / "fake_cuda.h"
+    line = ["g++", "-std=c++20", "-include", str(fake), f"-iquote{source.parent}", *words]
+    subprocess.run([*line, str(there), "-pthread", "-o", str(to / "program")], check=True)
+    return to / "program"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_matrix_product_program_verifies_itself(tmp_path: Path) -> None:
+    """The fourth kernel needs barriers; 37 is no multiple of the block."""
+    program = _on_cpu(ROOT / "examples" / "matmul.cu", tmp_path, "-DMATMUL=4", "-DBLOCK=4")
+
+    def ended(*words: str, **environment: str) -> tuple[int, str, str]:
+        line, variables = [str(program), *words], {**os.environ, **environment}
+        found = subprocess.run(line, capture_output=True, text=True, env=variables, check=False)
+        return found.returncode, found.stdout, found.stderr
+
+    status, printed, _ = ended("37")
+    plan = backend_of(load_spec(ROOT / "spaces" / "matmul_4_nvcc.yaml")).plan
+    assert plan.time is not None
+    assert status == 0
+    assert "sum 312514\n" in printed
+    (tmp_path / STDOUT).write_text(printed)
+    assert reported_s(plan.time, Written(tmp_path, tmp_path)) == pytest.approx(1.5e-3)
+    assert ended("37", FAKE_CUDA_FLAW="1")[::2] == (1, "the product is wrong\n")
+    assert ended("0")[0] == ended()[0] == 2

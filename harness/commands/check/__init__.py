@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         prog=command_line("check"),
         description="Validate spaces, count their configurations, and compile the default.\nThe "
         "host module runs; the kernel runs only with --run. The default of a program is built\n"
-        "and run.",
+        "and run; with --compile it is only built.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -16,17 +16,26 @@ from harness.commands.check.describe import (
     describe_default,
     describe_sample,
     describe_space,
+    print_compile_notes,
+    print_missing,
     print_notices,
 )
 from harness.commands.check.document import faults_document, is_ok, space_document
-from harness.commands.check.inspection import Inspection
+from harness.commands.check.inspection import Inspection, SampledBuilds
 from harness.commands.check.options import SPACE_SCHEMA, CheckOptions
 from harness.commands.check.program import try_program
+from harness.commands.check.program_builds import ProgramInspection
 from harness.commands.check.sweep import describe_sweep, sweep
 from harness.commands.check.targets import CompileTarget, architecture_target, device_target
 from harness.commands.check.without_effect import describe_without_effect, without_effect
 from harness.commands.run import EXIT_ERROR, print_json
-from harness.core.errors import HostModuleError, LaunchFailed, SpecError, UsageError
+from harness.core.errors import (
+    BackendUnavailable,
+    HostModuleError,
+    LaunchFailed,
+    SpecError,
+    UsageError,
+)
 from harness.core.program import Program, Read
 from harness.core.records import Config, Value
 from harness.core.text import counted
@@ -132,11 +141,29 @@ def _check_default(
 ) -> bool:
     """Compile a kernel for each target, or try a program; return whether it passes."""
     if spec.program is not None:
-        return bool(options.no_compile) or try_program(console, spec, options.others, options.seed)
+        return bool(options.no_compile) or _check_program(console, spec, options)
     if not inspections:
         print_notices(console, spec)
     passes = [_report(console, inspection, options) for inspection in inspections]
     return all(passes)
+
+
+def _check_program(console: Console, spec: Spec, options: CheckOptions) -> bool:
+    """Build and run a program's default, or with --compile only build; return whether it passes."""
+    if options.compile is None:
+        return try_program(console, spec, options.others, options.seed)
+    try:
+        builds = ProgramInspection(spec, options.compile, options.seed)
+    except BackendUnavailable as error:
+        print_line(console, f"  default FAILED: {error}")
+        return False
+    with closing(builds):
+        print_notices(console, builds.spec)
+        print_missing(console, builds)
+        print_line(console, f"  built with {builds.identity}")
+        passes = _report_sweep(console, builds, options)
+    print_line(console, "  With --compile, no program is run.")
+    return passes
 
 
 def _report(console: Console, inspection: Inspection, options: CheckOptions) -> bool:
@@ -144,6 +171,11 @@ def _report(console: Console, inspection: Inspection, options: CheckOptions) -> 
     configuration, compiles."""
     if options.compile is None:
         return describe_sample(console, inspection)
+    print_compile_notes(console, inspection)
+    return _report_sweep(console, inspection, options)
+
+
+def _report_sweep(console: Console, inspection: SampledBuilds, options: CheckOptions) -> bool:
     found = sweep(inspection)
     describe_sweep(console, inspection, found)
     no_effect = without_effect(inspection, found.results, options.seed)

@@ -9,7 +9,13 @@ from rich.padding import Padding
 from rich.table import Table
 
 from harness.analysis.failures import group_failures
-from harness.commands.check.inspection import Compiled, Inspection, SpaceSize, size_of
+from harness.commands.check.inspection import (
+    Compiled,
+    Inspection,
+    SampledBuilds,
+    SpaceSize,
+    size_of,
+)
 from harness.commands.check.targets import DEVICE_ONLY_LIMIT, unchecked
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
@@ -154,6 +160,11 @@ def print_compile_notes(console: Console, inspection: Inspection) -> None:
     print_line(console, f"  within the limits of {target.name}: {format_size(inspection.size)}")
     print_notices(console, spec, target.backend.compiler)
     print_lines(console, (f"  note: {sentence}" for sentence in unchecked(spec, target)))
+    print_missing(console, inspection)
+
+
+def print_missing(console: Console, inspection: SampledBuilds) -> None:
+    """Print a note where the sample has fewer configurations than were asked for."""
     if inspection.missing:
         others = inspection.count - 1
         legal = f"{others} of {others + inspection.missing} other legal configurations"
@@ -193,11 +204,11 @@ def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> N
         print_line(console, f"  {kind}: {rest} x {len(groups) - _SHOWN_REASONS} other reasons")
 
 
-def describe_default(console: Console, inspection: Inspection, default: Compiled) -> bool:
+def describe_default(console: Console, inspection: SampledBuilds, default: Compiled) -> bool:
     """Print the result of the default; return whether it compiles."""
     status = "FAILED" if default.failure else "OK"
     build = f" ({_describe_build(default.build)})" if default.build else ""
-    print_line(console, f"  default for {inspection.target.name}: {status}{build}")
+    print_line(console, f"  default for {inspection.name}: {status}{build}")
     log = default.build.log if default.build else ""
     print_lines(console, (f"    {line}" for line in (default.failure or log).splitlines()))
     return not default.failure

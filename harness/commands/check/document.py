@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import closing
 
 from rich.console import Console
 
 from harness.api.documents import CheckDocument, FaultDocument, SpaceDocument, TargetDocument
 from harness.commands.check.default_run import run_default
-from harness.commands.check.inspection import Inspection, size_of
+from harness.commands.check.inspection import Inspection, SampledBuilds, size_of
 from harness.commands.check.options import CheckOptions
 from harness.commands.check.program import try_program
+from harness.commands.check.program_builds import ProgramInspection
 from harness.commands.check.without_effect import without_effect
-from harness.core.errors import SpecError
+from harness.core.errors import BackendUnavailable, SpecError
 from harness.core.records import Config
 from harness.space import InputSpaces
 from harness.space_file import Spec
@@ -54,12 +56,12 @@ def is_ok(space: SpaceDocument, is_strict: bool) -> bool:
     return not space.why_host_failed and not space.why_run_failed and all(passes)
 
 
-def _target(inspection: Inspection, options: CheckOptions) -> TargetDocument:
+def _target(inspection: SampledBuilds, options: CheckOptions) -> TargetDocument:
     results = list(inspection.compiled())
     default = results[0]
     codes = {result.build.binary_sha256 for result in results if result.build}
     return TargetDocument(
-        target=inspection.target.name,
+        target=inspection.name,
         is_default_ok=not default.failure,
         why_failed=default.failure,
         compiled=len(results),
@@ -72,7 +74,15 @@ def _target(inspection: Inspection, options: CheckOptions) -> TargetDocument:
 
 
 def _program(spec: Spec, options: CheckOptions) -> TargetDocument:
-    """Build and run a program's default; what that prints is the reason where it fails."""
+    """Build and run a program's default, or with --compile only build; what that prints is the
+    reason where it fails."""
+    if options.compile is not None:
+        try:
+            builds = ProgramInspection(spec, options.compile, options.seed)
+        except BackendUnavailable as error:
+            return TargetDocument("command", False, str(error), 0, 0, 0, None)
+        with closing(builds):
+            return _target(builds, options)
     shown = io.StringIO()
     works = try_program(Console(file=shown, width=1000), spec, options.others, options.seed)
     why = "" if works else shown.getvalue().strip()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from harness.analysis.failures import headline
 from harness.commands.check.targets import CompileTarget, fitted_spec, target_spaces
@@ -17,9 +18,9 @@ from harness.measure.backends.cubin import kernel_names
 from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.build_queue import BuildQueue
 from harness.measure.occupancy import Occupancy, occupancy
-from harness.space import InputSpaces
+from harness.space import ConstrainedSpace, InputSpaces
 from harness.space.launches import make_program
-from harness.space_file import Spec
+from harness.space_file import Parameter, Spec
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,39 @@ class Compiled:
         return headline(log, ("error", "fatal", "warning"))
 
 
+class SampledBuilds(Protocol):
+    """The builds of a space's default and of a sample of its other configurations.
+
+    `name` is what they are built for or with. `missing` is how many configurations the sample
+    lacks.
+    """
+
+    spec: Spec
+    space: ConstrainedSpace
+    missing: int
+
+    @property
+    def name(self) -> str:
+        """What is built for, or with."""
+
+    @property
+    def count(self) -> int:
+        """The number of configurations, with the default."""
+
+    @property
+    def built_with(self) -> Sequence[Parameter]:
+        """The parameters that act in the build."""
+
+    def compiled(self) -> Iterator[Compiled]:
+        """Wait for each configuration, the default first."""
+
+    def start(self, configs: Iterable[Config]) -> None:
+        """Start the builds of configurations."""
+
+    def code_of(self, config: Config) -> str | None:
+        """Return the digest of a configuration's machine code; None where it is not built."""
+
+
 class Inspection:
     """The compilation of a space's default and of a uniform sample of its other configurations.
 
@@ -120,9 +154,19 @@ class Inspection:
         return make_program(self.spec, self.space, config, self.target.language)
 
     @property
+    def name(self) -> str:
+        """The target's name."""
+        return self.target.name
+
+    @property
     def count(self) -> int:
         """The number of compiled configurations, with the default."""
         return len(self._configs)
+
+    @property
+    def built_with(self) -> Sequence[Parameter]:
+        """The parameters that do not change the launch."""
+        return [p for p in self.space.parameters if p.role != "launch"]
 
     @property
     def size(self) -> SpaceSize:

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from harness.commands.check.describe import print_compile_notes, print_reasons
-from harness.commands.check.inspection import Compiled, Inspection
+from harness.commands.check.describe import print_reasons
+from harness.commands.check.inspection import Compiled, SampledBuilds
 from harness.core.text import counted, format_time
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
@@ -51,12 +51,12 @@ class Sweep:
         return [result for result in self.built if result.failure]
 
 
-def sweep(inspection: Inspection) -> Sweep:
+def sweep(inspection: SampledBuilds) -> Sweep:
     """Wait for all configurations of an inspection, with progress on standard error."""
     started = time.perf_counter()
     results: list[Compiled] = []
     with ProgressDisplay(make_console(stderr=True)) as display:
-        title = f"{inspection.spec.name} for {inspection.target.name}"
+        title = f"{inspection.spec.name} for {inspection.name}"
         display.begin_stage(title, inspection.count)
         for result in inspection.compiled():
             results.append(result)
@@ -64,10 +64,11 @@ def sweep(inspection: Inspection) -> Sweep:
     return Sweep(results, time.perf_counter() - started)
 
 
-def describe_sweep(console: Console, inspection: Inspection, found: Sweep) -> None:
+def describe_sweep(console: Console, inspection: SampledBuilds, found: Sweep) -> None:
     """Print the number of machine codes, their resources, and the failures."""
-    print_compile_notes(console, inspection)
-    print_line(console, f"  {inspection.target.name}: {_counts(found)}")
+    print_line(
+        console, f"  {inspection.name}: {_counts(found, inspection.spec.program is not None)}"
+    )
     print_line(console, f"  {_times(found)}")
     rows = list(_rows(found.built))
     if rows:
@@ -75,12 +76,15 @@ def describe_sweep(console: Console, inspection: Inspection, found: Sweep) -> No
     print_reasons(console, found.results)
 
 
-def _counts(found: Sweep) -> str:
+def _counts(found: Sweep, is_program: bool) -> str:
     total, codes = len(found.results), len(found.codes)
+    # nvcc writes its options into an executable, so that equal code may have several digests.
+    most = "at most " if is_program else ""
+    unlaunchable = "" if is_program else f", {len(found.unlaunchable)} not launchable"
     return (
         f"{counted(total, 'configuration')} with the default: {len(found.built)} compiled to "
-        f"{counted(codes, 'different machine code')}, {len(found.refused)} not compiled, "
-        f"{len(found.unlaunchable)} not launchable"
+        f"{most}{counted(codes, 'different machine code')}, {len(found.refused)} not compiled"
+        f"{unlaunchable}"
     )
 
 

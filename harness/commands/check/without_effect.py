@@ -1,8 +1,8 @@
 """Find parameters that change no machine code of a target.
 
 A configuration and one that differs from it in a single parameter are built; a parameter is dropped
-from the search at the first pair with different code. Parameters of the launch are left out, since
-they change the launch.
+from the search at the first pair with different code. Parameters that act elsewhere are left out:
+those of the launch, and for a program those that its build does not name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 
-from harness.commands.check.inspection import Compiled, Inspection
+from harness.commands.check.inspection import Compiled, SampledBuilds
 from harness.core.records import Config
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
@@ -26,7 +26,7 @@ _Pair = tuple[Config, Config]
 
 
 def without_effect(
-    inspection: Inspection, results: Sequence[Compiled], seed: int
+    inspection: SampledBuilds, results: Sequence[Compiled], seed: int
 ) -> Mapping[str, int]:
     """Return the parameters that change no build, each with the number of builds that were tried.
 
@@ -37,8 +37,8 @@ def without_effect(
     codes = {result.config: inspection.code_of(result.config) for result in built}
     pairs = {
         p.name: list(_pairs(space, p, list(codes), rng))
-        for p in space.parameters
-        if p.role != "launch" and len(p.values) > 1
+        for p in inspection.built_with
+        if len(p.values) > 1
     }
     equal = dict.fromkeys((name for name, of_name in pairs.items() if of_name), 0)
     with ProgressDisplay(make_console(stderr=True)) as display:
@@ -75,14 +75,15 @@ def _pairs(
 
 
 def describe_without_effect(
-    console: Console, inspection: Inspection, found: Mapping[str, int]
+    console: Console, inspection: SampledBuilds, found: Mapping[str, int]
 ) -> None:
     """Print a note on each parameter that changes no build."""
+    unless = ", unless the host module reads it" if inspection.spec.program is None else ""
     print_lines(
         console,
         (
-            f"  note: {name} changes no build of {tried} tried for {inspection.target.name}. "
-            "Leave it out there, unless the host module reads it."
+            f"  note: {name} changes no build of {tried} tried for {inspection.name}. "
+            f"Leave it out there{unless}."
             for name, tried in found.items()
         ),
     )

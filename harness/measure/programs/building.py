@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed
+from harness.core.invocation import command_line
 from harness.core.machine import notes, processor
 from harness.core.program import Binary
 from harness.core.records import Build, DeviceLimits, Environment
@@ -52,7 +53,8 @@ class CommandBuild:
     """Everything that decides what is built.
 
     `words` are the command, with OUTPUT_MARK in place of the program's path; `texts` are the
-    sources and the files that they include.
+    sources and the files that they include. `device` is what nvcc's `-arch=native` builds for:
+    empty where no word says native, and where the device is not known.
     """
 
     words: tuple[str, ...]
@@ -61,11 +63,14 @@ class CommandBuild:
     shell: bool
     memory_bytes: int
     file_bytes: int
+    device: str = ""
 
     def key(self, compiler: str) -> str:
         """Return the build cache's key under a compiler."""
         digest = hashlib.sha256()
-        for part in ("command", compiler, str(self.shell), *self.words, "\x1e", *self.texts):
+        native = [self.device] if self.device else []
+        parts = ("command", compiler, str(self.shell), *self.words, "\x1e", *self.texts, *native)
+        for part in parts:
             digest.update(part.encode() + b"\x1f")
         return digest.hexdigest()
 
@@ -88,9 +93,16 @@ class CommandBackend:
         """Return the environment; raises BackendUnavailable where program.device fails."""
         device = f"{processor() or platform.machine()}, {usable_cores()} cores"
         if self.plan.device is not None:
-            device = _answer(self.plan.device, "program.device").splitlines()[0]
+            device = self._named_device(self.plan.device)
         system = f"{platform.system()} {platform.machine()}"
         return Environment("command", device, system, platform.release(), identity, notes())
+
+    def _named_device(self, words: Sequence[str]) -> str:
+        try:
+            return _answer(words, "program.device").splitlines()[0]
+        except BackendUnavailable as error:
+            builds = f"`{command_line('check')} SPACE --compile N`"
+            raise BackendUnavailable(f"{error}. {builds} needs no device: it only builds") from None
 
     @property
     def limits(self) -> DeviceLimits:

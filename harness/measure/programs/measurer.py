@@ -44,12 +44,16 @@ def backend_of(spec: Spec) -> CommandBackend:
     return CommandBackend(spec.program, spec.program_compiler)
 
 
-def command_build(plan: ProgramPlan, space: Space, config: Config, problem: Input) -> CommandBuild:
-    """Return what is built for a configuration; features count where the build names them."""
+def command_build(
+    plan: ProgramPlan, space: Space, config: Config, problem: Input, device: str = ""
+) -> CommandBuild:
+    """Return what is built for a configuration; features count where the build names them, and
+    the device where the build is for the one that is here."""
     # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
     options = [word for flag in flags for word in flag]
     limits = plan.limits
+    is_native = any("=native" in template.text for template in plan.build)
     return CommandBuild(
         words=plan.build_words({**config, **problem}, options) if plan.build else (),
         options=tuple(options),
@@ -57,6 +61,7 @@ def command_build(plan: ProgramPlan, space: Space, config: Config, problem: Inpu
         shell=plan.shell,
         memory_bytes=limits.memory_mb << 20,
         file_bytes=limits.output_mb << 20,
+        device=device if is_native else "",
     )
 
 
@@ -163,7 +168,8 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     # ------------------------------------------------------------------------------- preparing
 
     def _program(self, space: Space, config: Config, problem: Input) -> CommandBuild:
-        return command_build(self._plan, space, config, problem)
+        device = self.environment.device if self._plan.device is not None else ""
+        return command_build(self._plan, space, config, problem, device)
 
     def _job(
         self, space: Space, problem: Input, config: Config, best_s: float | None

@@ -44,7 +44,12 @@ class ProgramBuildWorker(BuildWorker[CommandBuild]):
 
     def __init__(self, backend: CommandBackend) -> None:
         super().__init__(backend)
+        self._backend_here = backend
         end_programs_when_terminated()
+
+    def identity(self) -> str:
+        """Return the compiler's identity; raises BackendUnavailable where it is missing."""
+        return self._backend_here.open_compiler().identity
 
 
 class ProgramWorker:
