@@ -168,7 +168,8 @@ class FakeBackend(Backend):
     """A backend that writes each compilation and launch to `journal`: event, begin and end in s.
 
     The device's process dies at the launch after `lives`. Arrays beyond `memory_bytes` do not fit,
-    and binding fails at the binds that `refused_binds` numbers, from 0 over all processes. If it
+    and binding fails at the binds that `refused_binds` numbers, from 0 over all processes. A launch
+    of a program whose text has the words `spoilt_by` breaks the device of that process. If it
     `hashes` binaries, the lines that name kernels are the machine code. A real `arch` is compiled
     by nvcc.
     """
@@ -180,6 +181,7 @@ class FakeBackend(Backend):
     lives: int = 1_000_000
     memory_bytes: int = 1_000_000
     refused_binds: tuple[int, ...] = ()
+    spoilt_by: str | None = None
     hashes: bool = False
 
     def open_device(self) -> Device:
@@ -232,11 +234,18 @@ class _JournalDevice(FakeDevice):
 
     def load(self, binary: Binary) -> object:
         """Return the names of its kernels; for a cubin, which fakes cannot read, all names."""
-        return list(KERNELS) if binary.data.startswith(b"\x7fELF") else super().load(binary)
+        if binary.data.startswith(b"\x7fELF"):
+            return list(KERNELS)
+        words = self._backend.spoilt_by
+        is_spoiling = words is not None and words in binary.data.decode()
+        return [*super().load(binary), *([words] if is_spoiling else [])]
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         if len(self.launched) == self._backend.lives:
             os.kill(os.getpid(), signal.SIGSEGV)
+        self.healthy = self.healthy and self._backend.spoilt_by not in module
+        if not self.healthy:
+            raise LaunchFailed("the device is lost")
         with _noted(self._backend.journal, "launch"):
             time.sleep(self._backend.launch_s)
             return super().launch(module, launches)

@@ -158,7 +158,7 @@ def test_process_that_a_kernel_may_have_overwritten_is_not_used_again(worker: De
 def test_search_runs_on_clean_memory_after_an_interleaved_kernel_that_spoilt_it(
     worker: DeviceWorker,
 ) -> None:
-    found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).result
+    found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).result.measured
     assert found is not None
     assert found[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
@@ -170,7 +170,7 @@ def test_interleaved_kernel_is_not_blamed_for_one_that_may_have_overwritten_the_
     jobs = [job_of("right"), job_of("overruns_far"), job_of("right")]
     reply = worker.run_interleaved(jobs, Block(rounds=2))
     assert reply.result is not None
-    outcomes = [m.outcome for m in reply.result]
+    outcomes = [m.outcome for m in reply.result.measured]
     assert outcomes == [Outcome.OK, Outcome.WRONG_RESULT, Outcome.OK]
     assert not reply.healthy
 

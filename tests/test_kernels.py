@@ -12,8 +12,16 @@ from unittest import mock
 
 import pytest
 
-from harness.core.errors import HostModuleError, LaunchFailed
-from harness.core.records import Environment, Input, Measurement, Outcome, StopReason, Timing
+from harness.core.errors import DataDoesNotFit, HostModuleError, LaunchFailed
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_client import DeviceClient
@@ -288,22 +296,39 @@ def fake(
 Fake = Callable[..., tuple[KernelMeasurer, Space]]
 
 
-def test_data_that_does_not_fit_again_is_a_failed_launch_and_is_tried_anew(fake: Fake) -> None:
+def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: Fake) -> None:
     # FOUR, FIVE, and FOUR again, which fails once.
     local, space = fake(refused_binds=(2,))
-    found = [local.measure(space, given, space.default, None) for given in (FOUR, FIVE, FOUR, FOUR)]
+    found = [local.measure(space, given, space.default, None) for given in (FOUR, FIVE, FOUR)]
+    assert [m.outcome for m in found] == [Outcome.OK] * 3
+
+
+def test_data_that_does_not_fit_is_no_configurations_fault(fake: Fake) -> None:
+    local, space = fake(refused_binds=(2, 3))
+    for given in (FOUR, FIVE):
+        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
+    with pytest.raises(DataDoesNotFit, match="64 bytes do not fit. Other programs may hold"):
+        local.measure(space, FOUR, space.default, None)
+    assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
+
+
+def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_device(
+    fake: Fake,
+) -> None:
+    local, space = fake(spoilt_by="#define V 2")
+    configs = [Config({"V": value}) for value in (1, 2, 3)]
+    found = local.measure_interleaved(space, FOUR, configs, rounds=2)
     ok, failed = Outcome.OK, Outcome.LAUNCH_FAILED
-    assert [m.outcome for m in found] == [ok, ok, failed, ok]
-    assert found[2].message == "the data of (n=4): 64 bytes do not fit"
-    assert found[2].build is not None
+    assert [m.outcome for m in found] == [ok, failed, ok]
+    assert [m.timing.count for m in found if m.timing] == [2, 2]
 
 
-def test_interleaved_data_that_never_fits_again_is_a_failed_launch_of_all(fake: Fake) -> None:
+def test_interleaved_data_that_never_fits_again_is_nobodys_failure(fake: Fake) -> None:
     local, space = fake(refused_binds=tuple(range(2, 20)))
     for given in (FOUR, FIVE):
         assert local.measure(space, given, space.default, None).outcome is Outcome.OK
-    found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
-    assert [m.outcome for m in found] == [Outcome.LAUNCH_FAILED] * 3
+    with pytest.raises(DataDoesNotFit, match="64 bytes do not fit"):
+        local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
 
 
 def test_interleaved_data_that_fits_at_the_next_attempt_fails_none(fake: Fake) -> None:

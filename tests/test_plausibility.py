@@ -315,7 +315,7 @@ def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(tmp_pat
     worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
     worker.prepare(GIVEN)
     jobs = [job_of(kernel) for kernel in ("spoils", "twice", "twice")]
-    found = worker.run_interleaved(jobs, Block(rounds=4)).result
+    found = worker.run_interleaved(jobs, Block(rounds=4)).result.measured
     assert found is not None
     outcomes = [each.outcome for each in found]
     assert outcomes == [Outcome.WRONG_RESULT, Outcome.OK, Outcome.OK]
@@ -345,7 +345,7 @@ def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measure
     worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
     worker.prepare(GIVEN)
     jobs = [job_of(kernel) for kernel in ("together", "twice")]
-    found = worker.run_interleaved(jobs, Block(rounds=4)).result
+    found = worker.run_interleaved(jobs, Block(rounds=4)).result.measured
     assert found is not None
     assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert together.count > 4, "it was measured alone, and works there"
@@ -375,8 +375,9 @@ def test_configuration_that_another_takes_down_alone_is_not_measured_on_a_broken
     worker.prepare(GIVEN)
     reply = worker.run_interleaved([job_of("breaks"), job_of("honest")], Block(rounds=4))
     assert reply.result is not None
-    assert [each.outcome for each in reply.result] == [Outcome.WRONG_RESULT, Outcome.OK]
+    assert [each.outcome for each in reply.result.measured] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert not reply.healthy
+    assert not reply.result.complete
 
 
 def test_first_launches_may_differ_by_what_any_launch_costs() -> None:
@@ -434,7 +435,7 @@ def test_kernel_that_saves_half_of_its_work_on_data_it_has_seen_is_found(
     for seed in OCCASIONS:
         if worker._holds(GIVEN, seed) is None:
             worker.prepare(GIVEN, seed)
-        measured = worker.run_interleaved([job], Block(4, seed, is_reloaded=True)).result
+        measured = worker.run_interleaved([job], Block(4, seed, is_reloaded=True)).result.measured
         assert measured is not None
         found.note([*measured, started(1.2, 1.0, DEFAULT)], seed, is_renewed=True)
     reason = found.why_implausible(measured[0], DEFAULT, None)

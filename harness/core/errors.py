@@ -5,6 +5,7 @@ HarnessError
     SpecError               a space file with faults; carries all of them
     ExpressionError         a constraint or launch size that cannot be parsed
     HostModuleError         a host module that is missing, broken or incomplete
+        DataDoesNotFit      data of an input for which the device has no memory
     BackendUnavailable      a device, driver or compiler that is not there
     RecordingError          recorded measurements that cannot be read
     ResultsError            a results database that cannot be used
@@ -63,6 +64,10 @@ class ExpressionError(HarnessError):
 
 class HostModuleError(HarnessError):
     """The Python file next to a kernel lacks what it must define, or raised."""
+
+
+class DataDoesNotFit(HostModuleError):
+    """The data of an input finds no room on the device; other programs may hold its memory."""
 
 
 class BackendUnavailable(HarnessError):

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed
+from harness.core.errors import (
+    BackendUnavailable,
+    DataDoesNotFit,
+    HostModuleError,
+    LaunchFailed,
+)
 from harness.core.records import Input
 from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
@@ -45,7 +50,6 @@ class DeviceClient:
             self._process = owner._process
         self._names: dict[Input, tuple[str, ...]] = {}
         self._made_s: dict[Input, float] = {}
-        self._too_large: dict[Input, str] = {}
 
     @property
     def _processes(self) -> Processes:
@@ -62,10 +66,7 @@ class DeviceClient:
             ) from None
 
     def argument_names(self, problem: Input) -> tuple[str, ...]:
-        """Return the names of the kernel's arguments.
-
-        Raises HostModuleError, or LaunchFailed where the data does not fit on the device.
-        """
+        """Return the names of the kernel's arguments; raises HostModuleError."""
         if problem not in self._names:
             self._prepare(problem)
         return self._names[problem]
@@ -75,9 +76,19 @@ class DeviceClient:
         return self._made_s.get(problem, 0.0)
 
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
-        """Make the data of an input in the process."""
-        if problem in self._too_large:
-            raise LaunchFailed(self._too_large[problem])
+        """Make the data of an input in the process; raises HostModuleError.
+
+        Data that did fit before may fit again in a new process.
+        """
+        try:
+            self._make_data(problem, seed)
+        except DataDoesNotFit:
+            if problem not in self._names:
+                raise
+            self._processes.replace()
+            self._make_data(problem, seed)
+
+    def _make_data(self, problem: Input, seed: int) -> None:
         began_s = time.perf_counter()
         try:
             self._names[problem] = self._processes.run(
@@ -85,12 +96,11 @@ class DeviceClient:
             )
             self._made_s[problem] = time.perf_counter() - began_s
         except LaunchFailed as error:
-            message = f"the data of ({problem}): {error}"
-            if problem not in self._names:
-                self._too_large[problem] = message
-            else:  # it did fit before, and may fit again in a new process
-                self._processes.replace()
-            raise LaunchFailed(message) from None
+            raise DataDoesNotFit(
+                f"its data does not fit on the device: {error}. Other programs may hold the "
+                "device's memory: run the same command again when they have ended. If the data "
+                "is too large even then, leave the input out with --inputs"
+            ) from None
         except ProcessLost as lost:
             raise HostModuleError(
                 f"{self._host}: the process that made the data of ({problem}) {lost}; "
@@ -107,7 +117,7 @@ class DeviceClient:
     ) -> T:
         """Call a method of DeviceWorker while the process holds the data of an input and a seed.
 
-        Raises ProcessLost, or LaunchFailed where the data does not fit on the device any more.
+        Raises ProcessLost, and HostModuleError where the data cannot be made any more.
         """
         was_used = self._process.used
         try:

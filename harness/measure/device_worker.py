@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from harness.core.errors import LaunchFailed
 from harness.core.modules import ImportsApart
@@ -50,6 +50,15 @@ class Reply(Generic[T]):
 
     result: T | None
     healthy: bool = True
+
+
+class Together(NamedTuple):
+    """What was measured in interleaved rounds. Where the device broke meanwhile, or did not take
+    the data, the rounds are not `complete`: failures may be due to another configuration's fault.
+    """
+
+    measured: list[Measurement]
+    complete: bool
 
 
 @dataclass
@@ -134,7 +143,7 @@ class DeviceWorker:
         held.fresh = False
         return Reply(measured, self._leaves_clean(held, [measured]))
 
-    def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Reply[list[Measurement]]:
+    def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Reply[Together]:
         """Measure several configurations of one input, one sample of each per round.
 
         One that overwrites an input makes the others' results wrong. So what is wrong is measured
@@ -148,7 +157,8 @@ class DeviceWorker:
         found, healthy = self._together(held, jobs, block)
         if len(jobs) > 1 and healthy and any(map(_is_wrong, found)):
             found, healthy = self._apart(held, jobs, block, found)
-        return Reply(found, healthy and self._leaves_clean(held, found))
+        clean = healthy and self._leaves_clean(held, found)
+        return Reply(Together(found, complete=healthy), clean)
 
     def _apart(
         self,

@@ -15,7 +15,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import DeviceWorker
+from harness.measure.device_worker import DeviceWorker, Together
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
 from harness.measure.kernel_runner import KernelJob, Twin
@@ -93,8 +93,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             twin = self._twin(space, problem, config)
         except BuildFailed as error:
             return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
-        except LaunchFailed as error:
-            return Measurement(config, problem, Outcome.LAUNCH_FAILED, message=str(error))
         except ExpressionError as error:
             return Measurement(config, problem, Outcome.ILLEGAL, message=str(error))
         verify = self._spec.verify
@@ -114,8 +112,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def _launched(self, space: Space, problem: Input, config: Config) -> tuple[Launch, ...]:
         """Return the one launch of the space; none where the host module yields the launches.
 
-        Raises HostModuleError and ExpressionError, and LaunchFailed where the input's data does
-        not fit on the device.
+        Raises HostModuleError and ExpressionError.
         """
         names = self._device.argument_names(problem)
         if self._spec.launch is None:
@@ -157,28 +154,29 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return [self._plausible(space, job, each) for job, each in pairs]
 
     def _interleaved(self, jobs: Sequence[KernelJob], block: Block) -> list[Measurement]:
-        """Measure interleaved; after a lost process, each alone and the survivors once more."""
+        """Measure interleaved; after a fault of the process or of the device, each alone and the
+        survivors once more."""
         measured, complete = self._together(jobs, block)
         if complete or len(jobs) == 1:
             return measured
-        # Alone, each shows whether it was the one that took the process down.
-        alone = [self._together([job], block)[0][0] for job in jobs]
+        # Alone, each shows whether it was the one that broke the process or the device.
+        alone = [self._together([job], block).measured[0] for job in jobs]
         survivors = [job for job, m in zip(jobs, alone, strict=True) if m.outcome is Outcome.OK]
         if len(survivors) < 2:
             return alone
-        again = iter(self._together(survivors, block)[0])
+        again = iter(self._together(survivors, block).measured)
         return [next(again) if m.outcome is Outcome.OK else m for m in alone]
 
-    def _together(self, jobs: Sequence[KernelJob], block: Block) -> tuple[list[Measurement], bool]:
-        """Return the measurements and True; or, of a lost process, the failure of all and False."""
+    def _together(self, jobs: Sequence[KernelJob], block: Block) -> Together:
+        """Return the measurements; of a lost process, the failure of all."""
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` launches and its verification.
         timeout_s = measure.timeout_s * len(jobs) * (1 + block.rounds / measure.repeats)
         run = partial(self._device.run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
-            return run(timeout_s=timeout_s, seed=block.seed), True
+            return run(timeout_s=timeout_s, seed=block.seed)
         except (ProcessLost, LaunchFailed) as error:
-            return [_failed(job, error, timeout_s) for job in jobs], False
+            return Together([_failed(job, error, timeout_s) for job in jobs], complete=False)
 
     # ---------------------------------------------------------------------------- plausibility
 
@@ -227,7 +225,7 @@ def _lost_proof(error: ProcessLost | LaunchFailed | HostModuleError) -> Refusal:
 
 
 def _failed(job: KernelJob, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:
-    """Return the measurement of a configuration whose process was lost, or refused the data."""
+    """Return the measurement of a configuration whose process was lost, or whose device broke."""
     wall_s = 0.0
     if isinstance(error, LaunchFailed):
         outcome, message = Outcome.LAUNCH_FAILED, str(error)
