@@ -307,7 +307,7 @@ def test_data_that_does_not_fit_is_no_configurations_fault(fake: Fake) -> None:
     local, space = fake(refused_binds=(2, 3))
     for given in (FOUR, FIVE):
         assert local.measure(space, given, space.default, None).outcome is Outcome.OK
-    with pytest.raises(DataDoesNotFit, match="64 bytes do not fit. Other programs may hold"):
+    with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Other programs may hold"):
         local.measure(space, FOUR, space.default, None)
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
 
