@@ -16,10 +16,11 @@ from sklearn.tree import DecisionTreeClassifier
 from benchmarks.dispatch_data import DataSet, read_data_sets
 from harness.core.arrays import Flags, Indices
 from harness.dispatch.ensemble import EnsembleLearner
+from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.learners import Learner, Nearest, Selector, Static
 from harness.dispatch.learnt import LearntSelector, leaf_count
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.published import GAdapt, Starchart
+from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import held_out
 from harness.models.encoding.columns import ColumnKind, column_values, derive_columns

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Environment, Value
 from harness.dispatch.dispatcher import Dispatcher, Provenance
@@ -26,7 +28,13 @@ from harness.dispatch.program import (
     TreeChoice,
     with_used_columns,
 )
-from harness.models.encoding.columns import Column, ColumnKind, TunedRange
+from harness.models.encoding.columns import (
+    Column,
+    ColumnKind,
+    LinearTerm,
+    TunedRange,
+    column_values,
+)
 
 STRICT = ("-Wall", "-Wextra", "-pedantic", "-Wconversion", "-Werror")
 
@@ -47,6 +55,12 @@ COLUMNS = (
     Column(ColumnKind.EQUALS, ("t",), "half"),
     Column(ColumnKind.EQUALS, ("n",), 7),
     Column(ColumnKind.TWOS, ("m",)),
+    Column(
+        ColumnKind.LINEAR,
+        ("m", "s"),
+        constant=-0.1,
+        terms=(LinearTerm("m", 0.7), LinearTerm("s", -1e3), LinearTerm("m", 0.3, is_log=True)),
+    ),
 )
 
 GUARDS = (
@@ -171,6 +185,8 @@ def column_number(column: Column, features: Mapping[str, Value]) -> float:
     first = features[column.features[0]]
     if column.kind is ColumnKind.EQUALS:
         return float(first == column.word)
+    if column.kind is ColumnKind.LINEAR:
+        return float(column_values([column], pd.DataFrame([features]))[0, 0])
     numbers = [features[name] for name in column.features]
     assert all(isinstance(number, (int, float)) for number in numbers)
     if column.kind is ColumnKind.TWOS:

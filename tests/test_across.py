@@ -19,6 +19,7 @@ from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.study import (
+    AUTOMATIC,
     DISPATCHERS,
     QUICK,
     SPLIT_S,
@@ -210,8 +211,11 @@ def test_inputs_that_share_no_configuration_are_told_as_that() -> None:
 
 def test_the_other_dispatcher_is_compared_with_the_chosen_one() -> None:
     steps: list[str] = []
-    found = study(shapes(16), [STATIC, *DISPATCHERS.values()], step=steps.append)
+    automatic = (DISPATCHERS[name] for name in AUTOMATIC)
+    found = study(shapes(16), [STATIC, *automatic], step=steps.append)
     assert set(steps) == {"best static", "tree", "ensemble"}
+    published = dataclasses.replace(found, judged={**found.judged, "gadapt": found.judged["tree"]})
+    assert published.dispatchers == found.dispatchers  # auto does not choose among the published
     assert list(found.judged)[-1] == "oracle"
     assert " An ensemble " in sentence(found, "tree")
     assert " A tree " in sentence(found, "ensemble")

@@ -26,7 +26,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.dispatch.study import DISPATCHERS, STATIC, Study
+from harness.dispatch.study import DISPATCHERS, STATIC, Study, learners
 from harness.dispatch.verdict import PairedComparison
 from harness.results import LIMITS
 from harness.results.notes import SPACE_FILE
@@ -145,6 +145,19 @@ def test_what_gains_nothing_is_written_as_a_tree_or_by_force_alone(
     assert "takes the same time as one configuration" in " ".join(head.split())
     assert run(database, space, "--choice", "ensemble", "--force") == 0
     assert "written with --force" in written(space).PROVENANCE["choice"]
+
+
+def test_gadapts_model_is_judged_and_written_where_it_is_asked_for(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [learner.name for learner in learners(["gadapt"])].count("gadapt") == 1
+    assert run(fill(tmp_path / "r.db", load_spec(space)), space, "--choice", "gadapt") == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"gadapt +1\.\d+ ", printed)
+    assert "Choosing by input (gadapt) is faster than one configuration" in printed
+    module = written(space)
+    assert [module.select(n=n) for n in (64, 8192)] == [{"BLOCK": 16}, {"BLOCK": 64}]
+    assert module.PROVENANCE["choice"].startswith("gadapt, seed 0")
 
 
 def test_python_is_told_its_own_arguments(space: Path, tmp_path: Path) -> None:

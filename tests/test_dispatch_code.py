@@ -24,6 +24,7 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
+from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.guards import Translator
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.nodes import Leaf, Split
@@ -100,6 +101,15 @@ def planted(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
     return make_matrix(table, configs, time_s)
 
 
+def planted_linear(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
+    """The best A grows with the logarithm of m: a straight line over 12 values."""
+    table = pd.DataFrame(list(inputs))
+    wanted = np.log2(table["m"].to_numpy())
+    time_s = np.exp(0.3 * np.abs(wanted[:, None] - np.arange(12)))
+    configs = [Config({"A": 1 + value, "B": 3, "WORD": "half"}) for value in range(12)]
+    return make_matrix(table, configs, time_s)
+
+
 def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
     rng = random.Random(3)
     sizes = [int(2 ** rng.uniform(1, 12)) for _ in range(480)]
@@ -107,16 +117,22 @@ def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
         {"m": m, "n": n, "s": rng.choice((0.5, 1.5)), "t": rng.choice(("half", "float"))}
         for m, n in zip(sizes[::2], sizes[1::2], strict=True)
     ]
-    few = planted(inputs[:40])
+    few, linear = planted(inputs[:40]), planted_linear(inputs[:120])
     learnt = {
         "tree": TreeLearner().fit(few, seed=0),
         "forest": EnsembleLearner().fit(few, seed=0),
         "boosted": EnsembleLearner().fit(planted(inputs[:120]), seed=0),
+        "gadapt": GAdapt().fit(few, seed=0),
+        "linear": GAdapt().fit(linear, seed=0),
     }
+    assert len(learnt["linear"].portfolio) == 12
+    candidates = dict.fromkeys(learnt, few.candidates) | {"linear": linear.candidates}
     written = {
-        name: dispatcher_of(chosen.program(few.candidates, {few.candidates[0]: ("m < 999",)}), name)
-        for name, chosen in learnt.items()
+        name: dispatcher_of(chosen.program(own, {own[0]: ("m < 999",)}), name)
+        for (name, chosen), own in zip(learnt.items(), candidates.values(), strict=True)
     }
+    columns = written["linear"].program.columns
+    assert [column.kind for column in columns] == [ColumnKind.LINEAR]
     library = compiled(tmp_path, {name: c_header(d) for name, d in written.items()})
     for name, dispatcher in written.items():
         select_index = python_of(python_module(dispatcher))["select_index"]

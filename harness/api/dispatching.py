@@ -29,7 +29,7 @@ from harness.dispatch.package import (
 )
 from harness.dispatch.program import DispatchProgram
 from harness.dispatch.recorded import recorded_spec
-from harness.dispatch.study import DISPATCHERS, TREE, Study, fits, learners, sentence, study
+from harness.dispatch.study import AUTOMATIC, TREE, Study, fits, learners, sentence, study
 from harness.dispatch.text import verdict_lines
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc
@@ -309,7 +309,7 @@ def _arch(wanted: str | None, results: Results) -> str:
 
 
 def _judged(results: Results, matrix: Matrix, options: DispatchOptions, display: Display) -> Study:
-    names = tuple(DISPATCHERS) if options.choice == "auto" else (options.choice,)
+    names = AUTOMATIC if options.choice == "auto" else (options.choice,)
     wanted = learners(names)
     display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
     try:

@@ -21,7 +21,8 @@ from harness.dispatch.rendering import (
     rendered,
 )
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
-from harness.models.encoding.columns import Column, ColumnKind
+from harness.models.encoding.columns import Column, ColumnKind, LinearTerm
+from harness.models.encoding.parts import LOG2_DIGITS
 
 _INT32 = range(-(2**31) + 1, 2**31)
 
@@ -41,10 +42,20 @@ _HELPERS = {
     "abs_real": "double {0}_abs_real(double a) {{ return a < 0 ? -a : a; }}",
     "rounded": "double {0}_rounded(double a) {{ /* prevents fusing a product with a sum */\n"
     "    volatile double b = a;\n    return b;\n}}",
+    "log2": "double {0}_log2(double size) {{ /* to DIGITS binary digits, as Python does */\n"
+    "    double log = 0.0, digit = 1.0;\n"
+    "    while (size >= 2) {{ size /= 2; log += 1; }}\n"
+    "    while (size < 1) {{ size *= 2; log -= 1; }}\n"
+    "    for (int i = 0; i < DIGITS; i++) {{\n"
+    "        digit /= 2;\n"
+    "        size *= size;\n"
+    "        if (size >= 2) {{ size /= 2; log += digit; }}\n"
+    "    }}\n"
+    "    return log;\n}}".replace("DIGITS", str(LOG2_DIGITS)),
     "size": "int64_t {0}_size(double a) {{ /* 0, which cannot be launched, for a fraction */\n"
     "    return a >= 1 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : 0;\n}}",
 }
-"""Helpers of conditions and sizes; the header has only those that it calls."""
+"""Helpers of conditions, sizes and columns; the header has only those that it calls."""
 
 
 def c_header(dispatcher: Dispatcher) -> str:
@@ -70,7 +81,7 @@ def c_header(dispatcher: Dispatcher) -> str:
             f"{{{c_string(writer.file(k.name))}, {c_string(shlex.join(k.options))}}}"
             for k in dispatcher.kernels
         ],
-        helpers=list(_helpers(dispatcher.name, exact)),
+        helpers=list(_helpers(dispatcher.name, [*exact, *writer.columns()])),
         guarded=guarded,
         fallback=list(writer.first(dispatcher.fallback)),
         tables=tables,
@@ -162,8 +173,16 @@ class _CWriter:
         if column.kind is ColumnKind.TWOS:
             whole = f"(uint64_t){features[0].variable}"
             return f"(double)({whole} & (0 - {whole}))"
+        if column.kind is ColumnKind.LINEAR:
+            return " + ".join([c_real(column.constant), *map(self._term, column.terms)])
         reals = [f"(double){f.variable}" for f in features]
         return (" / " if column.kind is ColumnKind.RATIO else " * ").join(reals)
+
+    def _term(self, term: LinearTerm) -> str:
+        """Multiply a weight; without `rounded`, compilers may fuse the product with the sum."""
+        name, number = self._dispatcher.name, self._dispatcher.feature(term.feature).variable
+        factor = f"{name}_log2((double){number})" if term.is_log else f"(double){number}"
+        return f"{name}_rounded({c_real(term.weight)} * {factor})"
 
     def _equals(self, feature: Feature, word: Value) -> str:
         """Compare a feature with a value by the rules of Python's ==."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array, Indices
-from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.nodes import Node, Split
 
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _NOWHERE = np.iinfo(np.intp).max
@@ -49,7 +49,7 @@ class Grown:
         paths: Indices = np.stack(levels, axis=1)
         return paths
 
-    def root(self, leaf: Callable[[int], Leaf], count: int, node: int = 0) -> Node:
+    def root(self, leaf: Callable[[int], Node], count: int, node: int = 0) -> Node:
         """Make the tree below a node from the first `count` nodes; `leaf` makes its leaves."""
         low, high = int(self.low[node]), int(self.high[node])
         if not 0 <= low < count:

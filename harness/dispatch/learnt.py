@@ -24,6 +24,7 @@ from harness.dispatch.training_set import TrainingSet
 from harness.models.encoding.columns import (
     Column,
     ColumnKind,
+    LinearTerm,
     TunedRange,
     column_values,
     tuned_range,
@@ -84,6 +85,7 @@ LEARNT_CLASSES = (
     LearntSelector,
     Column,
     ColumnKind,
+    LinearTerm,
     TunedRange,
     TreeChoice,
     EnsembleChoice,

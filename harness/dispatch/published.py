@@ -5,7 +5,7 @@ Both learn from the matrix of all candidates on all inputs, which is more than t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,36 +39,6 @@ def candidate_table(matrix: Matrix) -> pd.DataFrame:
         if name in matrix.choices:
             table[name] = [value if value is None else shown(value) for value in table[name]]
     return table
-
-
-# ----------------------------------------------------------------------------------- G-ADAPT
-
-
-@dataclass(frozen=True)
-class GAdaptSelector:
-    """Chooses the candidate nearest to the predicted parameters, among those that apply."""
-
-    model: gadapt.GAdaptModel
-    candidates: pd.DataFrame = field(repr=False)
-
-    def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
-        """See `harness.dispatch.learners.Selector`."""
-        return gadapt.nearest(self.model.predict(features), self.candidates, applies)[0]
-
-
-@dataclass(frozen=True)
-class GAdapt:
-    """G-ADAPT's model (harness.models.gadapt): predicts each parameter of the best candidate from
-    features."""
-
-    name: str = "G-ADAPT's model"
-
-    def fit(self, matrix: Matrix, seed: int) -> GAdaptSelector:
-        """Learn from the best candidate of each input."""
-        candidates = candidate_table(matrix)
-        legal = {str(name): values_of(candidates[name]) for name in candidates.columns}
-        model = gadapt.fit(matrix.features, candidates.iloc[matrix.best], legal, seed)
-        return GAdaptSelector(model, candidates)
 
 
 # --------------------------------------------------------------------------------- Starchart

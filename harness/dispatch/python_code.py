@@ -21,7 +21,8 @@ from harness.dispatch.rendering import (
     rendered,
 )
 from harness.dispatch.spelling import bare, docstring, wrapped
-from harness.models.encoding.columns import Column, ColumnKind, TunedRange
+from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
+from harness.models.encoding.parts import LOG2_DIGITS
 
 _PROVENANCE = ("databases", "inputs", "choice", "harness_version", "date")
 
@@ -37,6 +38,22 @@ def _ratio(dividend, divisor):
 '''
 
 
+_LOG2 = f'''
+
+def _log2(size):
+    """Compute a logarithm to {LOG2_DIGITS} binary digits, as C does."""
+    mantissa, exponent = math.frexp(size)
+    square, log, digit = 2 * mantissa, exponent - 1.0, 1.0
+    for _ in range({LOG2_DIGITS}):
+        digit /= 2
+        square *= square
+        if square >= 2:
+            log += digit
+            square /= 2
+    return log
+'''
+
+
 def python_module(dispatcher: Dispatcher) -> str:
     """Write the module; `docs/dispatch.md` describes its contents."""
     writer = _PythonWriter(dispatcher)
@@ -44,8 +61,9 @@ def python_module(dispatcher: Dispatcher) -> str:
     environment = provenance.environment
     tables, choice = writer.tables_and_choice()
     columns = [] if isinstance(program.choice, TreeChoice) else list(writer.columns())
-    ratio = [_RATIO] if any("_ratio(" in line for line in (*columns, *choice)) else []
-    helpers = [*ratio, *tables]
+    computed = "\n".join([*columns, *choice])
+    functions = {"_ratio(": _RATIO, "_log2(": _LOG2}
+    helpers = [*(text for call, text in functions.items() if call in computed), *tables]
     texts = "\n".join([*choice, *columns, *helpers, *(g.python for g in dispatcher.guards)])
     return rendered(
         "module.py.j2",
@@ -118,12 +136,18 @@ class _PythonWriter:
         if column.kind is ColumnKind.TWOS:
             whole = f"int({self._dispatcher.feature(column.features[0]).variable})"
             return f"float({whole} & -{whole})"
+        if column.kind is ColumnKind.LINEAR:
+            return " + ".join([repr(column.constant), *map(self._term, column.terms)])
         reals = [self._reals[name] for name in column.features]
         if column.kind is not ColumnKind.RATIO:
             return " * ".join(reals)
         divisor = self._dispatcher.tuned_of(column.features[1])
         is_safe = divisor is not None and not divisor.words and not divisor.holds(0)
         return " / ".join(reals) if is_safe else f"_ratio({', '.join(reals)})"
+
+    def _term(self, term: LinearTerm) -> str:
+        number = self._reals[term.feature]
+        return f"{term.weight!r} * {f'_log2({number})' if term.is_log else number}"
 
     # ----------------------------------------------------------------------------- choice
 

@@ -103,6 +103,8 @@ def _column_name(column: Column) -> str:
         return f"{column.features[0]}_is_{word}"
     if column.kind is ColumnKind.TWOS:
         return f"twos_of_{column.features[0]}"
+    if column.kind is ColumnKind.LINEAR:
+        return f"linear_in_{'_'.join(column.features)}"
     return ("_over_" if column.kind is ColumnKind.RATIO else "_times_").join(column.features)
 
 

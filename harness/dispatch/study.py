@@ -8,10 +8,11 @@ from functools import cached_property, partial
 
 from harness.core.kept import Kept, content_key
 from harness.dispatch.ensemble import EnsembleLearner
+from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.learners import Default, Learner, Nearest, Static
 from harness.dispatch.learnt import LEARNT_CLASSES, LearntSelector
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.published import GAdapt, Starchart
+from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import (
     Judged,
@@ -27,10 +28,15 @@ from harness.stats import Estimate
 
 STATIC = Static()
 TREE = TreeLearner().name
-DISPATCHERS: Mapping[str, TreeLearner | EnsembleLearner] = {
-    learner.name: learner for learner in (TreeLearner(), EnsembleLearner())
+GADAPT = GAdapt().name
+DISPATCHERS: Mapping[str, TreeLearner | EnsembleLearner | GAdapt] = {
+    learner.name: learner for learner in (TreeLearner(), EnsembleLearner(), GAdapt())
 }
-"""The dispatchers, cheapest to run first."""
+"""What can be written as code."""
+
+AUTOMATIC = (TREE, EnsembleLearner().name)
+"""The dispatchers that are chosen among, cheapest to run first. G-ADAPT's model is not: each more
+would need a stricter test, so that one that gains nothing is written as rarely."""
 
 SPLIT_S = 2e-7
 """Seconds of a split in the Python module that `harness.dispatch` writes, by which dispatchers are
@@ -38,12 +44,14 @@ compared: benchmarks/selection.py measures 0.1 to 0.3 us for ensembles. In C it 
 nanoseconds."""
 
 
-def learners(names: Sequence[str] = tuple(DISPATCHERS)) -> list[Learner]:
+def learners(names: Sequence[str] = AUTOMATIC) -> list[Learner]:
     """Return all learners of the verdict's table, with the named dispatchers."""
-    return [Default(), STATIC, Nearest(), GAdapt(), Starchart(), *(DISPATCHERS[n] for n in names)]
+    published = (DISPATCHERS[GADAPT], Starchart())
+    named = (DISPATCHERS[name] for name in names if name != GADAPT)
+    return [Default(), STATIC, Nearest(), *published, *named]
 
 
-QUICK: Sequence[Learner] = (Default(), STATIC, *DISPATCHERS.values())
+QUICK: Sequence[Learner] = (Default(), STATIC, *(DISPATCHERS[name] for name in AUTOMATIC))
 """The learners without the published models: enough to see whether choosing by input is worth
 it."""
 
@@ -59,8 +67,9 @@ class Study:
 
     @property
     def dispatchers(self) -> list[str]:
-        """The names of the dispatchers that were judged."""
-        return [name for name in DISPATCHERS if name in self.judged]
+        """The names of the judged dispatchers to choose among; G-ADAPT's model only if no other
+        was judged."""
+        return [name for name in AUTOMATIC if name in self.judged] or [GADAPT]
 
     @cached_property
     def best(self) -> str:

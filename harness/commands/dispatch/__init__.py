@@ -35,9 +35,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--choice",
-        choices=("auto", "tree", "ensemble"),
+        choices=("auto", "tree", "ensemble", "gadapt"),
         default="auto",
-        help="one tree, or an ensemble of trees. auto writes the ensemble only if it is "
+        help="one tree, an ensemble of trees, or G-ADAPT's model (a tree for each parameter, with "
+        "least-squares leaves). auto writes the ensemble only if it is "
         "significantly faster than the tree, with the time of choosing; tree writes the tree even "
         "if it is no faster than one configuration, within noise (default auto)",
     )

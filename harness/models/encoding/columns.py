@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.core.arrays import Array, Indices
 from harness.core.records import Value
-from harness.models.encoding.parts import power_of_two_in
+from harness.models.encoding.parts import digits_of_log2, power_of_two_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,17 +37,35 @@ class ColumnKind(Enum):
     RATIO = "ratio"  # the first over the second; over zero as in IEEE 754: an infinity, or NaN
     EQUALS = "equals"  # 1 where the feature is this word, else 0
     TWOS = "twos"  # the largest power of two that divides the feature's whole part; 0 for 0
+    LINEAR = "linear"  # a constant plus terms, added from left to right
+
+
+@dataclass(frozen=True)
+class LinearTerm:
+    """A weight times a feature, or times the base-2 logarithm of a positive one."""
+
+    feature: str
+    weight: float
+    is_log: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.weight:.6g} * {f'log2({self.feature})' if self.is_log else self.feature}"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A number that trees split on, computed from an input's features."""
+    """A number that trees split on, computed from an input's features. `constant` and `terms` are
+    those of a linear column."""
 
     kind: ColumnKind
     features: tuple[str, ...]
     word: Value = None
+    constant: float = 0.0
+    terms: tuple[LinearTerm, ...] = ()
 
     def __str__(self) -> str:
+        if self.kind is ColumnKind.LINEAR:
+            return " + ".join([f"{self.constant:.6g}", *map(str, self.terms)])
         if self.kind is ColumnKind.EQUALS:
             return f"{self.features[0]} == {self.word}"
         if self.kind is ColumnKind.TWOS:
@@ -69,8 +87,18 @@ def _values(column: Column, features: pd.DataFrame) -> Array:
         return (features[column.features[0]] == column.word).to_numpy(dtype=np.float64)
     if column.kind is ColumnKind.TWOS:
         return _twos(features[column.features[0]])
+    if column.kind is ColumnKind.LINEAR:
+        return _linear(column, features)
     numbers = (features[name].to_numpy(dtype=np.float64) for name in column.features)
     return reduce(np.divide if column.kind is ColumnKind.RATIO else np.multiply, numbers)
+
+
+def _linear(column: Column, features: pd.DataFrame) -> Array:
+    total = np.full(len(features), column.constant)
+    for term in column.terms:
+        numbers = features[term.feature].to_numpy(dtype=np.float64)
+        total = total + term.weight * (digits_of_log2(numbers) if term.is_log else numbers)
+    return total
 
 
 def _twos(series: pd.Series) -> Array:

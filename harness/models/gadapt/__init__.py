@@ -11,7 +11,19 @@ out, by how often it hits the very best configuration.
     judge(features, candidates, time_s)     # candidates: a table; time_s: (inputs, candidates)
 """
 
-from harness.models.gadapt.judging import Judgement, judge, nearest
-from harness.models.gadapt.model import GAdaptModel, fit
+from harness.models.gadapt.judging import Judgement, judge, nearest, value_distances
+from harness.models.gadapt.model import Features, GAdaptModel, fit
+from harness.models.gadapt.parameters import LinearLeaf, NumberTree, WordTree
 
-__all__ = ["GAdaptModel", "Judgement", "fit", "judge", "nearest"]
+__all__ = [
+    "Features",
+    "GAdaptModel",
+    "Judgement",
+    "LinearLeaf",
+    "NumberTree",
+    "WordTree",
+    "fit",
+    "judge",
+    "nearest",
+    "value_distances",
+]

@@ -31,15 +31,15 @@ def nearest(
     must_have(predicted, [str(name) for name in candidates.columns])
     distance = np.zeros((len(predicted), len(candidates)))
     for name in candidates.columns:
-        distance += _distance(predicted[name], candidates[name])
+        distance += value_distances(predicted[name], candidates[name])
     if applies is not None:
         distance = np.where(applies, distance, np.inf)
     indices: Indices = distance.argmin(axis=1)
     return indices, distance[np.arange(len(distance)), indices] == 0
 
 
-def _distance(predicted: pd.Series[Any], candidates: pd.Series[Any]) -> Array:
-    """Compute the distance in one parameter, shape (predictions, candidates)."""
+def value_distances(predicted: pd.Series[Any], candidates: pd.Series[Any]) -> Array:
+    """Compute the distances in one parameter, shape (predictions, candidates); see `nearest`."""
     if is_numeric(predicted) and is_numeric(candidates):
         known = np.unique(np.concatenate([numbers(predicted), numbers(candidates)]))
         one, other = (np.searchsorted(known, numbers(c)) for c in (predicted, candidates))

@@ -23,7 +23,7 @@ from harness.models.encoding.columns import (
     derive_columns,
     most_informative,
 )
-from harness.models.encoding.parts import log2_where
+from harness.models.encoding.parts import digits_of_log2, log2_where
 from harness.models.gadapt.parameters import (
     GainTrials,
     NumberTree,
@@ -57,14 +57,20 @@ class Features:
             values = column_values(self.columns, features)
         return log2_where(np.nan_to_num(values, nan=0.0).clip(self.low, self.high), self.low > 0)
 
-    def sizes(self, features: pd.DataFrame) -> Array:
-        """Compute the terms of linear models, shape (inputs, numbers): the numeric features, and
-        the logarithms of the positive ones."""
+    @property
+    def sizes(self) -> list[tuple[int, bool]]:
+        """The terms of linear models: the index of each numeric feature's column, and whether it is
+        its logarithm; positive features count both ways."""
         raw = [index for index, column in enumerate(self.columns) if column.kind is ColumnKind.RAW]
-        own = Features(tuple(self.columns[p] for p in raw), self.low[raw], self.high[raw])
-        logs = own.values(features)
-        positive = own.low > 0
-        return np.hstack([logs, np.exp2(logs[:, positive])])
+        return [(p, False) for p in raw] + [(p, True) for p in raw if self.low[p] > 0]
+
+    def size_values(self, features: pd.DataFrame) -> Array:
+        """Compute the terms of linear models, shape (inputs, terms)."""
+        raw = [index for index, _ in self.sizes]
+        values = column_values([self.columns[index] for index in raw], features)
+        values = values.clip(self.low[raw], self.high[raw])
+        are_logs = np.array([is_log for _, is_log in self.sizes], dtype=bool)
+        return np.where(are_logs, digits_of_log2(values), values)
 
 
 def learn_features(features: pd.DataFrame, targets: Array, seed: int) -> Features:
@@ -92,7 +98,7 @@ class GAdaptModel:
         """
         import pandas as pd
 
-        values, sizes = self.features.values(features), self.features.sizes(features)
+        values, sizes = self.features.values(features), self.features.size_values(features)
         columns = {
             name: pd.Series(tree.predict(values, sizes), index=features.index, dtype=object)
             for name, tree in self.trees.items()
@@ -119,7 +125,7 @@ def fit(
             f"{len(features)} and {len(best)} rows"
         )
     learnt = learn_features(features, _targets(best), seed)
-    columns, sizes = learnt.values(features), learnt.sizes(features)
+    columns, sizes = learnt.values(features), learnt.size_values(features)
     trees: dict[str, NumberTree | WordTree] = {}
     trials = GainTrials.of(len(best), seed)
     for name in best.columns:

@@ -28,28 +28,26 @@ _FEWEST_TO_SPLIT = 4
 
 @dataclass(frozen=True)
 class LinearLeaf:
-    """A value that is linear in the standardised features of a leaf's inputs."""
+    """A value that is linear in the sizes of a leaf's inputs; `weights` has the shape (sizes,)."""
 
-    centre: Array
-    scale: Array
-    coefficients: Array
     constant: float
+    weights: Array
 
     def predict(self, rows: Array) -> Array:
         """Predict, shape (rows,)."""
-        return (rows - self.centre) / self.scale @ self.coefficients + self.constant
+        return self.constant + rows @ self.weights
 
 
 def _linear_leaf(rows: Array, values: Array) -> LinearLeaf:
-    """Fit least squares; only the mean where there are too few rows."""
+    """Fit least squares to standardised sizes; only the mean where there are too few rows."""
     centre, scale = rows.mean(axis=0), rows.std(axis=0)
     varying = scale > 0
-    scale = np.where(varying, scale, 1.0)
-    coefficients = np.zeros(rows.shape[1])
+    weights = np.zeros(rows.shape[1])
     if len(rows) >= _ROWS_PER_COLUMN * (1 + varying.sum()):
-        standard = (rows - centre) / scale
-        coefficients = np.linalg.lstsq(standard, values - values.mean(), rcond=None)[0]
-    return LinearLeaf(centre, scale, coefficients, float(values.mean()))
+        standard = (rows - centre) / np.where(varying, scale, 1.0)
+        slopes = np.linalg.lstsq(standard, values - values.mean(), rcond=None)[0]
+        weights[varying] = slopes[varying] / scale[varying]
+    return LinearLeaf(float(values.mean() - centre @ weights), weights)
 
 
 @dataclass(frozen=True)
