@@ -1,0 +1,229 @@
+"""Try G-ADAPT's claims on its programs: tests of hill climbing, accuracy, and what choices cost.
+
+Each configuration of each space of spaces/gadapt/ is measured on every input, all of an input
+interleaved. G-ADAPT's model learns from all inputs but one which configuration is best, and chooses
+for that one. Hill climbing walks over the measured times. The first half of the rounds says which
+configuration is best; the second half says how fast it and the chosen one are. Inputs on which the
+default takes longer than `--longest` are left out, so that a CPU is fast enough. Run it where
+harness is installed, on a machine that does nothing else:
+
+    python -m benchmarks.gadapt
+
+All seven programs take 10 minutes on a CPU, `--kernel` one takes minutes or less. It prints a table
+in Markdown; the last line is one JSON object of its figures, which `benchmarks/published.py` reads
+from results/gadapt/. The paper, on a GPU: the best configuration on 80 to 100 % of the inputs,
+1.5 to 2.8 times as fast as the default, and up to 6.4 times between the best and the worst.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from benchmarks.arguments import count, make_parser
+from harness.commands.run import run_command
+from harness.core.arrays import Array
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.measure.backends.choose import choose
+from harness.measure.kernels import KernelMeasurer
+from harness.models.gadapt import judge
+from harness.search.techniques.hill_climb import steps_up
+from harness.space import ConstrainedSpace, Space
+from harness.space_file import Spec, load_spec
+from harness.stats.timing import is_within_noise
+
+SPACES = Path(__file__).resolve().parents[1] / "spaces" / "gadapt"
+CHOICE_SEEDS, JUDGE_SEEDS = (2,), (3,)
+HEAD = """\
+| program | inputs | configurations | tests | best or a tie | best | of the best performance | \
+over the default | worst over best |
+|---|--:|--:|--:|--:|--:|--:|---|--:|"""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Median seconds, shape (inputs, configurations), infinity for a failure: those that say which
+    is best, those that judge it, and which of the first do not differ from the best."""
+
+    chosen_s: Array
+    judged_s: Array
+    tied: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ProgramFigures:
+    """A line of the table: `accuracy` is the share of inputs for which the model chose the best
+    configuration or a tie, `exact` without ties, `fraction` the geometric mean of the share of the
+    best performance, `speedup` that of the choice over the default, with the least and the
+    largest of an input, `spread` the largest ratio of the worst to the best of an input, `best`
+    the number of inputs on which each configuration is best."""
+
+    kernel: str
+    inputs: int
+    inputs_of_space: int
+    configurations: int
+    tests: int
+    accuracy: float
+    exact: float
+    fraction: float
+    speedup: tuple[float, float, float]
+    spread: float
+    best: Mapping[str, int]
+
+    def markdown(self) -> str:
+        """Render as a row of a Markdown table."""
+        cells = (
+            self.kernel,
+            f"{self.inputs} of {self.inputs_of_space}",
+            f"{self.configurations}",
+            f"{self.tests}",
+            f"{self.accuracy:.1%}",
+            f"{self.exact:.1%}",
+            f"{self.fraction:.1%}",
+            "{:.2f}x ({:.2f} to {:.2f})".format(*self.speedup),
+            f"{self.spread:.1f}x",
+        )
+        return f"| {' | '.join(cells)} |"
+
+
+def climbing_tests(space: Space, times_s: Mapping[Config, float]) -> int:
+    """Count the tests of G-ADAPT's hill climbing on an input whose times are known."""
+    here = space.decode([0] * len(space.parameters))
+    tested = {here}
+    while steps := list(steps_up(space, here)):
+        tested.update(steps)
+        here = min(steps, key=lambda step: times_s[step])
+    return len(tested)
+
+
+def figures_of(
+    spec: Spec, spaces: Mapping[Input, Space], configs: Sequence[Config], times: Times
+) -> ProgramFigures:
+    """Compute a line from the times of all configurations on the inputs that were measured."""
+    inputs = list(spaces)
+    features = pd.DataFrame([dict(problem) for problem in inputs])
+    candidates = pd.DataFrame([dict(config) for config in configs])
+    best_s = times.chosen_s.min(axis=1, keepdims=True)
+    with_ties = judge(features, candidates, np.where(times.tied, best_s, times.chosen_s))
+    exact = judge(features, candidates, times.chosen_s)
+    rows = np.arange(len(inputs))
+    chosen = times.judged_s[rows, with_ties.inputs["chosen"].to_numpy()]
+    default = configs.index(spaces[inputs[0]].default)
+    speedups = (times.judged_s[:, default] / chosen).tolist()
+    winners = times.chosen_s.argmin(axis=1)
+    best = times.judged_s[rows, winners]
+    worked = np.where(np.isinf(times.chosen_s), -np.inf, times.chosen_s)
+    worst = times.judged_s[rows, worked.argmax(axis=1)]
+    return ProgramFigures(
+        kernel=spec.name.removeprefix("gadapt_"),
+        inputs=len(inputs),
+        inputs_of_space=len(spec.inputs),
+        configurations=len(configs),
+        tests=sum(
+            climbing_tests(space, dict(zip(configs, row, strict=True)))
+            for space, row in zip(spaces.values(), times.chosen_s.tolist(), strict=True)
+        ),
+        accuracy=with_ties.accuracy,
+        exact=exact.accuracy,
+        fraction=statistics.geometric_mean((best / chosen).tolist()),
+        speedup=(statistics.geometric_mean(speedups), min(speedups), max(speedups)),
+        spread=float((worst / best).max()),
+        best=dict(Counter(str(configs[index]) for index in winners).most_common()),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(_parser(), arguments, _run)
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = sorted(path.stem for path in SPACES.glob("*.yaml"))
+    parser = make_parser("gadapt", __doc__)
+    parser.add_argument("--backend", default="auto", help="auto, cuda or opencl (default auto)")
+    parser.add_argument(
+        "--kernel", action="append", default=[], choices=names, help="only this; may be repeated"
+    )
+    parser.add_argument(
+        "--rounds", type=count, default=5, metavar="N", help="of each half (default 5)"
+    )
+    parser.add_argument(
+        "--longest", type=float, default=0.3, metavar="S",
+        help="the longest time of the default, in seconds (0.3)",
+    )  # fmt: skip
+    parser.set_defaults(names=names)
+    return parser
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Measure each program, print its line of the table, and end with the JSON line."""
+    backend, rows, device = choose(args.backend), list[ProgramFigures](), ""
+    for name in args.kernel or args.names:
+        spec = load_spec(SPACES / f"{name}.yaml")
+        with closing(KernelMeasurer(spec, backend)) as measurer:
+            if not rows:
+                device = str(measurer.environment)
+                print(f"{device}\n\n{HEAD}", flush=True)
+            rows.append(_measure(spec, measurer, args.longest, args.rounds))
+        print(rows[-1].markdown(), flush=True)
+    figures = {"device": device, "date": f"{datetime.date.today()}"}
+    print(json.dumps(figures | {"programs": list(map(asdict, rows))}))
+    return 0
+
+
+def _measure(spec: Spec, measurer: KernelMeasurer, longest_s: float, rounds: int) -> ProgramFigures:
+    """Measure all configurations of a space on the inputs that are small enough."""
+    configs: list[Config] = []
+    spaces: dict[Input, Space] = {}
+    found: list[tuple[list[Measurement], list[Measurement]]] = []
+    for problem in spec.inputs:
+        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+        configs = configs or list(space)
+        if list(space) != configs:
+            raise UsageError(f"{spec.path}: ({problem}) has other legal configurations")
+        first = measurer.measure(space, problem, space.default, None)
+        print(f"  {spec.name}: {problem}: {first.time_s:.4g} s", file=sys.stderr, flush=True)
+        if first.outcome is Outcome.OK and first.time_s <= longest_s:
+            spaces[problem] = space
+            chosen, judged = (
+                measurer.measure_interleaved(space, problem, configs, rounds, seeds)
+                for seeds in (CHOICE_SEEDS, JUDGE_SEEDS)
+            )
+            found.append((chosen, judged))
+    if len(found) < 2:
+        raise UsageError(f"{spec.path}: two inputs are needed; use a larger --longest")
+    return figures_of(spec, spaces, configs, _times(found))
+
+
+def _times(found: Sequence[tuple[Sequence[Measurement], Sequence[Measurement]]]) -> Times:
+    chosen, judged = (
+        np.array([[m.time_s for m in pair[half]] for pair in found]) for half in (0, 1)
+    )
+    return Times(chosen, judged, np.array([_ties(pair[0]) for pair in found]))
+
+
+def _ties(row: Sequence[Measurement]) -> list[bool]:
+    """Say which configurations of an input do not differ significantly from its best."""
+    best = min(row, key=lambda m: m.time_s).timing
+    return [_is_tie(m.timing, best) for m in row]
+
+
+def _is_tie(one: Timing | None, best: Timing | None) -> bool:
+    return one is not None and best is not None and is_within_noise(one, best)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
