@@ -409,10 +409,30 @@ def test_a_program_that_does_not_work_fails_and_its_page_says_why(
 # ---------------------------------------------------------------- as a process of its own
 
 
+PATIENT_HOST = """
+import time
+
+_arguments = arguments
+
+def arguments(features, rng):
+    time.sleep(600 if features["m"] == 1001 else 0)
+    return _arguments(features, rng)
+"""
+"""Makes the second input's data until it is killed, and so leaves time for a test."""
+
+
 def _arguments(tmp_path: Path, *options: str) -> list[str]:
     space = tmp_path / "mvmul.yaml"
     space.write_text(MVMUL.replace("ROOT", str(ROOT)))
     return [str(space), "--backend", "opencl", "--database", str(tmp_path / "r.db"), *options]
+
+
+def _endless_arguments(tmp_path: Path, *options: str) -> list[str]:
+    arguments = _arguments(tmp_path, *options)
+    host, space = tmp_path / "patient.py", Path(arguments[0])
+    host.write_text((ROOT / "kernels/mvmul.py").read_text() + PATIENT_HOST)
+    space.write_text(space.read_text().replace(f"{ROOT}/kernels/mvmul.py", str(host)))
+    return arguments
 
 
 def _start(arguments: list[str]) -> subprocess.Popen[str]:
@@ -467,12 +487,12 @@ def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(
     assert runs == (2,)
 
 
+@pytest.mark.usefixtures("opencl")
 def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("pyopencl")
     database = tmp_path / "r.db"
-    first = _start(_arguments(tmp_path, "--repeats", "5000", "--precision", "0"))
+    first = _start(_endless_arguments(tmp_path, "--repeats", "9", "--precision", "0"))
     _wait_for_measurements(first, database, 2)
     second = tune.main(_arguments(tmp_path))
     os.kill(first.pid, signal.SIGINT)
@@ -484,7 +504,7 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file
     assert first.returncode == 130
     assert "Best so far, by the times of the search:\n    m=" in shown
     assert "all measurements are kept. To continue: " in errors
-    assert errors.rstrip().endswith("--repeats 5000 --precision 0")
+    assert errors.rstrip().endswith("--repeats 9 --precision 0")
     assert "Traceback" not in errors + refused
 
 
@@ -500,14 +520,15 @@ def test_a_signal_that_ends_it_is_like_ctrl_c_and_leaves_only_the_database(
     tmp_path: Path, sent: signal.Signals, code: int
 ) -> None:
     pytest.importorskip("pyopencl")
-    first = _start(_arguments(tmp_path, "--repeats", "5000", "--precision", "0"))
+    first = _start(_endless_arguments(tmp_path))
     _wait_for_measurements(first, tmp_path / "r.db", 1)
     os.kill(first.pid, sent)
     _, errors = first.communicate(timeout=60)
     assert first.returncode == code
     assert "all measurements are kept. To continue: " in errors
     assert "Traceback" not in errors
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mvmul.yaml", "r.db"]
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left - {"__pycache__"} == {"mvmul.yaml", "patient.py", "r.db"}
     with sqlite3.connect(tmp_path / "r.db") as connection:
         states = connection.execute("select distinct state from runs").fetchall()
     assert states == [("interrupted",)]
