@@ -57,6 +57,10 @@ def test_roles_and_names_stand_beside_the_values() -> None:
     assert _read("unroll_values INNER 1,2").values == (1, 2)
 
 
+def test_a_tile_pairs_loops_with_sizes_in_its_order() -> None:
+    assert _read("tile k : TK,i:TI /* c */, j:TI").tiles == (("k", "TK"), ("i", "TI"), ("j", "TI"))
+
+
 def test_a_constraint_is_read_as_an_expression() -> None:
     assert _read("constraint A  <= sqrt(B) /* c */ / 4").operands == "A <= sqrt(B) / 4"
 
@@ -84,6 +88,14 @@ def test_a_constraint_is_read_as_an_expression() -> None:
         ("unroll_range -1,8", "expected whole factors from 0 (the compiler's choice)"),
         ("unroll_values 1,0.5", "expected whole factors from 0"),
         ("unroll_range 1,8 launch", "found the role launch"),
+        (
+            "tile",
+            "found nothing, expected VARIABLE:NAME of each loop, between commas, such as `#pra",
+        ),
+        ("tile i:TI,", "found nothing, expected VARIABLE:NAME"),
+        ("tile i:16", "found `i:16`, expected VARIABLE:NAME"),
+        ("tile i:TI j:TJ", "found `i:TI j:TJ`, expected VARIABLE:NAME"),
+        ("tile i:TI, i:TJ", "the loop over `i` is there twice; give each loop once"),
         ("constraint A && B", "write `and` instead of &&"),
         ("constraint A // 4 == B", "// begins a comment here; write floor(a / b)"),
         ("constraint", "it is empty"),
@@ -102,6 +114,7 @@ def test_a_fault_says_what_was_found_and_expected(operands: str, printed: str) -
         ("ERANGE", "erange"),
         ("unrollrange", "unroll_range"),
         ("constrain", "constraint"),
+        ("tiles", "tile"),
         ("unroll", None),
         ("once", None),
         ("nounroll", None),

@@ -10,6 +10,7 @@ from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.discover.scope import KernelScope
 from harness.source.pragmas import (
+    TILE,
     UNROLLS,
     Pragma,
     is_ours,
@@ -17,6 +18,7 @@ from harness.source.pragmas import (
     lookalike,
     number,
     read_pragma,
+    tile_sizes,
     unroll_factor,
     unroll_names,
 )
@@ -61,6 +63,7 @@ def read_pragmas(path: str, scan: Scan, scope: KernelScope) -> Declared:
     reader = _PragmaReader(path, scan)
     for index, directive in enumerate(scan.directives):
         reader.read(index, directive)
+    reader.check_tiles()
     if reader.faults:
         raise SpecError(reader.faults)
     tuned: dict[str, DeclaredParameter] = {}
@@ -103,12 +106,14 @@ class _PragmaReader:
         self.bound: list[tuple[int, DeclaredParameter]] = []
         self.constraints: list[Pragma] = []
         self.faults: list[Fault] = []
+        self._tiles: list[Pragma] = []
         self._path = path
         self._directives = scan.directives
         self._code = {token.start: token.text for token in scan.code}
         self._words = {token.text for token in scan.code}
         self._constants = constants_of(scan.directives)
         self._unrolls = unroll_names(scan.directives)
+        self._sizes = frozenset[str]().union(*map(tile_sizes, scan.directives))
 
     def read(self, index: int, directive: Directive) -> None:
         """Read one preprocessor line; ignore it unless it is a pragma of ours."""
@@ -122,12 +127,28 @@ class _PragmaReader:
             pragma = read_pragma(directive)
             if pragma.kind == "constraint":
                 self.constraints.append(pragma)
+            elif pragma.kind == TILE:
+                self._tiles.append(pragma)
             elif pragma.kind in UNROLLS:
                 self._add(directive.start, self._above_loop(index, pragma))
             else:
                 self._add(directive.start, self._above_define(index, pragma))
         except (ValueError, _PragmaError) as error:
             self._fault(directive.line, f"`#pragma {printable(directive.text)}`: {error}")
+
+    def check_tiles(self) -> None:
+        """Check that each size of a tile is a parameter with whole values from 0."""
+        for pragma in self._tiles:
+            for size in sorted({size for _, size in pragma.tiles}):
+                values = self.tuned[size].pragma.values[:1000] if size in self.tuned else ()
+                wrong = [v for v in values if type(v) is not int or v < 0]
+                if wrong or not values:
+                    found = f"the value {wrong[0]} of" if wrong else "no values of"
+                    text = (
+                        f"`{pragma}`: found {found} `{size}`, expected sizes from 0 (not tiled), "
+                        f"such as `#pragma values 0,8,16,32` above `#define {size} 0`"
+                    )
+                    self._fault(pragma.line, text)
 
     def _fault(self, line: int, text: str) -> None:
         self.faults.append(Fault(self._path, line, printable(text)))
@@ -166,6 +187,7 @@ class _PragmaReader:
                 f"is not one of its values: {_listed(pragma)}{plain}"
             )
         kind = "choice" if pragma.kind == "select" else guessed_role(found.word)
+        kind = "source" if found.word in self._sizes else kind
         return DeclaredParameter(found.word, pragma, default, pragma.role or kind)
 
     def _above_loop(self, index: int, pragma: Pragma) -> DeclaredParameter:

@@ -87,6 +87,8 @@ def discover(path: Path, function: str | None) -> Facts:
     kernel = _chosen(path, kernels, function)
     scope = _scope(kernel, kernels, prepared, source)
     declared = read_pragmas(str(path), prepared.scan, scope)
+    if faults := source.nest_faults():
+        raise SpecError(faults)
     known = {t.name for t in (*declared.tuned, *declared.left_out)}
     options = {v for t in declared.tuned for v in t.pragma.values if isinstance(v, str)}
     constants = constants_of(prepared.scan.directives)

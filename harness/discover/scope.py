@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.discover.syntax import KernelSignature
-from harness.source.pragmas import is_ours
+from harness.source.pragmas import is_ours, tile_sizes
 from harness.source.preprocessor import Directive, Scan
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,8 +68,10 @@ def _uses(scan: Scan) -> Iterable[tuple[int, Iterable[str]]]:
     for token in scan.code:
         yield token.start, (token.text,)
     for directive in scan.directives:
-        # Our pragmas mention macros without using them.
-        if directive.name in ("if", "elif", "include") or _is_others_pragma(directive):
+        # Our other pragmas mention macros without using them.
+        if sizes := tile_sizes(directive):
+            yield directive.start, sizes
+        elif directive.name in ("if", "elif", "include") or _is_others_pragma(directive):
             yield directive.start, _WORD.findall(_GUARD.sub("", directive.text))
 
 

@@ -9,11 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.source.conditions import decide
-from harness.source.pragmas import is_ours, is_unroll, unroll_names
+from harness.source.pragmas import TILE, is_ours, is_unroll, unroll_names
 from harness.source.preprocessor import Directive, scan
+
+if TYPE_CHECKING:
+    from harness.source.tiling import TiledNest
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _MAX_SOURCE_BYTES = 4 << 20
@@ -39,6 +44,11 @@ class Source:
         texts = (self.text, *self.includes.values())
         return word in self._unrolls.values() or any(pattern.search(text) for text in texts)
 
+    def defines(self, word: str) -> bool:
+        """Whether the source or an included file has a `#define` of this name."""
+        directives = (d for t in (self.text, *self.includes.values()) for d in scan(t).directives)
+        return any(d.name == "define" and d.word == word for d in directives)
+
     def why_fixed(self, word: str) -> str | None:
         """Return why a parameter of this name cannot be set; None where it can.
 
@@ -62,11 +72,30 @@ class Source:
         These are lines and not -D options, because nvcc's own headers come before them: so a
         parameter may be called U or N. Where the source itself defines a macro unguarded, the
         value is replaced there too. Our pragmas, which compilers do not know, become
-        `#pragma unroll`s or empty lines.
+        `#pragma unroll`s, loops over tiles or empty lines. Raises SpecError for loops that cannot
+        be tiled.
         """
         lines = [f"#define {name} {_literal(value)}" for name, value in macros.items()]
         name = self.path.name.replace("\\", "\\\\").replace('"', '\\"')
         return "\n".join([*lines, f'#line 1 "{name}"', self._tuned(macros)])
+
+    @cached_property
+    def nests(self) -> tuple[TiledNest, ...]:
+        """The loops below each `#pragma tile`; raises SpecError for those that cannot be tiled."""
+        if not any(is_ours(d) and d.word == TILE for d in self._directives):
+            return ()
+        # The parser is loaded for sources that need it alone.
+        from harness.source.tiling import read_nests
+
+        return read_nests(self.path, self.text, self.includes.values())
+
+    def nest_faults(self) -> tuple[Fault, ...]:
+        """Return what prevents the loops below each `#pragma tile` from being tiled."""
+        try:
+            _ = self.nests
+        except SpecError as error:
+            return error.faults
+        return ()
 
     @cached_property
     def _directives(self) -> tuple[Directive, ...]:
@@ -79,7 +108,9 @@ class Source:
 
     def _tuned(self, macros: Mapping[str, Value]) -> str:
         parts, position = [], 0
-        for start, end, text in sorted([*self._edits(macros), *self._ruled_out(macros)]):
+        edits = [*self._edits(macros), *self._ruled_out(macros)]
+        edits += (edit for nest in self.nests for edit in nest.edits(self.text, macros))
+        for start, end, text in sorted(edits):
             parts += [self.text[position:start], text]
             position = end
         return "".join([*parts, self.text[position:]])
@@ -87,13 +118,15 @@ class Source:
     def _edits(self, macros: Mapping[str, Value]) -> Iterator[tuple[int, int, str]]:
         """Yield the replacements in order: start, end and new text of as many lines."""
         replaces_next = False
+        tiles = {nest.start: nest.head(macros) for nest in self.nests}
         for directive in self._directives:
             lines = "\n" * self.text.count("\n", directive.start, directive.end)
             if is_ours(directive):
                 factor = macros.get(self._unrolls.get(directive.start, ""))
                 # With 0, or without this parameter, the compiler chooses.
                 pragma = f"#pragma unroll {_literal(factor)}" if factor else ""
-                yield directive.start, directive.end, pragma + lines
+                new = tiles.get(directive.start, pragma)
+                yield directive.start, directive.end, new + lines
                 # Constraints may be between a pragma and the line that it applies to.
                 waits = directive.word == "constraint" and directive.adjoins and replaces_next
                 replaces_next = factor is not None or waits

@@ -6,9 +6,11 @@
     #pragma select a,b,c [role]           one of several implementations, by name or number
     #pragma unroll_range [NAME] lo,hi[,step]
     #pragma unroll_values [NAME] a,b,c    the factors of the loop below; 0 leaves the compiler free
+    #pragma tile VARIABLE:NAME, ...       the sizes of the tiles of the loops below; 0 and 1: none
     #pragma constraint EXPRESSION         what every legal configuration satisfies
 
-The first four belong above the `#define` of the parameter. Compilers know none of them.
+The first four belong above the `#define` of the parameter. `tile` names parameters that these
+declare. Compilers know none of them.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ EXAMPLES = {
     "select": "tiled,plain",
     "unroll_range": "1,8",
     "unroll_values": "1,2,4",
+    "tile": "i:TILE_I, k:TILE_K",
     "constraint": "TILE <= BLOCK",
 }
+TILE = "tile"
 UNROLLS = ("unroll_range", "unroll_values")
 ROLES = ("launch", "source", "choice")
 MAX_NUMBER = 2**53
@@ -50,7 +54,8 @@ _OTHERS = ("unroll", "nounroll", "unroll_and_jam", "region", "message", "select_
 class Pragma:
     """One of our pragmas. `values` are in the order of the source; empty for a constraint.
 
-    `name` and `role` are the parameter's where the pragma itself gives them.
+    `name` and `role` are the parameter's where the pragma itself gives them. `tiles` are the loop
+    variables of a `tile` in its order, each with the parameter that is the size of its tiles.
     """
 
     kind: str
@@ -59,6 +64,7 @@ class Pragma:
     values: Sequence[Value] = ()
     role: str | None = None
     name: str | None = None
+    tiles: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return f"#pragma {self.kind} {self.operands}"
@@ -94,6 +100,14 @@ def _own_name(directive: Directive) -> str | None:
     return operands[0].text if operands and operands[0].kind == "word" else None
 
 
+def tile_sizes(directive: Directive) -> frozenset[str]:
+    """Return the parameters that a `tile` names; none for what is not one."""
+    if not (is_ours(directive) and directive.word == TILE):
+        return frozenset()
+    pairs = zip(directive.operands, directive.operands[1:], strict=False)
+    return frozenset(size.text for colon, size in pairs if colon.text == ":")
+
+
 def lookalike(directive: Directive) -> str | None:
     """Return the pragma of ours that an unknown one resembles, likely a typing error."""
     word = directive.word
@@ -108,6 +122,8 @@ def read_pragma(directive: Directive) -> Pragma:
     operands = directive.text[len(kind) :].strip()
     if kind == "constraint":
         return _constraint(directive, operands)
+    if kind == TILE:
+        return Pragma(kind, operands, directive.line, tiles=_tiles(operands))
     name = _own_name(directive) if kind in UNROLLS else None
     listed, role = _listed(kind, operands if name is None else operands[len(name) :])
     values = _VALUES[kind](listed)
@@ -134,6 +150,19 @@ def _constraint(directive: Directive, operands: str) -> Pragma:
         return Pragma("constraint", Expression(operands).text, directive.line)
     except ExpressionError as error:
         raise ValueError(str(error)) from None
+
+
+def _tiles(operands: str) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for part in operands.split(","):
+        variable, colon, size = (text.strip() for text in part.partition(":"))
+        if not (colon and _NAME.fullmatch(variable) and _NAME.fullmatch(size)):
+            shown = f"`{part.strip()}`" if part.strip() else "nothing"
+            raise _unexpected(TILE, shown, "VARIABLE:NAME of each loop, between commas")
+        if variable in found:
+            raise ValueError(f"the loop over `{variable}` is there twice; give each loop once")
+        found[variable] = size
+    return tuple(found.items())
 
 
 def _listed(kind: str, operands: str) -> tuple[list[str], str | None]:

@@ -13,6 +13,7 @@ from typing import Any
 from harness.constraints.expression import FUNCTIONS, WORDS
 from harness.core.records import LIMIT_NAMES, Input, shown
 from harness.core.text import suggestion
+from harness.source.kernel_source import Source
 from harness.space_file.document import Document, Location, located
 from harness.space_file.expressions import Expressions, flag_name
 from harness.space_file.files import Files, section
@@ -78,6 +79,33 @@ def check_use(
         for reason in dict.fromkeys(source.why_fixed(name) for source in sources):
             if reason is not None:
                 document.fault_at(location, f"cannot be tuned: {reason}")
+    for source in {source.path: source for source in sources}.values():
+        _check_tiles(document, source, {parameter.name: parameter for parameter in parameters})
+
+
+def _check_tiles(document: Document, source: Source, parameters: Mapping[str, Parameter]) -> None:
+    """Check that the loops of each `#pragma tile` can be tiled, by whole sizes from 0."""
+    faults = source.nest_faults()
+    document.faults += faults
+    for nest in () if faults else source.nests:
+        for size in sorted({loop.size for loop in nest.loops}):
+            where = f"{source.path}:{nest.line}: `{size}` in `#pragma tile`"
+            if size in parameters:
+                wrong = _wrong_sizes(parameters[size])
+                if wrong:
+                    text = f"{where} needs sizes from 0 (not tiled), but has the value {wrong}"
+                    document.fault_at(("parameters", size), text)
+            elif not source.defines(size):
+                hint = suggestion(size, parameters)
+                text = f"{where} is neither a parameter nor a `#define`; {hint}"
+                document.fault_at(("kernel", "source"), text)
+
+
+def _wrong_sizes(parameter: Parameter) -> str:
+    """Return the first value that is no size of a tile, as text; empty where there is none."""
+    values = parameter.values
+    listed = values[:1] if isinstance(values, range) else values
+    return next((shown(v) for v in listed if type(v) is not int or v < 0), "")
 
 
 def check_inputs(document: Document) -> tuple[Input, ...]:
