@@ -9,6 +9,7 @@ from types import MappingProxyType
 from harness.analysis.coverage import reservations
 from harness.analysis.failures import group_failures, informative_line
 from harness.analysis.inputs import InputReport
+from harness.analysis.summary import Summary
 from harness.api.across import advice, rule_lines, why_no_choice
 from harness.api.documents import (
     AnalysisDocument,
@@ -17,6 +18,7 @@ from harness.api.documents import (
     InputDocument,
     JsonConfig,
     JudgedDocument,
+    ProgramDocument,
     RatioDocument,
     ResultsDocument,
 )
@@ -64,6 +66,21 @@ def describe_analysis(findings: Findings) -> AnalysisDocument:
     )
     r2 = None if known is None else finite(known.accuracy.r2)
     return AnalysisDocument(describe_results(findings), _failures(findings), shares, r2)
+
+
+def describe_summary(summary: Summary) -> list[ProgramDocument]:
+    """Describe each program on each device: failures, and speed-ups by baseline."""
+    return [
+        ProgramDocument(
+            cell.program,
+            cell.device,
+            cell.tests,
+            {str(outcome): count for outcome, count in cell.failures.items()},
+            {n: _ratio(r, r.is_significant and r.value > 1) for n, r in cell.speedups.items()},
+            {name: ratio.count for name, ratio in cell.speedups.items()},
+        )
+        for cell in summary.cells
+    ]
 
 
 def describe_choice(found: Study, name: str) -> ChoiceDocument:

@@ -139,10 +139,24 @@ class AnalysisDocument:
 
 
 @dataclass(frozen=True)
+class ProgramDocument:
+    """One program on one device: `failures` counts failed tests by kind, `speedups` has the best
+    configurations' geometric mean over the inputs, by baseline; `inputs` counts these inputs."""
+
+    program: str
+    device: str
+    tests: int
+    failures: dict[str, int]
+    speedups: dict[str, RatioDocument]
+    inputs: dict[str, int]
+
+
+@dataclass(frozen=True)
 class AnalyseDocument(_Headed):
-    """What `analyse --json` prints."""
+    """What `analyse --json` prints; `summary` has each program on each device."""
 
     analyses: list[AnalysisDocument]
+    summary: list[ProgramDocument]
 
 
 @dataclass(frozen=True)

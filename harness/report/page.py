@@ -9,9 +9,11 @@ import jinja2
 
 from harness import __version__
 from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
+from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.display.inputs import claims_lines, noise_warning
+from harness.display.summary import HEADING, SPEEDUPS_NOTE, summary_tables
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.reproducing import Origin
@@ -30,7 +32,8 @@ def page(found: Sequence[Results], when: datetime.datetime, origin: Origin | Non
     """
     shown = [results for results in found if results.measured or not_measured(results)]
     kept = Kept.in_cache()
-    parts = [_part(Findings(results, origin, kept)) for results in shown]
+    all_findings = [Findings(results, origin, kept) for results in shown]
+    parts = [_part(findings) for findings in all_findings]
     if not parts:
         why = [sentence for results in found for sentence in record_lines(results)]
         raise UsageError(" ".join(["there are no measurements to report; tune first.", *why]))
@@ -39,9 +42,19 @@ def page(found: Sequence[Results], when: datetime.datetime, origin: Origin | Non
     return environment.get_template("report.html.j2").render(
         title=", ".join(dict.fromkeys(results.campaign.space_name for results in shown)),
         parts=parts,
+        summary=_summary(all_findings),
         when=when.strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
     )
+
+
+def _summary(all_findings: Sequence[Findings]) -> dict[str, object] | None:
+    """Make the tables of programs and devices; None where there is a single part."""
+    if len(all_findings) < 2:
+        return None
+    found = summarize((findings.results, findings.reports) for findings in all_findings)
+    note = SPEEDUPS_NOTE if found.baselines else ""
+    return {"title": HEADING, "note": note, "tables": list(summary_tables(found))}
 
 
 def _part(findings: Findings) -> dict[str, object]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from harness.space_file.parameters import Parameter
 
 _LEVEL = re.compile(
-    r"(^|[ =,])(-O|--?optimize[ =]|--?(cl-nv-)?opt-level[ =])[0-3]$|^-cl-opt-disable$"
+    r"(^|[ =,])(-O|--?optimize[ =]|--?(cl-nv-)?opt-level[ =])(?P<level>[0-3])$|^-cl-opt-disable$"
 )
 """Options that set a level from 0 to 3: of gcc and clang, nvcc, ptxas, or an OpenCL driver."""
 
@@ -44,6 +44,13 @@ class Baseline:
         if not {name for name, _ in self.values} <= set(default):
             return None
         return Config({**default, **dict(self.values)})
+
+
+def level_of(name: str) -> str | None:
+    """Return the level that a baseline's name spells, as `-O2`, whatever its compiler; None where
+    it spells none."""
+    found = _LEVEL.search(name)
+    return f"-O{found['level']}" if found and found["level"] else None
 
 
 def baselines_of(

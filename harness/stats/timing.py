@@ -90,6 +90,11 @@ def _quantile(freedom: float, confidence: float) -> float:
     return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
+def is_clear(ratio: Estimate) -> bool:
+    """Say whether a ratio's interval excludes 1 and the difference is not negligible."""
+    return ratio.excludes(1) and abs(math.log(ratio.value)) > NEGLIGIBLE
+
+
 @dataclass(frozen=True)
 class TimeRatio(Estimate):
     """A ratio of two times with its interval at `confidence`; `count` samples of each.
@@ -108,8 +113,7 @@ class TimeRatio(Estimate):
     def is_significant(self) -> bool:
         """Whether the interval excludes 1, the difference is not negligible, and no correction for
         several ratios stands against it."""
-        is_clear = self.excludes(1) and abs(math.log(self.value)) > NEGLIGIBLE
-        return is_clear and not self.may_be_chance
+        return is_clear(self) and not self.may_be_chance
 
     @property
     def is_faster(self) -> bool:

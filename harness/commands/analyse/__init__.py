@@ -35,6 +35,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="include campaigns that a later --fresh replaced",
     )
+    parser.add_argument(
+        "--summary",
+        action="store_true",
+        help="only print programs by devices: failures, and speed-ups over each baseline",
+    )
     add_kernel_version(parser)
     add_json(parser)
     _add_tree_options(parser.add_argument_group("importance and trees (docs/analysis.md)"))

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from harness.analysis.coverage import rerun_lines, reservations
+from harness.analysis.coverage import input_reports, rerun_lines, reservations
 from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
+from harness.analysis.summary import summarize
 from harness.api.across import advice
-from harness.api.describing import describe_analysis
+from harness.api.describing import describe_analysis, describe_summary
 from harness.api.documents import AnalyseDocument
 from harness.api.results import findings_of
 from harness.commands.analyse import effects, tree
@@ -23,6 +24,7 @@ from harness.dispatch.study import learners
 from harness.display.across import print_across
 from harness.display.formats import make_console
 from harness.display.inputs import print_inputs
+from harness.display.summary import print_summary
 from harness.display.text import print_line, print_lines
 from harness.results import without_password
 from harness.results.versions import NEWEST, set_aside_lines
@@ -41,6 +43,8 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
     )
     if options.json:
         return _print_json(found, options, wanted)
+    if options.summary:
+        return _print_only_summary(console, found, options, wanted)
     if options.platforms and len(found) < 2:
         raise UsageError(f"--platforms compares two or more, but there is only {found[0].title}")
     tree.check_options(found, wanted, options.platforms)
@@ -58,16 +62,32 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
         others = dict.fromkeys(version for results in found for version in results.others)
         shown = map(without_password, options.database)
         print_lines(console, set_aside_lines(list(others), list(shown)))
+    if len(found) > 1:
+        print_summary(console, summarize((one, input_reports(one)) for one in found))
     if options.platforms:
         with console.status("growing one tree for all platforms"):
             complete.append(tree.print_platforms(console, found, each[-1], Kept.in_cache()))
     return 0 if all(complete) else 2
 
 
-def _print_json(found: Sequence[Results], options: AnalyseOptions, wanted: TreeOptions) -> int:
+def _print_only_summary(
+    console: Console, found: Sequence[Results], options: AnalyseOptions, wanted: TreeOptions
+) -> int:
     if options.platforms or not wanted.is_default:
-        raise UsageError("--json has the same content always; leave out the options of trees")
-    print_json(AnalyseDocument([describe_analysis(findings_of(results)) for results in found]))
+        raise UsageError("--summary prints no trees; leave out the options of trees")
+    print_summary(console, summarize((one, input_reports(one)) for one in found))
+    return 0
+
+
+def _print_json(found: Sequence[Results], options: AnalyseOptions, wanted: TreeOptions) -> int:
+    if options.platforms or options.summary or not wanted.is_default:
+        raise UsageError(
+            "--json has the same content always; leave out --summary and the options of trees"
+        )
+    all_findings = [findings_of(results) for results in found]
+    summary = summarize((findings.results, findings.reports) for findings in all_findings)
+    analyses = [describe_analysis(findings) for findings in all_findings]
+    print_json(AnalyseDocument(analyses, describe_summary(summary)))
     return 0
 
 

@@ -40,4 +40,5 @@ class AnalyseOptions:
     all_campaigns: bool
     kernel_version: str
     platforms: bool
+    summary: bool = False
     json: bool = False

@@ -1,0 +1,152 @@
+"""Summarize several programs on several devices: failures, and speed-ups over each baseline.
+
+These are figures 3 and 4 of Bruel, Gonzalez and Goldman, "Autotuning GPU Compiler Parameters Using
+OpenTuner" (2015): a row for each program, a column for each GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.analysis.inputs import InputReport
+from harness.core.config_diff import DEFAULT
+from harness.core.records import ENVIRONMENT_FIELDS, Environment, Outcome
+from harness.results.view import Results
+from harness.space_file.baselines import level_of
+from harness.stats import Estimate
+from harness.stats.timing import TimeRatio, is_clear
+
+_FIRST = ("-O2", DEFAULT)
+
+
+@dataclass(frozen=True)
+class MeanSpeedup(Estimate):
+    """The geometric mean of the speed-ups of the best configurations of `count` inputs."""
+
+    count: int
+    is_significant: bool
+
+
+@dataclass(frozen=True)
+class ProgramSummary:
+    """One program on one device: its tests, the failures by kind, and the speed-ups by baseline."""
+
+    program: str
+    device: str
+    tests: int
+    failures: Mapping[Outcome, int]
+    speedups: Mapping[str, MeanSpeedup]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Programs on devices; both in the order of their names, no two with one program and device."""
+
+    cells: Sequence[ProgramSummary]
+
+    @property
+    def programs(self) -> list[str]:
+        """The programs."""
+        return sorted({cell.program for cell in self.cells})
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices."""
+        return sorted({cell.device for cell in self.cells})
+
+    @property
+    def baselines(self) -> list[str]:
+        """The baselines: -O2, the default, then the others by name."""
+        found = {name for cell in self.cells for name in cell.speedups}
+        return [*(name for name in _FIRST if name in found), *sorted(found - set(_FIRST))]
+
+    def at(self, program: str, device: str) -> ProgramSummary | None:
+        """Return the summary of a program on a device; None where it was not tuned."""
+        there = (c for c in self.cells if (c.program, c.device) == (program, device))
+        return next(there, None)
+
+
+def summarize(found: Iterable[tuple[Results, Sequence[InputReport]]]) -> Summary:
+    """Summarize results, each with the reports of its inputs."""
+    pairs = list(found)
+    devices = _device_names([results.campaign.environment for results, _ in pairs])
+    programs = _program_names([results for results, _ in pairs])
+    return Summary(
+        [
+            ProgramSummary(program, device, *_failures(results), _speedups(reports))
+            for (results, reports), program, device in zip(pairs, programs, devices, strict=True)
+        ]
+    )
+
+
+def _device_names(environments: Sequence[Environment]) -> list[str]:
+    """Name each environment by its device, and by what else differs between environments of one
+    device, such as the driver."""
+    names = []
+    for environment in environments:
+        same = [other for other in environments if other.device == environment.device]
+        differing = [
+            getattr(environment, name)
+            for name in ENVIRONMENT_FIELDS
+            if len({getattr(other, name) for other in same}) > 1
+        ]
+        names.append(", ".join([environment.device, *differing]))
+    return names
+
+
+def _program_names(found: Sequence[Results]) -> list[str]:
+    """Name each result by its space; by its version where the space has several, and by its
+    campaign where a version has several on one device."""
+    named = [(results.campaign.space_name, results.campaign.key) for results in found]
+    names = []
+    for name, key in named:
+        same = [other for other_name, other in named if other_name == name]
+        versions = {other.program_sha256 for other in same}
+        places = [(other.program_sha256, other.fingerprint) for other in same]
+        version = f", version {key.program_sha256[:8]}" if len(versions) > 1 else ""
+        is_repeated = places.count((key.program_sha256, key.fingerprint)) > 1
+        names.append(f"{name}{version}{f', campaign {key.campaign}' if is_repeated else ''}")
+    return names
+
+
+def _failures(results: Results) -> tuple[int, Mapping[Outcome, int]]:
+    """Return the number of tests, and of failed ones by kind, the most frequent first."""
+    outcomes = results.searched.columns.outcomes
+    counts: Counter[Outcome] = Counter()
+    for code, count in Counter(results.searched.of(outcomes.codes).tolist()).most_common():
+        counts[outcomes.values[code]] += count
+    tests = counts.total()
+    counts.pop(Outcome.OK, None)
+    return tests, dict(counts)
+
+
+def _speedups(reports: Sequence[InputReport]) -> Mapping[str, MeanSpeedup]:
+    """Return the mean speed-up over each baseline that was measured; levels of a compiler have
+    short names."""
+    names = dict.fromkeys(name for report in reports for name in report.baseline_speedups)
+    levels = Counter(level_of(name) for name in names)
+    shown = {n: level if (level := level_of(n)) and levels[level] == 1 else n for n in names}
+    ratios = {DEFAULT: [r.speedup for r in reports if r.speedup]}
+    for name in names:
+        ratios[shown[name]] = list(_over(reports, name))
+    return {name: _mean(of_name) for name, of_name in ratios.items() if of_name}
+
+
+def _over(reports: Sequence[InputReport], name: str) -> Iterator[TimeRatio]:
+    return (ratio for r in reports if (ratio := r.baseline_speedups.get(name)) is not None)
+
+
+def _mean(ratios: Sequence[TimeRatio]) -> MeanSpeedup:
+    """Estimate the geometric mean of independent ratios. Its interval covers the noise of the
+    measurements: the half widths of the logarithms, added as squares."""
+    if len(ratios) == 1:
+        (one,) = ratios
+        return MeanSpeedup(one.value, one.low, one.high, 1, one.is_significant)
+    count = len(ratios)
+    mean = sum(math.log(ratio.value) for ratio in ratios) / count
+    halves = [math.log(ratio.high / ratio.value) for ratio in ratios]
+    found = Estimate.from_log(mean, math.sqrt(sum(half**2 for half in halves)) / count)
+    return MeanSpeedup(found.value, found.low, found.high, count, is_clear(found))
