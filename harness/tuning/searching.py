@@ -30,6 +30,7 @@ from harness.search import (
 )
 from harness.search.transfer.sources import first_legal
 from harness.tuning.crossing import measure_on_all
+from harness.tuning.finished import FinishedInputs
 from harness.tuning.state import State
 
 _FIRST_ROUND = 4  # tests
@@ -54,6 +55,7 @@ class Searching:
         self._note = note
         self.searched: dict[Input, Searched] = {}
         self._noted: Counter[Input] = Counter()  # tests of each input that were passed to `note`
+        self._found_up_to: dict[Input, int] = {}  # the last measurement before each run began
 
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input, or unused."""
@@ -116,14 +118,14 @@ class Searching:
 
     def _round(self, limit: int) -> None:
         """Continue the search of each input up to this many tests."""
-        before: list[Input] = []
+        before = FinishedInputs()
         for number, problem in enumerate(self.state.spec.inputs, start=1):
             if problem not in self.state.left_out:
                 with self.state.leaving_out(problem):
                     self._search(number, problem, before, limit)
-                    before.append(problem)
+                    before.add(problem)
 
-    def _search(self, number: int, problem: Input, before: Sequence[Input], limit: int) -> None:
+    def _search(self, number: int, problem: Input, before: FinishedInputs, limit: int) -> None:
         state, count = self.state, len(self.state.spec.inputs)
         space, earlier = state.space(problem), self.searched.get(problem)
         is_time_up = state.is_time_up()
@@ -154,7 +156,7 @@ class Searching:
         found = (
             ended.report(search, options)
             if ended
-            else self._continue(search, before, options.numbered(number, count))
+            else self._continue(search, before.to_learn_from(), options.numbered(number, count))
         )
         state.runs[problem], self.searched[problem] = found.run_id, found
         if found.ended is EndReason.REFUSED:
@@ -200,7 +202,9 @@ class Searching:
     def transfer_data(self, problem: Input, before: Sequence[Input]) -> TransferData | None:
         """Gather recordings, and the inputs before this one as its run found them."""
         state = self.state
-        last = state.store.last_before(state.run_plan(problem))
+        if problem not in self._found_up_to:  # in later rounds this would read far back
+            self._found_up_to[problem] = state.store.last_before(state.run_plan(problem))
+        last = self._found_up_to[problem]
         known = {other: state.known(other).values() for other in before}
         measured = {o: [s.measurement for s in found if s.id <= last] for o, found in known.items()}
         return state.transfer_sources.data_for(state.space(problem), problem, measured)
