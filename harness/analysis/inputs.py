@@ -126,7 +126,9 @@ def hold_discoveries(reports: Sequence[InputReport]) -> list[InputReport]:
         for name in names
     }
     return [
-        dataclasses.replace(
+        report
+        if not names and speedups[row] is report.speedup
+        else dataclasses.replace(
             report,
             speedup=speedups[row],
             baseline_speedups={n: r for n in names if (r := over[n][row]) is not None},

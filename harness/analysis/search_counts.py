@@ -50,6 +50,8 @@ class SearchCounts:
 
     def ties(self, best: Config, confidence: float) -> int:
         """Count the other configurations within noise of the best, once per machine code."""
+        if len(self.configs) < 2:
+            return 0
         own, columns = self.configs.find(best), self.configs.columns
         if own is None or not columns.works[own]:
             return 0

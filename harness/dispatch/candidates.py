@@ -13,7 +13,7 @@ import numpy as np
 from harness.constraints.expression import Expression
 from harness.core.arrays import Array, Flags
 from harness.core.invocation import command_line
-from harness.core.records import Config, Input, Interleaved, Measurement
+from harness.core.records import Config, Input, Interleaved, Measurement, Value
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.dispatch.searched_times import SearchedTimes
@@ -88,10 +88,17 @@ def applies_where(constraints: Iterable[Expression], limits: Mapping[str, int]) 
     """Return a test of whether constraints over features, parameters and the device's numbers hold;
     constraints that name anything unknown are ignored."""
     listed = list(constraints)
+    by_config: dict[Config, bool] = {}  # what does not depend on the input, for 10^5 inputs
+
+    def holds(problem: Mapping[str, Value], config: Config, judged: Iterable[Expression]) -> bool:
+        values = {**problem, **config, **limits}
+        return all(bool(c.holds(values)) for c in judged if c.names <= values.keys())
 
     def applies(problem: Input, config: Config) -> bool:
-        values = {**problem, **config, **limits}
-        return all(c.holds(values) for c in listed if c.names <= values.keys())
+        if config not in by_config:
+            by_config[config] = holds({}, config, listed)
+        concerned = [c for c in listed if not c.names.isdisjoint(problem)]
+        return by_config[config] and (not concerned or holds(problem, config, concerned))
 
     return applies
 

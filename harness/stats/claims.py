@@ -38,4 +38,6 @@ def false_claim_rate(ratio: TimeRatio) -> float:
 
 def _held(ratio: TimeRatio, adjusted: float) -> TimeRatio:
     may_be_chance = ratio.value > 1 and adjusted > FALSE_DISCOVERIES
+    if may_be_chance == ratio.may_be_chance:
+        return ratio  # of 10^5 ratios most stay, and a copy takes longer than all else here
     return dataclasses.replace(ratio, may_be_chance=may_be_chance)

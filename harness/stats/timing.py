@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from harness.core.records import StopReason, Timing
 from harness.stats import Estimate
@@ -83,8 +84,12 @@ def half_width(samples: Sequence[float], confidence: float = 0.95) -> float:
     return _quantile(count - 1, confidence) * math.sqrt(variance(samples) / count)
 
 
+@lru_cache(1000)
 def _quantile(freedom: float, confidence: float) -> float:
-    """Return Student's t for a two-sided interval."""
+    """Return Student's t for a two-sided interval.
+
+    Many inputs ask for the same: that of as many degrees as there are occasions, less one.
+    """
     from scipy.special import stdtrit  # here: builders load this module and never call this
 
     return float(stdtrit(freedom, 0.5 + confidence / 2))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.core.arrays import Array
+from harness.core.arrays import Array, Indices
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.models.encoding.columns import (
@@ -144,6 +144,13 @@ def fit(
 def _targets(best: pd.DataFrame) -> Array:
     """Encode each parameter as numbers, shape (inputs, parameters), or (inputs,) for one
     parameter."""
-    ranks = [np.unique(list(map(str, values_of(best[n]))), return_inverse=True)[1] for n in best]
-    targets = np.column_stack(ranks).astype(np.float64)
+    targets = np.column_stack([_text_ranks(values_of(best[n])) for n in best]).astype(np.float64)
     return targets[:, 0] if targets.shape[1] == 1 else targets
+
+
+def _text_ranks(values: Sequence[Value]) -> Indices:
+    """Number the values by the order of their texts, shape (values,)."""
+    text_of = {key: str(key[1]) for key in zip(map(type, values), values, strict=True)}
+    rank_of = {text: rank for rank, text in enumerate(sorted(set(text_of.values())))}
+    ranks = {key: rank_of[text] for key, text in text_of.items()}
+    return np.array([ranks[key] for key in zip(map(type, values), values, strict=True)], np.intp)

@@ -108,8 +108,10 @@ def numbers(column: pd.Series[Any]) -> Array:
 
 def values_of(column: pd.Series[Any]) -> list[Value]:
     """Return the values as Python's own; None where there is none."""
-    missing = column.isna()
-    return [None if gone else word for word, gone in zip(column, missing, strict=True)]
+    values, missing = column.tolist(), column.isna()
+    if not missing.any():
+        return values
+    return [None if gone else word for word, gone in zip(values, missing.tolist(), strict=True)]
 
 
 def pool(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
