@@ -15,6 +15,7 @@ from harness.analysis.search_counts import SearchCounts
 from harness.core.arrays import Array, Flags
 from harness.core.config_diff import difference
 from harness.core.records import Config, Measurement, Outcome
+from harness.dispatch.by_input import InputSlowdowns
 from harness.dispatch.matrix import Matrix
 from harness.results import MeasurementRows
 from harness.results.measured import MeasuredConfigs, measured_by_input
@@ -222,7 +223,7 @@ def heat_map(
 
     `chosen` are indices of candidates, shape (inputs,).
     """
-    rows = np.unique(np.linspace(0, len(matrix.features) - 1, MOST_ROWS).round().astype(int))
+    rows = _some(len(matrix.features))
     slowdowns = matrix.slowdown[rows]
     picked = None if chosen is None else chosen[rows]
     columns = _columns(slowdowns, picked)
@@ -262,6 +263,15 @@ def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArr
     middle = (weights * np.arange(len(logs))[:, None]).sum(axis=0) / weights.sum(axis=0)
     ordered: npt.NDArray[np.intp] = kept[np.argsort(middle, kind="stable")]
     return ordered
+
+
+def some_rows(rows: Sequence[InputSlowdowns]) -> list[InputSlowdowns]:
+    """Select at most MOST_ROWS inputs, every n-th of more."""
+    return [rows[index] for index in _some(len(rows))]
+
+
+def _some(count: int) -> npt.NDArray[np.intp]:
+    return np.unique(np.linspace(0, count - 1, MOST_ROWS).round().astype(np.intp))
 
 
 # -------------------------------------------------------------------------------- noise

@@ -17,6 +17,7 @@ import numpy as np
 
 from harness.analysis.effects import Effect
 from harness.core.arrays import Array
+from harness.dispatch.by_input import InputSlowdowns
 from harness.models.starchart import Tree, draw
 from harness.report.figures import Distribution, HeatMap, InputBoxes, SearchCurve, SpeedUp
 from harness.stats import Estimate
@@ -266,6 +267,31 @@ def inputs_by_candidates(found: HeatMap) -> str:
     width = _width_with(found.inputs) + _COLUMN * max(0, len(found.labels) - _FEW_COLUMNS)
     longest = max(map(len, found.labels), default=0)
     return _drawn(1.2 + _LETTER * longest + 0.2 * len(found.inputs), paint, width)
+
+
+def slowdowns_by_input(found: Sequence[InputSlowdowns]) -> str:
+    """Draw the worst, the default's and the predicted time of each input over its best one; what
+    failed has no mark."""
+    labels = [str(row.problem) for row in found]
+    kinds = (
+        ("default", [row.default for row in found], "s", _SECOND),
+        ("predicted", [row.predicted for row in found], "o", _ACCENT),
+        ("worst", [row.worst for row in found], "x", _INK),  # last, to be seen on the others
+    )
+
+    def paint(axes: Axes) -> None:
+        heights = np.arange(len(found))
+        for name, slowdowns, marker, color in kinds:
+            axes.plot(slowdowns, heights, marker, color=color, markersize=5, label=name)
+        axes.set_yticks(heights, labels=labels)
+        axes.set_ylim(len(found) - 0.4, -0.6)
+        axes.axvline(1, color=_FAINT, linewidth=0.8)
+        axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
+        axes.set_xlabel("time over the best known time")
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
+
+    return _drawn(1.1 + _ROW * len(found), paint, _width_with(labels))
 
 
 def importances(shares: pd.Series) -> str:

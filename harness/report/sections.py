@@ -13,9 +13,11 @@ from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config
+from harness.dispatch.by_input import slowdowns_by_input
 from harness.dispatch.study import sentence
 from harness.dispatch.text import shown_tree, verdict_lines
 from harness.dispatch.tree_text import tree_lines
+from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
 from harness.display.formats import format_share
 from harness.display.inputs import (
     MOST_SHOWN,
@@ -211,6 +213,14 @@ def _across(findings: Findings) -> Iterator[PageSection]:
         "Verdict on held-out inputs",
         (sentence(found, found.best),),
         lines=tuple(verdict_lines(found)),
+    )
+    rows = slowdowns_by_input(findings.results, found)
+    yield PageSection(
+        "by-input",
+        "Worst, default, predicted and best",
+        (by_input_title(found.best), *not_shown(len(rows))),
+        findings.picture(plots.slowdowns_by_input, figures.some_rows(rows)),
+        PageTable(BY_INPUT_HEAD, list(by_input_rows(rows))),
     )
 
 

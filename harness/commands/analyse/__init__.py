@@ -40,6 +40,16 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="only print programs by devices: failures, and speed-ups over each baseline",
     )
+    parser.add_argument(
+        "--by-input",
+        nargs="?",
+        choices=("auto", "tree", "ensemble", "gadapt"),
+        const="auto",
+        metavar="CHOICE",
+        help="print the worst, default, predicted and best time of each input; predicted by tree, "
+        "ensemble or gadapt (G-ADAPT's model), without this input (default: the one that "
+        "harness.dispatch writes)",
+    )
     add_kernel_version(parser)
     add_json(parser)
     _add_tree_options(parser.add_argument_group("importance and trees (docs/analysis.md)"))

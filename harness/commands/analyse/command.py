@@ -20,12 +20,15 @@ from harness.commands.run import print_json
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.outputs import check_output
+from harness.dispatch.by_input import AUTO, slowdowns_by_input
 from harness.dispatch.study import learners
 from harness.display.across import print_across
+from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
 from harness.display.formats import make_console
-from harness.display.inputs import print_inputs
+from harness.display.inputs import not_shown, print_inputs
 from harness.display.summary import print_summary
-from harness.display.text import print_line, print_lines
+from harness.display.text import make_table, print_line, print_lines
+from harness.report.findings import Findings
 from harness.results import without_password
 from harness.results.versions import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
@@ -55,7 +58,7 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
         if one.picture is not None:
             check_output(one.picture, tree.PICTURE, "--picture")
     complete = [
-        _print(console, results, title, its)
+        _print(console, results, title, its, options.by_input)
         for its, results, title in zip(each, found, _titles(found), strict=False)
     ]
     if options.kernel_version == NEWEST:
@@ -73,16 +76,19 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
 def _print_only_summary(
     console: Console, found: Sequence[Results], options: AnalyseOptions, wanted: TreeOptions
 ) -> int:
-    if options.platforms or not wanted.is_default:
-        raise UsageError("--summary prints no trees; leave out the options of trees")
+    if options.platforms or options.by_input or not wanted.is_default:
+        raise UsageError(
+            "--summary prints nothing else; leave out --by-input and the options of trees"
+        )
     print_summary(console, summarize((one, input_reports(one)) for one in found))
     return 0
 
 
 def _print_json(found: Sequence[Results], options: AnalyseOptions, wanted: TreeOptions) -> int:
-    if options.platforms or options.summary or not wanted.is_default:
+    if options.platforms or options.summary or options.by_input or not wanted.is_default:
         raise UsageError(
-            "--json has the same content always; leave out --summary and the options of trees"
+            "--json has the same content always; leave out --summary, --by-input and the options "
+            "of trees"
         )
     all_findings = [findings_of(results) for results in found]
     summary = summarize((findings.results, findings.reports) for findings in all_findings)
@@ -105,7 +111,9 @@ def _titles(found: Sequence[Results]) -> Iterator[str]:
         yield f"{name}{which if names.count(name) > 1 else ''}, from {databases}"
 
 
-def _print(console: Console, results: Results, title: str, options: TreeOptions) -> bool:
+def _print(
+    console: Console, results: Results, title: str, options: TreeOptions, by_input: str | None
+) -> bool:
     """Print a Results; return whether everything that was asked for could be printed."""
     measured, default = results.measured, results.default
     if not measured:
@@ -130,4 +138,18 @@ def _print(console: Console, results: Results, title: str, options: TreeOptions)
     console.print()
     print_across(console, found.matrix, learners(), found.kept)
     console.print()
-    return is_complete
+    return (by_input is None or _print_by_input(console, found, by_input)) and is_complete
+
+
+def _print_by_input(console: Console, findings: Findings, choice: str) -> bool:
+    """Print the slowdowns of each input; nothing, and False, where nothing could be learnt, which
+    was just printed."""
+    found = findings.across
+    if found is None:
+        return False
+    rows = slowdowns_by_input(findings.results, found, choice)
+    name = found.best if choice == AUTO else choice
+    print_line(console, by_input_title(name))
+    console.print(make_table(BY_INPUT_HEAD, by_input_rows(rows)))
+    print_lines(console, not_shown(len(rows)))
+    return True

@@ -41,4 +41,5 @@ class AnalyseOptions:
     kernel_version: str
     platforms: bool
     summary: bool = False
+    by_input: str | None = None
     json: bool = False

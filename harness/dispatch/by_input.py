@@ -1,0 +1,89 @@
+"""The worst, the default, the predicted and the best configuration of each input: the comparison of
+figures 3, 4 and 6 of G-ADAPT's paper (Liu, Zhang, Shen, IPDPS 2009)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.core.arrays import Array
+from harness.core.records import Input
+from harness.dispatch.learners import Default
+from harness.dispatch.study import Study
+from harness.dispatch.verdict import Judged
+from harness.results.measured import MeasuredConfigs
+from harness.results.view import Results
+
+AUTO = "auto"
+"""The dispatcher that `harness.dispatch` writes."""
+
+
+@dataclass(frozen=True)
+class InputSlowdowns:
+    """Times of an input over its best known time, `best_s`: of the worst configuration that worked,
+    of the default, and of the one that a dispatcher predicts without this input.
+
+    Infinity for a failure; NaN for a default that does not apply to the input or has no time.
+    """
+
+    problem: Input
+    worst: float
+    default: float
+    predicted: float
+    best_s: float
+
+
+def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> list[InputSlowdowns]:
+    """Compare the configurations of each input of a study; `choice` names one of its rows."""
+    matrix = found.matrix
+    names = list(map(str, matrix.features.columns))
+    problems = {tuple(problem[name] for name in names): problem for problem in results.measured}
+    inputs = [problems[row] for row in matrix.features.itertuples(index=False, name=None)]
+    default = np.full(len(inputs), np.nan)
+    if matrix.default is not None and Default().name in found.judged:
+        applies = matrix.applies[:, matrix.default]
+        default[applies] = _of(found.judged[Default().name])[applies]
+    predicted = _of(found.judged[found.best if choice == AUTO else choice])
+    known = np.where(matrix.applies & np.isfinite(matrix.time_s), matrix.slowdown, 1.0)
+    return [
+        InputSlowdowns(
+            problem,
+            max(_worst(results.measured[problem]), float(most)),
+            float(of_default),
+            float(chosen),
+            float(best_s),
+        )
+        for problem, most, of_default, chosen, best_s in zip(
+            inputs, known.max(axis=1), default, predicted, matrix.best_s, strict=True
+        )
+    ]
+
+
+def _of(judged: Judged) -> Array:
+    return np.where(judged.failed, np.inf, judged.slowdown)
+
+
+def _worst(known: MeasuredConfigs) -> float:
+    """Return the greatest time over the least of all that worked, as the search timed them."""
+    times = known.rows.of(known.columns.time_s)
+    times = times[np.isfinite(times)]
+    return float(times.max() / times.min())
+
+
+def geometric_means(rows: Sequence[InputSlowdowns]) -> tuple[float, float, float]:
+    """Return the geometric means of the worst, the default's and the predicted slowdowns; NaN where
+    one is not finite on some input."""
+    return (
+        _mean([row.worst for row in rows]),
+        _mean([row.default for row in rows]),
+        _mean([row.predicted for row in rows]),
+    )
+
+
+def _mean(slowdowns: Sequence[float]) -> float:
+    if not np.isfinite(slowdowns).all():
+        return math.nan
+    return math.exp(float(np.log(slowdowns).mean()))
