@@ -37,7 +37,7 @@ _BOUNDS = {
     "less_than": ("less than", "lt"),
 }
 
-_TAG_INDICES = {"parameters": 2, "flags": 3, "launch": 1, "program": 2, "verify": 2}
+_TAG_INDICES = {"parameters": 2, "flags": 3, "launch": 1, "verify": 2}
 
 _SHOWN_TEXT = 60
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.core.records import Value
 from harness.source.kernel_source import Source
+from harness.space_file.feature_model import FeatureSource
 from harness.space_file.program_model import Limits, ProgramVerify, TimeField, TimePattern
 from harness.space_file.templates import Template, filled_words
 
@@ -50,6 +51,7 @@ class ProgramPlan:
     limits: Limits
     version: tuple[str, ...] | None
     device: tuple[str, ...] | None
+    features: tuple[tuple[str, FeatureSource], ...] = ()  # those that the space gives a source
     digests: tuple[str, ...] = field(default=(), repr=False)
 
     def build_words(self, values: Mapping[str, Value], flags: Sequence[str]) -> tuple[str, ...]:
@@ -62,18 +64,18 @@ class ProgramPlan:
 
     def variables(self, values: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
         """Return the variables of the run's environment as pairs of name and text."""
-        texts = _texts(values)
+        texts = texts_of(values)
         return tuple((name, template.filled(texts)) for name, template in self.environment)
 
     def files_for(self, features: Mapping[str, Value]) -> tuple[Path, ...]:
         """Return the files that are copied into the folder of a run on this input."""
-        texts = _texts(features)
+        texts = texts_of(features)
         return tuple(self.folder / template.filled(texts) for template in self.files)
 
     def expected_file(self, features: Mapping[str, Value]) -> Path | None:
         """Return the file that the output must equal on this input, if there is one."""
         named = getattr(self.verify.against, "file", None)
-        return None if named is None else self.folder / Template(named).filled(_texts(features))
+        return None if named is None else self.folder / Template(named).filled(texts_of(features))
 
     @property
     def host(self) -> Path | None:
@@ -100,7 +102,7 @@ class ProgramPlan:
         self, templates: Sequence[Template], values: Mapping[str, Value], flags: Sequence[str]
     ) -> tuple[str, ...]:
         sources = [str(source.path.resolve()) for source in self.sources]
-        texts = _texts(values) | {"source": sources[0] if sources else ""}
+        texts = texts_of(values) | {"source": sources[0] if sources else ""}
         texts[OUTPUT] = OUTPUT_MARK
         lists = {"flags": list(flags), "sources": sources}
         if not self.shell:
@@ -110,7 +112,7 @@ class ProgramPlan:
         return tuple(t.filled({OUTPUT: OUTPUT_MARK, **quoted, **joined}) for t in templates)
 
 
-def _texts(values: Mapping[str, Value]) -> dict[str, str]:
+def texts_of(values: Mapping[str, Value]) -> dict[str, str]:
     """Return values as text for a command: booleans are 0 and 1."""
     return {
         name: str(int(value)) if isinstance(value, bool) else str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,7 @@ def check_program(
     )
     if len(document.faults) == before:
         _check_placeholders(document, model, commands)
+    _check_features(document, model, folder)
     sources = tuple(_sources(document, model, folder))
     digests = list(_host(document, model, folder))
     if len(document.faults) > before:
@@ -83,6 +85,7 @@ def _plan(
         limits=program.limits,
         version=_plain_words(program.version),
         device=_plain_words(program.device),
+        features=tuple(program.features.items()),
         digests=digests,
     )
 
@@ -233,6 +236,19 @@ def check_flags(document: Document, model: ProgramSpaceFile) -> None:
     for name in names.keys() & set(RESERVED):
         text = f"`{name}` is a placeholder of commands already; choose another name"
         document.fault_at(names[name], text)
+
+
+def _check_features(document: Document, model: ProgramSpaceFile, folder: Path) -> None:
+    """Check that each source is one of a feature, and that the space's own commands exist."""
+    for name, source in model.program.features.items():
+        location: Location = ("program", "features", name)
+        if name not in model.inputs.features:
+            hint = suggestion(name, model.inputs.features)
+            document.fault_at(location, f"`{name}` is not a feature of `inputs`; {hint}")
+        first = source.command[0] if source.command else ""
+        if "/" in first and not os.access(folder / first, os.X_OK):
+            found = "is not there" if not (folder / first).exists() else "is not executable"
+            document.fault_at((*location, "command", 0), f"{folder / first} {found}")
 
 
 # ------------------------------------------------------------------------------------- files

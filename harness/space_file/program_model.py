@@ -21,6 +21,7 @@ from pydantic import (
     Tag,
 )
 
+from harness.space_file.feature_model import FeatureSource
 from harness.space_file.model import MAX_PARAMETERS, AnySpaceFile, FlagGroup, Inputs, Number, Verify
 from harness.space_file.tuned import CompilerName, Name, Parameter, StrictModel, by_shape, plain
 
@@ -148,6 +149,10 @@ class ProgramModel(StrictModel):
     )
     device: Words | None = Field(
         default=None, description="words of a command that names the device"
+    )
+    features: dict[Name, FeatureSource] = Field(
+        default_factory=dict,
+        description="where the launcher of a dispatcher finds the features of an input",
     )
 
 

@@ -24,7 +24,8 @@ from harness.display.text import make_table, print_line, print_lines
 from harness.models.folds import FEWEST_INPUTS
 from harness.space import InputSpaces
 from harness.space.switched_off import removed_where_off
-from harness.space_file import Parameter, Spec
+from harness.space_file import Parameter, ProgramPlan, Spec
+from harness.space_file.command_line import NoLauncher, command_line
 from harness.space_file.inputs import feature_ranges
 
 _LISTED_VALUES = 10
@@ -59,6 +60,17 @@ def describe_space(console: Console, spec: Spec) -> None:
     if spec.baselines:
         names = ", ".join(baseline.name for baseline in spec.baselines)
         print_line(console, f"  other baselines: {names}")
+    if spec.program is not None:
+        print_line(console, f"  {_launcher(spec.program, spec.features)}")
+
+
+def _launcher(plan: ProgramPlan, features: Sequence[str]) -> str:
+    """Say where a dispatcher's launcher finds the features, or why it would have none."""
+    try:
+        sources = command_line(plan, features).sources
+    except NoLauncher as error:
+        return f"note: a dispatcher will have no launcher: {error}"
+    return "launcher: " + "; ".join(f"{name} is {found}" for name, found in sources.items())
 
 
 def _relations(spec: Spec) -> Iterator[str]:

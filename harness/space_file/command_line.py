@@ -1,0 +1,165 @@
+"""The command line that a launcher of a tuned program takes, and where its features stand in it.
+
+A launcher is started with the words of `run` behind the program, without those that a parameter
+sets: the launcher inserts these for the configuration that it chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.space_file.feature_model import FeatureSource, is_argument
+from harness.space_file.program import OUTPUT, ProgramPlan
+from harness.space_file.templates import Template
+
+SOURCE = "source"
+_LISTS = "sources"
+
+
+class NoLauncher(Exception):
+    """There can be no launcher for a program; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """What a launcher runs, and where it finds the features of the input.
+
+    `before` are the words of `run` up to the program. Of those behind it, `inserted` are the words
+    that parameters set, each with the number of the user's words before it. `set_variables` name
+    parameters and are always set; `fixed_variables` name none, and are set unless the user has set
+    them; `feature_variables` are set to a feature.
+    """
+
+    before: tuple[Template, ...]
+    inserted: tuple[tuple[int, Template], ...]
+    set_variables: tuple[tuple[str, Template], ...]
+    fixed_variables: tuple[tuple[str, Template], ...]
+    feature_variables: tuple[tuple[str, str], ...]
+    sources: Mapping[str, FeatureSource]
+
+    @property
+    def runs_source(self) -> bool:
+        """Whether the program is the source itself."""
+        return any(template.whole == SOURCE for template in self.before)
+
+
+def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
+    """Derive a launcher's command line from `run`, `environment` and `features`.
+
+    Raises NoLauncher where that cannot be done.
+    """
+    why = why_not_built_once(plan, features)
+    if why or plan.shell:
+        raise NoLauncher(why or "a shell reads the arguments: write `run` as a list of words")
+    end = next((k for k, t in enumerate(plan.run) if t.names & {OUTPUT, SOURCE}), 0) + 1
+    _check(plan.run, end, features)
+    inserted, positions = _behind(plan.run[end:], features)
+    names = set(features)
+    mixed = [
+        template.text
+        for _, template in plan.environment
+        if template.names & names and template.whole is None
+    ]
+    if mixed:
+        raise NoLauncher(f"`{mixed[0]}` in `environment` has a feature within a text")
+    of_features = {n: t.whole for n, t in plan.environment if t.whole in names and t.whole}
+    from_variables = {f: FeatureSource(environment=n) for n, f in of_features.items()}
+    sources = {**from_variables, **positions, **dict(plan.features)}
+    _check_all(sources, features)
+    others = [(n, t) for n, t in plan.environment if n not in of_features]
+    return CommandLine(
+        before=plan.run[:end],
+        inserted=tuple(inserted),
+        set_variables=tuple((n, t) for n, t in others if t.names),
+        fixed_variables=tuple((n, t) for n, t in others if not t.names),
+        feature_variables=tuple(
+            (n, f) for n, f in of_features.items() if sources[f].environment != n
+        ),
+        sources={name: sources[name] for name in features},
+    )
+
+
+def why_not_built_once(plan: ProgramPlan, features: Sequence[str]) -> str:
+    """Say why a configuration is not one program for all inputs; empty where it is."""
+    named = sorted(set(features).intersection(*[_names(plan.build)]))
+    if named:
+        return f"`build` names `{{{named[0]}}}`, so that each input has a program of its own"
+    return ""
+
+
+def _names(templates: Sequence[Template]) -> frozenset[str]:
+    return frozenset[str]().union(*(template.names for template in templates))
+
+
+def _check(run: Sequence[Template], end: int, features: Sequence[str]) -> None:
+    """Check the words up to the program, and that it stands in `run` once, as a word."""
+    for template in run[:end]:
+        for name in sorted(template.names & set(features)):
+            raise NoLauncher(f"`{{{name}}}` stands before the program in `run`")
+    programs = {OUTPUT, SOURCE, _LISTS}
+    last = run[end - 1]
+    if (last.names & programs and last.whole is None) or _names(run[end:]) & programs:
+        raise NoLauncher("`run` names the program within a word, or twice")
+    first = run[0]
+    if first.whole is None and "/" in first.text and not first.text.startswith("/"):
+        raise NoLauncher(
+            f"`run` begins with `{first.text}`, which is in the space's folder; begin it with "
+            "{output}, {source}, or a program of the PATH"
+        )
+
+
+def _behind(
+    templates: Sequence[Template], features: Sequence[str]
+) -> tuple[list[tuple[int, Template]], dict[str, FeatureSource]]:
+    """Return the words that parameters set, and where each feature stands in the others."""
+    inserted: list[tuple[int, Template]] = []
+    found: dict[str, FeatureSource] = {}
+    count, option = 0, None  # option: the word before, where it is one
+    for template in templates:
+        of_features = template.names & set(features)
+        if of_features and of_features != template.names:
+            raise NoLauncher(f"`{template.text}` in `run` has a feature and a parameter")
+        if template.names and not of_features:
+            if option is not None:  # it belongs to the value that the launcher inserts
+                count -= 1
+                inserted.append((count, option))
+            inserted.append((count, template))
+            option = None
+            continue
+        count += 1
+        for name, source in _source_in(template, count, option):
+            found.setdefault(name, source)
+        option = template if _is_option(template) else None
+    return inserted, found
+
+
+def _source_in(
+    template: Template, position: int, option: Template | None
+) -> Iterator[tuple[str, FeatureSource]]:
+    """Yield the feature that a word of `run` consists of, alone or behind `PREFIX=`."""
+    if template.whole is not None:
+        yield (
+            template.whole,
+            FeatureSource(argument=position if option is None else option.text),
+        )
+    elif len(template.names) == 1:
+        (name,) = template.names
+        prefix = template.text.removesuffix(f"{{{name}}}")
+        if prefix.endswith("=") and is_argument(prefix):
+            argument = prefix[:-1] if prefix.startswith("-") else prefix
+            yield name, FeatureSource(argument=argument)
+
+
+def _is_option(template: Template) -> bool:
+    text = template.text
+    return text.startswith("-") and not text.endswith("=") and is_argument(text)
+
+
+def _check_all(sources: Mapping[str, FeatureSource], features: Sequence[str]) -> None:
+    missing = [name for name in features if name not in sources]
+    if missing:
+        raise NoLauncher(
+            f"no argument of `run` is the feature {missing[0]}; say where a run has it, for "
+            f"example with `features: {{{missing[0]}: {{argument: 1}}}}` under `program`"
+        )

@@ -1,0 +1,140 @@
+"""The command line of a launcher: which argument is which feature, and what has no launcher."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import SpecError
+from harness.space_file import ProgramPlan, load_spec
+from harness.space_file.command_line import CommandLine, NoLauncher, command_line
+from harness.space_file.program import texts_of
+
+SPACE = """\
+name: work
+program:
+  sources: [work.c]
+  build: [gcc, "-DTILE={TILE}", -o, "{output}", "{source}"]
+  run: [WORDS]
+  time: wall
+  MORE
+parameters: {TILE: {values: [1, 2], default: 1}, T: {values: [1, 2], default: 1}}
+inputs: {features: [n, m], values: [{n: 3, m: 1}, {n: 4, m: 2}]}
+"""
+
+
+def plan_of(folder: Path, words: str, more: str = "environment: {T: '{T}'}") -> ProgramPlan:
+    (folder / "work.c").write_text("int main(void) { return 0; }\n")
+    path = folder / "space.yaml"
+    path.write_text(SPACE.replace("WORDS", words).replace("MORE", more))
+    plan = load_spec(path).program
+    assert plan is not None
+    return plan
+
+
+def sources(line: CommandLine) -> dict[str, str]:
+    return {name: str(source) for name, source in line.sources.items()}
+
+
+@pytest.mark.parametrize(
+    ("words", "n", "m"),
+    [
+        ('"{output}", "{n}", "{m}"', "argument 1", "argument 2"),
+        ('"{output}", fast, "{m}", "{n}"', "argument 3", "argument 2"),
+        ('"{output}", -n, "{n}", "{m}"', "the option -n", "argument 3"),
+        ('"{output}", "--n={n}", "m={m}"', "the option --n", "the rest of the argument m=..."),
+        ('"{output}", "{T}", "{n}", -t, "{T}", "{m}"', "argument 1", "argument 2"),
+        ('taskset, "1", "{output}", "{n}", -, "{m}"', "argument 1", "argument 3"),
+    ],
+)
+def test_features_are_found_where_run_has_them(tmp_path: Path, words: str, n: str, m: str) -> None:
+    line = command_line(plan_of(tmp_path, words), ("n", "m"))
+    assert sources(line) == {"n": n, "m": m}
+
+
+def test_words_that_parameters_set_are_inserted_with_their_options(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, '"{output}", "{T}", "{n}", -t, "{T}", "{m}", "--x={TILE}"')
+    line = command_line(plan, ("n", "m"))
+    found = [(at, template.text) for at, template in line.inserted]
+    assert found == [(0, "{T}"), (1, "-t"), (1, "{T}"), (2, "--x={TILE}")]
+
+
+def test_variables_are_set_by_parameters_features_or_the_space(tmp_path: Path) -> None:
+    more = "environment: {T: '{T}', A: 'yes', N: '{n}', M: '{m}'}"
+    line = command_line(plan_of(tmp_path, '"{output}", "{n}"', more), ("n", "m"))
+    assert sources(line) == {"n": "argument 1", "m": "the environment variable M"}
+    assert [name for name, _ in line.set_variables] == ["T"]
+    assert [name for name, _ in line.fixed_variables] == ["A"]
+    assert line.feature_variables == (("N", "n"),)
+
+
+def test_the_space_may_say_where_a_feature_is(tmp_path: Path) -> None:
+    more = "features: {n: {file_size: 2}, m: {command: [wc, -l, '{--in}'], field: 3}}"
+    plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"', more)
+    assert sources(command_line(plan, ("n", "m"))) == {
+        "n": "the size in bytes of the file that argument 2 names",
+        "m": "word 3 of the output of `wc -l {--in}`",
+    }
+
+
+def test_the_sources_of_features_change_no_measurement(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, '"{output}", "{T}", "{n}"')
+    other = plan_of(tmp_path, '"{output}", "{T}", "{n}"', "features: {n: {argument: 2}}")
+    assert other.features
+    assert dataclasses.replace(plan, environment=()).sha256_parts() == other.sha256_parts()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ('"{output}", "{n}"', "no argument of `run` is the feature m; say where"),
+        ('"{output}", "{n}", "in{m}.txt"', "no argument of `run` is the feature m"),
+        ('"{output}", "{n}", "{m}{T}"', "`{m}{T}` in `run` has a feature and a parameter"),
+        ('mpirun, "{n}", "{output}", "{m}"', "`{n}` stands before the program"),
+        ('./wrap, "{output}", "{n}", "{m}"', "which is in the space's folder"),
+        ('valgrind, "--of={output}", "{n}", "{m}"', "within a word, or twice"),
+        ('"{output}", "{n}", "{m}", "{source}"', "within a word, or twice"),
+    ],
+)
+def test_what_cannot_be_launched_says_why(tmp_path: Path, words: str, why: str) -> None:
+    plan = plan_of(tmp_path, words)
+    with pytest.raises(NoLauncher) as raised:
+        command_line(plan, ("n", "m"))
+    assert why in str(raised.value)
+
+
+def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, '"{output}", "{n}", "{m}"')
+    with pytest.raises(NoLauncher, match="`build` names `{TILE}`, so that each input"):
+        command_line(plan, ("TILE",))
+    with pytest.raises(NoLauncher, match="a shell reads the arguments"):
+        command_line(dataclasses.replace(plan, shell=True), ("n", "m"))
+
+
+@pytest.mark.parametrize(
+    ("features", "fault"),
+    [
+        ("{nn: {argument: 1}}", "features.nn: `nn` is not a feature of `inputs`; did you mean `n`?"),
+        ("{n: {argument: 0}}", "features.n.argument: arguments count from 1, but got 0"),
+        ("{n: {argument: size}}", "`size` is neither a position such as 1 nor an option such as"),
+        ("{n: {argument: 1, file_size: 1}}", "features.n: needs exactly one of `argument`"),
+        ("{n: {}}", "environment`, but has none"),
+        ("{n: {filesize: 1}}", "`filesize` is not a key here; did you mean `file_size`?"),
+        ("{n: {argument: 1, field: 2}}", "it needs `command`"),
+        ("{n: {command: [wc, '{x}']}}", "`{x}` is not known here; write {1} for the first"),
+        ("{n: {command: [wc, 'a{1}']}}", "`{1}` in `a{1}` must be a word of its own"),
+        ("{n: {command: [./count]}}", "count is not there"),
+        ("{n: {command: [./work.c]}}", "work.c is not executable"),
+    ],
+)
+def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path, features: str, fault: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        plan_of(tmp_path, '"{output}", "{T}", "{n}"', f"features: {features}")
+    assert "space.yaml:7: program.features" in str(raised.value)
+    assert fault in str(raised.value)
+
+
+def test_booleans_are_words_as_in_the_measured_runs() -> None:
+    assert texts_of({"FAST": True, "T": 4}) == {"FAST": "1", "T": "4"}
