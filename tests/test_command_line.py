@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.commands import check
 from harness.core.errors import SpecError
 from harness.space_file import ProgramPlan, load_spec
 from harness.space_file.command_line import CommandLine, NoLauncher, command_line
@@ -107,7 +108,7 @@ def test_what_cannot_be_launched_says_why(tmp_path: Path, words: str, why: str) 
 
 def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, '"{output}", "{n}", "{m}"')
-    with pytest.raises(NoLauncher, match="`build` names `{TILE}`, so that each input"):
+    with pytest.raises(NoLauncher, match=r"`build` names `\{TILE\}`, so that each input"):
         command_line(plan, ("TILE",))
     with pytest.raises(NoLauncher, match="a shell reads the arguments"):
         command_line(dataclasses.replace(plan, shell=True), ("n", "m"))
@@ -116,7 +117,10 @@ def test_a_program_for_each_input_has_no_launcher(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("features", "fault"),
     [
-        ("{nn: {argument: 1}}", "features.nn: `nn` is not a feature of `inputs`; did you mean `n`?"),
+        (
+            "{nn: {argument: 1}}",
+            "features.nn: `nn` is not a feature of `inputs`; did you mean `n`?",
+        ),
         ("{n: {argument: 0}}", "features.n.argument: arguments count from 1, but got 0"),
         ("{n: {argument: size}}", "`size` is neither a position such as 1 nor an option such as"),
         ("{n: {argument: 1, file_size: 1}}", "features.n: needs exactly one of `argument`"),
@@ -138,3 +142,18 @@ def test_a_wrong_source_is_a_fault_of_its_line(tmp_path: Path, features: str, fa
 
 def test_booleans_are_words_as_in_the_measured_runs() -> None:
     assert texts_of({"FAST": True, "T": 4}) == {"FAST": "1", "T": "4"}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ('"{output}", "{n}", -m, "{m}"', "launcher: n is argument 1; m is the option -m"),
+        ('"{output}", "{n}"', "note: a dispatcher will have no launcher: no argument of `run` is"),
+    ],
+)
+def test_check_shows_where_a_launcher_finds_the_features(
+    tmp_path: Path, words: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan_of(tmp_path, words)
+    assert check.main([str(tmp_path / "space.yaml"), "--no-compile"]) == 0
+    assert f"  {line}" in capsys.readouterr().out

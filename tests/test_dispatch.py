@@ -73,7 +73,7 @@ def fill(
             plan = make_plan(given, spec=spec, environment=environment)
             notes = {LIMITS: json.dumps(LIMITS_HERE.names()), SPACE_FILE: str(spec.path)}
             search = begin_search(store, plan, notes=notes)
-            for config in ConstrainedSpace.of(spec, given, LIMITS_HERE):
+            for config in ConstrainedSpace.of(spec, given, LIMITS_HERE, spec.program_compiler):
                 time_s = times(given, config)
                 samples_s = (time_s, time_s * 1.001, time_s * 0.999)
                 timing = Timing(samples_s, StopReason.RECORDED)

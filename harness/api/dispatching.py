@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from harness.api.dispatched_program import program_launcher, program_notices
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config
@@ -28,6 +29,7 @@ from harness.dispatch.package import (
     write_dispatcher,
 )
 from harness.dispatch.program import DispatchProgram
+from harness.dispatch.program_files import program_files, why_no_programs
 from harness.dispatch.recorded import recorded_spec
 from harness.dispatch.study import AUTOMATIC, TREE, Study, fits, learners, sentence, study
 from harness.dispatch.text import verdict_lines
@@ -132,6 +134,16 @@ class LearntDispatcher:
         earlier, count = earlier_inputs(self.options.output) or 0, len(self.found.matrix.features)
         return _loss(self.options.output, count, earlier) if earlier > count else ""
 
+    def how_to_run(self, files: Sequence[str]) -> str:
+        """Say how to run the launcher, if these files have one; empty if not."""
+        launcher = program_launcher(self.spec, self.results)
+        if launcher is None:
+            return ""
+        compiled = f"run_{self.spec.name}"
+        folder = self.options.output
+        command = folder / compiled if compiled in files else f"python {folder / self.spec.name}"
+        return f"To run the program that suits the input: {command} {launcher.line.usage}".rstrip()
+
     def write(self) -> list[str]:
         """Write the code and the kernels; return the files, relative to the folder."""
         options, matrix, results = self.options, self.found.matrix, self.results
@@ -145,6 +157,7 @@ class LearntDispatcher:
             _provenance(results, self.found, self.name, choice),
             kernels=_kernels(self.spec, program, results, self.arch),
             limits=results.limits,
+            launcher=program_launcher(self.spec, results),
         )
         return _relative(written, options.output)
 
@@ -180,7 +193,8 @@ def _notices(
         [f"Learnt from {_describe(results)}; left out: {'; '.join(others)}"] if others else []
     )
     remaining, notices = in_current_space(results, spec)
-    return [*left_out, *record_lines(results), *notices], remaining
+    programs = program_notices(spec, results)
+    return [*left_out, *record_lines(results), *notices, *programs], remaining
 
 
 def _refusal(options: DispatchOptions, static: Config, option: str) -> str:
@@ -344,6 +358,8 @@ def _kernels(
     if backend == "cuda":
         nvcc: base.Compiler = Nvcc(arch)
         return cuda_kernels(spec, program, nvcc.compile)
+    if backend == "command" and not why_no_programs(spec):
+        return program_files(spec, program)
     return ()
 
 

@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import platformdirs
@@ -174,12 +174,17 @@ def _link(aside: Path, target: Path) -> None:
 
 
 def write_folder(
-    folder: Path, files: Mapping[str, bytes], *, advice: str = "", replace: bool = True
+    folder: Path,
+    files: Mapping[str, bytes],
+    *,
+    executables: Collection[str] = (),
+    advice: str = "",
+    replace: bool = True,
 ) -> None:
     """Replace a folder by one with these files, by their paths in it, or leave it as it was.
 
-    Without `replace`, the folder must be new. Raises UsageError with the path, the reason and the
-    `advice`.
+    `executables` are those that may be run. Without `replace`, the folder must be new. Raises
+    UsageError with the path, the reason and the `advice`.
     """
     target = Path(os.path.realpath(folder)) if replace else folder
     try:
@@ -187,16 +192,25 @@ def write_folder(
         with tempfile.TemporaryDirectory(
             prefix=f".{target.name}.", dir=target.parent, ignore_cleanup_errors=True
         ) as aside:
-            _put_folder(target, files, Path(aside), replace)
+            _put_folder(target, files, Path(aside), replace, executables)
     except OSError as error:
         raise unwritable(folder, error, advice, parents=True) from None
 
 
-def _put_folder(target: Path, files: Mapping[str, bytes], aside: Path, replace: bool) -> None:
+def _put_folder(
+    target: Path,
+    files: Mapping[str, bytes],
+    aside: Path,
+    replace: bool,
+    executables: Collection[str],
+) -> None:
     # Not the temporary folder itself, which nobody else may enter.
     new, old = aside / "new", aside / "old"
     for name, content in files.items():
         write_file(new / name, content, parents=True)
+        if name in executables:
+            readable = stat.S_IMODE((new / name).stat().st_mode) & 0o444
+            (new / name).chmod(readable | readable >> 2 | stat.S_IWUSR)
     if not replace:
         _reserve(target)
     elif target.exists():

@@ -81,6 +81,7 @@ def c_header(dispatcher: Dispatcher) -> str:
             f"{{{c_string(writer.file(k.name))}, {c_string(shlex.join(k.options))}}}"
             for k in dispatcher.kernels
         ],
+        item=dispatcher.item,
         helpers=list(_helpers(dispatcher.name, [*exact, *writer.columns()])),
         guarded=guarded,
         fallback=list(writer.first(dispatcher.fallback)),
@@ -114,7 +115,7 @@ class _CWriter:
 
     def file(self, name: str) -> str:
         """Return the path of a kernel's file, relative to the header."""
-        return f"{self._dispatcher.name}/kernels/{name}"
+        return f"{self._dispatcher.name}/{self._dispatcher.item}s/{name}"
 
     def words(self) -> Iterator[str]:
         """Write an enumeration for each feature that is a word."""

@@ -44,8 +44,8 @@ class Provenance:
 
 @dataclass(frozen=True)
 class KernelFile:
-    """A file that a candidate is launched from, a complete source or a cubin, with its build
-    options."""
+    """A file that a candidate is launched from, a complete source, a cubin or a program, with its
+    build options."""
 
     name: str
     content: bytes
@@ -58,7 +58,8 @@ class Dispatcher:
 
     `features` are in the order of the functions' arguments. `constants` are what guards and launch
     sizes may name besides features and a candidate's parameters: the device's numbers, and flags of
-    another compiler. `kernels` has a file for each candidate, or is empty.
+    another compiler. `kernels` has a file for each candidate, or is empty. `has_loader` says
+    whether there is a load(), which launches the kernels or the program.
     """
 
     name: str
@@ -70,9 +71,15 @@ class Dispatcher:
     launch: LaunchPlan | None = None
     constants: Mapping[str, Value] = field(default_factory=dict)
     kernels: tuple[KernelFile, ...] = ()
+    has_loader: bool = False
 
     def __post_init__(self) -> None:
         _check(self)
+
+    @property
+    def item(self) -> str:
+        """What the files of candidates are: a kernel or a program."""
+        return "program" if self.provenance.environment.backend == "command" else "kernel"
 
     @property
     def guards(self) -> tuple[Formula, ...]:

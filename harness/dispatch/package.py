@@ -5,6 +5,8 @@
     NAME/_opencl.py       what load() returns: builds, launches, falls back (or _cuda.py)
     NAME/_pocl_cpu.py     beside _opencl.py: lets PoCL build on processors newer than its LLVM
     NAME/kernels/         what each configuration is launched from
+    NAME/programs/        in place of kernels: the program of each configuration
+    NAME.c, run_NAME, ... the launcher of a program (see `harness.dispatch.launcher`)
     dispatch.json         the files written here, with their digests, and the number of inputs
 
 The folder is written next to its final place and then renamed, so that nobody finds half of it.
@@ -15,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.core.errors import ExpressionError, UsageError
@@ -25,6 +27,8 @@ from harness.core.records import Environment
 from harness.dispatch.c_code import c_header
 from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.features import features_of
+from harness.dispatch.launcher import Launcher
+from harness.dispatch.launcher_code import compile_launcher, launcher_compiler, launcher_files
 from harness.dispatch.loaders import loader_files
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Leaf
@@ -51,18 +55,30 @@ def write_dispatcher(
     provenance: Provenance,
     kernels: Sequence[KernelFile] = (),
     limits: Mapping[str, int] | None = None,
+    launcher: Launcher | None = None,
 ) -> list[Path]:
     """Write the dispatcher of a space into a folder, and return the files.
 
     `kernels` are those of the candidates (see `harness.dispatch.package`); without them only
     the choice is written. `limits` are the device's numbers that launch sizes may name
-    (`DeviceLimits.names()`). A dispatcher's folder is replaced.
+    (`DeviceLimits.names()`). A program also gets a `launcher`, which is compiled if there is a C
+    compiler. A dispatcher's folder is replaced.
 
-    Raises UsageError if the folder holds anything else, and ExpressionError for a constraint or
-    launch size that cannot be written exactly.
+    Raises UsageError if the folder holds anything else, ExpressionError for a constraint or
+    launch size that cannot be written exactly, and BuildFailed if the launcher does not compile.
     """
-    dispatcher = _dispatcher(program, spec, provenance, kernels, limits or {})
-    return write_files(out, files_of(dispatcher), provenance.inputs)
+    dispatcher = _dispatcher(program, spec, provenance, kernels, limits or {}, launcher)
+    files = files_of(dispatcher)
+    if launcher is None:
+        return write_files(out, files, provenance.inputs)
+    files |= launcher_files(dispatcher, launcher)
+    name = spec.name
+    if launcher_compiler() is not None:
+        binary = compile_launcher(name, files[f"{name}.h"], files[f"{name}.c"])
+        files[f"run_{name}"] = binary
+    folders = (f"{name}/programs/", f"{name}/features/")
+    executables = [f for f in files if f == f"run_{name}" or f.startswith(folders)]
+    return write_files(out, files, provenance.inputs, executables)
 
 
 def check_candidates(
@@ -90,6 +106,7 @@ def _dispatcher(
     provenance: Provenance,
     kernels: Sequence[KernelFile],
     limits: Mapping[str, int],
+    launcher: Launcher | None = None,
 ) -> Dispatcher:
     return Dispatcher(
         name=spec.name,
@@ -101,6 +118,7 @@ def _dispatcher(
         launch=spec.launch,
         constants={p.name: p.default for p in spec.parameters} | dict(limits),
         kernels=tuple(kernels),
+        has_loader=launcher is not None if spec.program is not None else bool(kernels),
     )
 
 
@@ -111,16 +129,19 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
         f"{name}.h": c_header(dispatcher).encode(),
         f"{name}/__init__.py": python_module(dispatcher).encode(),
     }
-    if dispatcher.kernels:
+    if dispatcher.has_loader:
         backend = dispatcher.provenance.environment.backend
         files |= {f"{name}/{file}": content for file, content in loader_files(backend).items()}
-        files |= {f"{name}/kernels/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
-    return files
+    folder = f"{name}/{dispatcher.item}s"
+    return files | {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
 
 
-def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path]:
+def write_files(
+    out: Path, files: Mapping[str, bytes], inputs: int, executables: Collection[str] = ()
+) -> list[Path]:
     """Write all files, by their paths in a folder, or none; the folder's old files are removed.
-    `inputs` is the number of inputs that the dispatcher was learnt from.
+    `inputs` is the number of inputs that the dispatcher was learnt from; `executables` are the
+    files that may be run.
 
     Raises UsageError if the folder holds anything that was not written so.
     """
@@ -128,7 +149,8 @@ def write_files(out: Path, files: Mapping[str, bytes], inputs: int) -> list[Path
     check_folder(out)
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     manifest = json.dumps({"dispatcher_files_sha256": digests, "inputs": inputs}, indent=4) + "\n"
-    write_folder(out, {**files, MANIFEST: manifest.encode()}, advice=_ADVICE)
+    contents = {**files, MANIFEST: manifest.encode()}
+    write_folder(out, contents, executables=executables, advice=_ADVICE)
     return [out / name for name in (*files, MANIFEST)]
 
 

@@ -93,6 +93,10 @@ def python_module(dispatcher: Dispatcher) -> str:
         ],
         launches=list(writer.launches()),
         loader=f"_{environment.backend}",
+        item=dispatcher.item,
+        loaded="Kernel" if dispatcher.item == "kernel" else "LaunchedProgram",
+        has_loader=dispatcher.has_loader,
+        without="kernels" if dispatcher.item == "kernel" else "a launcher",
         helpers=helpers,
     )
 
@@ -227,7 +231,7 @@ class _PythonWriter:
             g.python != "True" for g in self._dispatcher.guards
         )
         needs_index = is_exact and any(f.type is Type.WHOLE for f in self._dispatcher.features)
-        needs_sys = bool(self._dispatcher.kernels)
+        needs_sys = self._dispatcher.has_loader
         return (
             ["functools"] * is_cached
             + ["math"] * needs_math

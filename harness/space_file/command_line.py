@@ -25,13 +25,14 @@ class NoLauncher(Exception):
 class CommandLine:
     """What a launcher runs, and where it finds the features of the input.
 
-    `before` are the words of `run` up to the program. Of those behind it, `inserted` are the words
-    that parameters set, each with the number of the user's words before it. `set_variables` name
-    parameters and are always set; `fixed_variables` name none, and are set unless the user has set
-    them; `feature_variables` are set to a feature.
+    `before` are the words of `run` up to the program. Of those behind it, `typed` are the user's,
+    and `inserted` those that parameters set, each with the number of the user's words before it.
+    `set_variables` name parameters and are always set; `fixed_variables` name none, and are set
+    unless the user has set them; `feature_variables` are set to a feature.
     """
 
     before: tuple[Template, ...]
+    typed: tuple[Template, ...]
     inserted: tuple[tuple[int, Template], ...]
     set_variables: tuple[tuple[str, Template], ...]
     fixed_variables: tuple[tuple[str, Template], ...]
@@ -39,9 +40,10 @@ class CommandLine:
     sources: Mapping[str, FeatureSource]
 
     @property
-    def runs_source(self) -> bool:
-        """Whether the program is the source itself."""
-        return any(template.whole == SOURCE for template in self.before)
+    def usage(self) -> str:
+        """The user's words for a message, features in capitals: `N --steps=STEPS`."""
+        shown = {name: name.upper() for template in self.typed for name in template.names}
+        return " ".join(template.filled(shown) for template in self.typed)
 
 
 def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
@@ -54,7 +56,7 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
         raise NoLauncher(why or "a shell reads the arguments: write `run` as a list of words")
     end = next((k for k, t in enumerate(plan.run) if t.names & {OUTPUT, SOURCE}), 0) + 1
     _check(plan.run, end, features)
-    inserted, positions = _behind(plan.run[end:], features)
+    typed, inserted, positions = _behind(plan.run[end:], features)
     names = set(features)
     mixed = [
         template.text
@@ -70,6 +72,7 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
     others = [(n, t) for n, t in plan.environment if n not in of_features]
     return CommandLine(
         before=plan.run[:end],
+        typed=tuple(typed),
         inserted=tuple(inserted),
         set_variables=tuple((n, t) for n, t in others if t.names),
         fixed_variables=tuple((n, t) for n, t in others if not t.names),
@@ -111,27 +114,28 @@ def _check(run: Sequence[Template], end: int, features: Sequence[str]) -> None:
 
 def _behind(
     templates: Sequence[Template], features: Sequence[str]
-) -> tuple[list[tuple[int, Template]], dict[str, FeatureSource]]:
-    """Return the words that parameters set, and where each feature stands in the others."""
+) -> tuple[list[Template], list[tuple[int, Template]], dict[str, FeatureSource]]:
+    """Return the user's words, those that parameters set, and where each feature stands in the
+    user's."""
+    typed: list[Template] = []
     inserted: list[tuple[int, Template]] = []
     found: dict[str, FeatureSource] = {}
-    count, option = 0, None  # option: the word before, where it is one
+    option = None  # the word before, where it is one
     for template in templates:
         of_features = template.names & set(features)
         if of_features and of_features != template.names:
             raise NoLauncher(f"`{template.text}` in `run` has a feature and a parameter")
         if template.names and not of_features:
             if option is not None:  # it belongs to the value that the launcher inserts
-                count -= 1
-                inserted.append((count, option))
-            inserted.append((count, template))
+                inserted.append((len(typed) - 1, typed.pop()))
+            inserted.append((len(typed), template))
             option = None
             continue
-        count += 1
-        for name, source in _source_in(template, count, option):
+        typed.append(template)
+        for name, source in _source_in(template, len(typed), option):
             found.setdefault(name, source)
         option = template if _is_option(template) else None
-    return inserted, found
+    return typed, inserted, found
 
 
 def _source_in(

@@ -19,7 +19,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command_line("dispatch"),
         description="Learn which configuration suits which input, judge the choice on held-out "
-        "inputs, and write it as C, C++ and Python code with its kernels.",
+        "inputs, and write it as C, C++ and Python code with its kernels. Of a space that tunes a "
+        "program, write the programs and a launcher, which reads the features of an input from its "
+        "arguments and runs the right one.",
     )
     parser.add_argument("database", nargs="+", metavar="DATABASE", help="results database")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Modules that launch a dispatched kernel: copied next to the code that chooses.
+"""Modules that launch a dispatched kernel or program: copied next to the code that chooses.
 
 Harness may be absent where they run. So what they import of it needs nothing but Python, and is
 copied too, as a module beside them.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.measure.backends import pocl_cpu
 
-_BESIDE = {"opencl": (pocl_cpu,), "cuda": ()}
+_BESIDE = {"opencl": (pocl_cpu,), "cuda": (), "command": ()}
 
 
 def loader_files(backend: str) -> dict[str, bytes]:
