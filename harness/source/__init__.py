@@ -1,1 +1,1 @@
-"""Read kernel source: preprocessor lines, pragmas and included files."""
+"""Read kernel source: preprocessor lines, pragmas, tiled loops and included files."""
