@@ -14,7 +14,7 @@ from harness.core.kept import Kept
 from harness.core.records import Config, Input
 from harness.dispatch.by_input import InputSlowdowns, geometric_means, slowdowns_by_input
 from harness.dispatch.learners import Default, Static
-from harness.dispatch.study import DISPATCHERS, TREE, study
+from harness.dispatch.study import CHOICES, DISPATCHERS, TREE, study
 from harness.display.by_input import by_input_rows
 from harness.report.findings import Findings
 from harness.report.sections import sections
@@ -99,6 +99,10 @@ def test_the_table_is_printed_where_it_is_asked_for(
     assert main([database]) == 0
     assert "Predicted: " not in capsys.readouterr().out
     assert main([database, "--by-input", "--json"]) == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["--by-input", database])
+    assert f"must be {', '.join(CHOICES)}, got {database!r}" in capsys.readouterr().err
 
 
 def test_the_page_has_the_table_and_a_picture(results: Results) -> None:

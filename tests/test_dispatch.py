@@ -165,6 +165,8 @@ def test_python_is_told_its_own_arguments(space: Path, tmp_path: Path) -> None:
     (found,) = harness.open_results(database)
     with pytest.raises(UsageError, match='write it anyway with choice="tree"'):
         found.dispatcher(tmp_path / "out", space=space)
+    with pytest.raises(UsageError, match=r"no choice `gadpt`; did you mean `gadapt`\?"):
+        found.dispatcher(tmp_path / "out", space=str(space), choice="gadpt")
     assert found.dispatcher(tmp_path / "out", space=str(space), choice="ensemble", force=True)
     assert "written with force=True" in written(space).PROVENANCE["choice"]
     space.unlink()

@@ -14,7 +14,7 @@ from harness.api.dispatched_program import program_launcher, program_notices
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config
-from harness.core.text import counted
+from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
 from harness.dispatch.dispatcher import KernelFile, Provenance
@@ -31,7 +31,17 @@ from harness.dispatch.package import (
 from harness.dispatch.program import DispatchProgram
 from harness.dispatch.program_files import program_files, why_no_programs
 from harness.dispatch.recorded import recorded_spec
-from harness.dispatch.study import AUTOMATIC, TREE, Study, fits, learners, sentence, study
+from harness.dispatch.study import (
+    AUTO,
+    AUTOMATIC,
+    CHOICES,
+    TREE,
+    Study,
+    fits,
+    learners,
+    sentence,
+    study,
+)
 from harness.dispatch.text import verdict_lines
 from harness.measure.backends import base
 from harness.measure.backends.nvcc import Nvcc
@@ -53,7 +63,7 @@ class DispatchOptions:
     space: str | None = None
     device: str | None = None
     spec: Path | Spec | None = None
-    choice: str = "auto"
+    choice: str = AUTO
     arch: str | None = None
     force: bool = False
     seed: int = 0
@@ -165,8 +175,12 @@ class LearntDispatcher:
 def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     """Learn and judge a dispatcher; nothing is written yet.
 
-    Raises UsageError where nothing can be learnt, and for a folder that cannot be replaced.
+    Raises UsageError where nothing can be learnt, for an unknown choice, and for a folder that
+    cannot be replaced.
     """
+    if options.choice not in CHOICES:
+        hint = suggestion(options.choice, CHOICES)
+        raise UsageError(f"no choice `{options.choice}`; {hint}")
     check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = _spec(options, campaigns)
@@ -179,7 +193,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         found = _judged(results, matrix, options, display)
     except UsageError as error:  # what is left out may be the reason
         raise UsageError("\n".join([str(error), *notices])) from None
-    name = found.best if options.choice == "auto" else options.choice
+    name = found.best if options.choice == AUTO else options.choice
     return LearntDispatcher(options, spec, results, found, name, arch, notices)
 
 
@@ -198,8 +212,8 @@ def _notices(
 
 
 def _refusal(options: DispatchOptions, static: Config, option: str) -> str:
-    out, automatic = options.output, options.choice_option.format("auto")
-    others = "" if options.choice in ("auto", TREE) else f", try {automatic}"
+    out, automatic = options.output, options.choice_option.format(AUTO)
+    others = "" if options.choice in (AUTO, TREE) else f", try {automatic}"
     stays = " The earlier dispatcher there stays." if out.exists() else ""
     return (
         f"Nothing is written to {out}: what was learnt chooses no better than one configuration "
@@ -323,7 +337,7 @@ def _arch(wanted: str | None, results: Results) -> str:
 
 
 def _judged(results: Results, matrix: Matrix, options: DispatchOptions, display: Display) -> Study:
-    names = AUTOMATIC if options.choice == "auto" else (options.choice,)
+    names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     wanted = learners(names)
     display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
     try:

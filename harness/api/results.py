@@ -154,9 +154,10 @@ class TuneResults:
     ) -> list[Path]:
         """Write code that chooses by input, as `python -m harness.dispatch`; return its files.
 
-        `space` defaults to the one that was tuned, or to its file as the database notes it. Raises
-        UsageError where choosing is not significantly faster than one configuration for all, unless
-        `force` is set or `choice` is "tree" and it is not significantly slower.
+        `choice` is "auto", "tree", "ensemble" or "gadapt". `space` defaults to the one that was
+        tuned, or to its file as the database notes it. Raises UsageError where choosing is not
+        significantly faster than one configuration for all, unless `force` is set or `choice` is
+        "tree" and it is not significantly slower.
         """
         from harness.api.dispatching import DispatchArguments, learn
         from harness.tuning.progress import SilentDisplay

@@ -12,13 +12,10 @@ import numpy as np
 from harness.core.arrays import Array
 from harness.core.records import Input
 from harness.dispatch.learners import Default
-from harness.dispatch.study import Study
+from harness.dispatch.study import AUTO, Study
 from harness.dispatch.verdict import Judged
 from harness.results.measured import MeasuredConfigs
 from harness.results.view import Results
-
-AUTO = "auto"
-"""The dispatcher that `harness.dispatch` writes."""
 
 
 @dataclass(frozen=True)

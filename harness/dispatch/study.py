@@ -38,6 +38,12 @@ AUTOMATIC = (TREE, EnsembleLearner().name)
 """The dispatchers that are chosen among, cheapest to run first. G-ADAPT's model is not: each more
 would need a stricter test, so that one that gains nothing is written as rarely."""
 
+AUTO = "auto"
+"""The choice among the automatic dispatchers, which `Study.best` makes."""
+
+CHOICES = (AUTO, *DISPATCHERS)
+"""What a user may ask for."""
+
 SPLIT_S = 2e-7
 """Seconds of a split in the Python module that `harness.dispatch` writes, by which dispatchers are
 compared: benchmarks/selection.py measures 0.1 to 0.3 us for ensembles. In C it is some

@@ -13,6 +13,8 @@ from harness.commands.run import add_json, add_kernel_version, options_of, run_c
 from harness.core.files import check_writable
 from harness.core.invocation import command_line
 
+_AUTO = "auto"
+_CHOICES = (_AUTO, "tree", "ensemble", "gadapt")  # as harness.dispatch.study, which loads slowly
 _PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -43,8 +45,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--by-input",
         nargs="?",
-        choices=("auto", "tree", "ensemble", "gadapt"),
-        const="auto",
+        type=_choice,
+        const=_AUTO,
         metavar="CHOICE",
         help="print the worst, default, predicted and best time of each input; predicted by tree, "
         "ensemble or gadapt (G-ADAPT's model), without this input (default: the one that "
@@ -104,6 +106,14 @@ def _add_tree_options(trees: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="grow one tree for all devices, with the platform as a parameter",
     )
+
+
+def _choice(text: str) -> str:
+    if text not in _CHOICES:
+        raise argparse.ArgumentTypeError(
+            f"must be {', '.join(_CHOICES)}, got {text!r}; databases stand before it"
+        )
+    return text
 
 
 def _limit(text: str) -> tuple[str, float]:

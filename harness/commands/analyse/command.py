@@ -20,8 +20,8 @@ from harness.commands.run import print_json
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.outputs import check_output
-from harness.dispatch.by_input import AUTO, slowdowns_by_input
-from harness.dispatch.study import learners
+from harness.dispatch.by_input import slowdowns_by_input
+from harness.dispatch.study import AUTO, learners
 from harness.display.across import print_across
 from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
 from harness.display.formats import make_console
