@@ -13,7 +13,7 @@ from rich.console import Console
 
 from harness.core.records import Config
 from harness.dispatch.candidates import crossing_advice
-from harness.dispatch.learners import Fixed
+from harness.dispatch.learners import Default, Fixed
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.nodes import Leaf, Node, Split
@@ -36,6 +36,9 @@ from harness.display.across import print_across, print_rule
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange, tuned_range
 from harness.results.sessions import Command
 from harness.stats import Estimate
+
+WITHOUT_ENSEMBLE = (STATIC, DISPATCHERS["tree"])
+"""An ensemble takes a second to judge."""
 
 SMALL, LARGE, DEFAULT = (Config({"BLOCK": block}) for block in (16, 64, 256))
 
@@ -166,7 +169,7 @@ def test_default_that_does_not_apply_everywhere_is_told_as_that() -> None:
 
 def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree() -> None:
     """Where it is none, the heading says that it chooses otherwise."""
-    found = study(shapes(16), QUICK)
+    found = study(shapes(16), WITHOUT_ENSEMBLE)
     for best, shown, heading in (
         ("tree", "tree", "Which configuration for which input"),
         ("ensemble", "tree", "easier to read than the ensemble that harness.dispatch writes"),
@@ -194,9 +197,10 @@ def test_a_static_choice_that_loses_to_the_default_is_told() -> None:
     time_s[:, 0] = 2.0
     configs = tuple(Config({"BLOCK": place}) for place in range(9))
     matrix = make_matrix(pd.DataFrame({"m": range(8)}), configs, time_s, default=0)
-    found = study(matrix, QUICK)
+    static = (Default(), STATIC)
+    found = study(matrix, static)
     assert any("the time of the default" in note for note in found.notes)
-    assert not any("the time of the default" in note for note in study(shapes(16), QUICK).notes)
+    assert not any("the time of the default" in note for note in study(shapes(16), static).notes)
     assert found.judged["oracle"].mean.low == 1.0
 
 
@@ -330,7 +334,7 @@ def test_a_tree_that_follows_noise_is_not_told_as_a_gain(seed: int) -> None:
     features = pd.DataFrame({"m": random.integers(1, 10**6, 24)})
     time_s = np.exp(0.2 * random.standard_normal((24, 5)))
     configs = tuple(Config({"BLOCK": place}) for place in range(5))
-    found = study(make_matrix(features, configs, time_s, default=0), QUICK)
+    found = study(make_matrix(features, configs, time_s, default=0), WITHOUT_ENSEMBLE)
     assert "is faster than" not in sentence(found, "tree")
 
 

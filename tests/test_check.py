@@ -29,7 +29,6 @@ from harness.core.records import Build, Config
 from harness.measure.backends import nvcc
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.nvcc import find_nvcc
-from harness.measure.backends.opencl import find_device
 from harness.space import ConstrainedSpace, InputSpaces
 from harness.space.launches import make_program
 from harness.space_file import load_spec
@@ -39,14 +38,8 @@ try:
     NO_NVCC = "" if shutil.which("gcc") else "nvcc needs gcc, which is not on PATH"
 except BackendUnavailable as error:
     NO_NVCC = str(error)
-try:
-    find_device()
-    NO_OPENCL = ""
-except BackendUnavailable as error:
-    NO_OPENCL = str(error)
 
 needs_nvcc = pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
-needs_opencl = pytest.mark.skipif(bool(NO_OPENCL), reason=NO_OPENCL)
 
 MVMUL = Path(__file__).parent.parent / "spaces" / "mvmul.yaml"
 
@@ -132,6 +125,7 @@ SM_90 = CompileTarget(
 # ------------------------------------------------------------------------- what a space holds
 
 
+@pytest.mark.usefixtures("opencl")
 def test_a_failing_host_module_is_reported_with_its_line_and_input(write, capsys):
     path = write()
     (path.parent / "scale.py").write_text(HOST.replace("(4, np", "(features['N'], np"))
@@ -408,7 +402,7 @@ def test_default_that_an_architecture_does_not_allow_gives_exit_code_1(write, ca
     assert "<= 1024" in text
 
 
-@needs_opencl
+@pytest.mark.usefixtures("opencl")
 def test_default_compiles_on_opencl_with_its_local_memory(write, capsys):
     path = write(parameters=blocks(64, default=64), constraints=["UNROLL <= 2"])
     assert main([str(path), "--backend", "opencl", "--sample", "1"]) == 0
@@ -418,7 +412,7 @@ def test_default_compiles_on_opencl_with_its_local_memory(write, capsys):
     assert "OpenCL does not report how many registers" in text
 
 
-@needs_opencl
+@pytest.mark.usefixtures("opencl")
 def test_a_space_without_a_source_for_this_device_is_passed_over(write, capsys, monkeypatch):
     monkeypatch.setattr(check, "device_target", lambda requested: device_target("opencl"))
     kernel = {"function": "scale", "source": {"cuda": "scale.cu"}, "host": "scale.py"}
@@ -428,7 +422,7 @@ def test_a_space_without_a_source_for_this_device_is_passed_over(write, capsys, 
     assert "2 spaces valid; the default compiles in 1 of 2" in text
 
 
-@needs_opencl
+@pytest.mark.usefixtures("opencl")
 def test_default_that_opencl_refuses_gives_the_log_and_exit_code_1(write, capfd):
     parameters = blocks(64, default=64)
     parameters["UNROLL"] = {"values": [1, 8], "role": "source", "default": 8}
@@ -542,7 +536,7 @@ kernel void scale(global float *x, int n) { x[0] = READ(1) * UNROLL * BLOCK; }
 """
 
 
-@needs_opencl
+@pytest.mark.usefixtures("opencl")
 def test_parameter_that_changes_no_build_is_named_with_the_number_tried(write, capsys):
     parameters = blocks(32, 64, 128, default=64)
     parameters["PATH"] = {"values": [0, 1], "role": "choice", "default": 0}
@@ -560,7 +554,7 @@ def test_parameter_that_changes_no_build_is_named_with_the_number_tried(write, c
     assert space["targets"][0]["without_effect"] == {"PATH": 3}
 
 
-@needs_opencl
+@pytest.mark.usefixtures("opencl")
 def test_parameter_that_matters_seldom_is_found_to_matter(write, capsys):
     parameters = blocks(64, default=64)
     parameters["SHIFT"] = {"values": [0, 1], "role": "source", "default": 0}

@@ -21,7 +21,6 @@ from harness.commands import check
 from harness.core.records import Config, Input
 from harness.display.inputs import times_note
 from tests.replays import FormulaMeasurer, formula_s, make_spec, opened
-from tests.test_check import needs_opencl
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -156,7 +155,7 @@ def test_every_path_and_module_that_a_page_names_exists(page: str) -> None:
         pkgutil.resolve_name(name)
 
 
-@needs_opencl
+@pytest.mark.usefixtures("opencl")
 @pytest.mark.parametrize(
     ("page", "name", "inputs"), [("README.md", "sums", 4), ("docs/spaces.md", "scale", 2)]
 )
