@@ -355,11 +355,11 @@ def test_words_of_one_flag_stay_together_in_the_options(write):
 @needs_nvcc
 def test_default_and_sample_compile_for_several_architectures(write, capsys):
     path = str(write())
-    assert main([path, "--arch", "sm_90", "--arch", "sm_80", "--sample", "2"]) == 0
+    assert main([path, "--arch", "sm_90", "--arch", "sm_80", "--sample", "1"]) == 0
     text = capsys.readouterr().out
     for part in ("scale for sm_90", "scale for sm_80", "registers", "shared memory", "occupancy"):
         assert part in text
-    assert text.count("3 configurations compiled, 0 failed") == 2
+    assert text.count("2 configurations compiled, 0 failed") == 2
     assert text.count("BLOCK=64, UNROLL=1 ") == 2
     assert "256 B" in text  # 64 floats of the default
     assert "cached" not in text
@@ -503,7 +503,7 @@ def test_sweep_and_sample_are_one_or_the_other(write, capsys):
 def test_a_kernel_that_cannot_be_launched_by_its_name_fails(write, capsys, before, there):
     path, body = write(), "__global__ void scale(float *x) { x[0] = UNROLL * BLOCK; }"
     (path.parent / "scale.cu").write_text(f"{before} {body}")
-    assert main([str(path), "--arch", "sm_90"]) == 1
+    assert main([str(path), "--arch", "sm_90", "--sample", "0"]) == 1
     text = " ".join(capsys.readouterr().out.split())
     assert f'kernel "scale" is not in the binary; {there}. Write extern "C" before' in text
 

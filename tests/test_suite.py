@@ -43,7 +43,8 @@ needs_nvcc = pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
 ROOT = Path(__file__).parents[1]
 CASES = sorted((ROOT / "tests/data/suite").glob("*.yaml"))
 ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
-SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
+SHORT = {"warmup": 1, "repeats": 1}
+"""Two runs of each configuration, both of which are verified."""
 
 
 @dataclass(frozen=True)

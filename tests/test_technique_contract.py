@@ -221,18 +221,16 @@ def test_measured_configurations_are_legal_and_new_and_repeat_with_the_seed(
     assert all(space.is_legal(config) for config in one.configs)
 
 
-def test_another_seed_proposes_others(searches: Searches, technique: str) -> None:
-    one, other = (searches.search("formula", 10, smooth_s, seed).configs for seed in (1, 2))
-    assert (one == other) == (technique == WALK)
-
-
-def test_it_is_kept_who_asked(searches: Searches, technique: str) -> None:
-    asked = searches.search("formula", 6, smooth_s).requestors
+def test_another_seed_proposes_others_and_it_is_kept_who_asked(
+    searches: Searches, technique: str
+) -> None:
+    one, other = (searches.search("formula", 10, smooth_s, seed) for seed in (1, 2))
+    assert (one.configs == other.configs) == (technique == WALK)
     if sole_technique([technique]):
-        assert asked == {technique}
+        assert one.requestors == {technique}
     else:
-        assert "seed" in asked
-        assert asked - {"seed", UNMEASURED}
+        assert "seed" in one.requestors
+        assert one.requestors - {"seed", UNMEASURED}
 
 
 @pytest.mark.parametrize(
