@@ -11,7 +11,7 @@ import pytest
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
 from harness.core.program import Binary, Fill, Launch, Program
 from harness.measure.backends.base import Compiler, Device
-from harness.measure.backends.cuda import cuda_status, device_arch
+from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.backends.nvcc import Nvcc, find_nvcc
@@ -65,9 +65,6 @@ def _opencl() -> Kit:
 
 
 def _cuda() -> Kit:
-    missing = cuda_status()
-    if missing is not None:
-        pytest.skip(missing)
     return Kit(Nvcc(device_arch()), CudaDevice, CUDA)
 
 
@@ -85,6 +82,8 @@ WITH_DEVICE = ["fake", "opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 @pytest.fixture(scope="module", params=WITH_DEVICE)
 def kit(request: pytest.FixtureRequest) -> Kit:
+    if request.param == "cuda":
+        request.getfixturevalue("nvidia")
     return KITS[request.param]()
 
 

@@ -34,6 +34,11 @@ def load_pycuda() -> Any:
     try:
         return importlib.import_module("pycuda.driver")
     except ImportError as error:
+        if "undefined symbol: cu" in str(error):
+            raise BackendUnavailable(
+                f"PyCUDA needs a newer NVIDIA driver than this machine's: {error}. Update the "
+                "driver, or rebuild PyCUDA with a CUDA toolkit that is no newer than the driver"
+            ) from error
         raise BackendUnavailable(
             f"PyCUDA is installed but cannot be imported: {error}. Rebuild it for this machine: "
             "pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda"

@@ -1,0 +1,125 @@
+/* The kernels of the tests, on the host. */
+#include "stub.h"
+#include <string.h>
+
+
+static CUdeviceptr pointer_at(const char *arguments, int offset)
+{
+    CUdeviceptr value;
+    memcpy(&value, arguments + offset, sizeof value);
+    return value;
+}
+
+static int int_at(const char *arguments, int offset)
+{
+    int value;
+    memcpy(&value, arguments + offset, sizeof value);
+    return value;
+}
+
+static float *floats(const char *arguments, int offset, size_t count)
+{
+    return reach(pointer_at(arguments, offset), count * sizeof(float));
+}
+
+#define KERNEL(name)                                                                               \
+    static CUresult name(const uint64_t at_ns, const unsigned *grid, const unsigned *group,        \
+                         const char *arguments)
+#define UNUSED (void)at_ns, (void)grid, (void)group, (void)arguments
+
+/* z = x + y of n elements */
+KERNEL(add)
+{
+    UNUSED;
+    int n = int_at(arguments, 24);
+    float *z = floats(arguments, 0, (size_t)n);
+    float *x = floats(arguments, 8, (size_t)n), *y = floats(arguments, 16, (size_t)n);
+    if (!z || !x || !y)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    for (int i = 0; i < n; i++)
+        z[i] = x[i] + y[i];
+    return CUDA_SUCCESS;
+}
+
+/* y = 2 x, an element a thread */
+KERNEL(twice)
+{
+    UNUSED;
+    unsigned n = grid[0] * group[0];
+    float *x = floats(arguments, 0, n), *y = floats(arguments, 8, n);
+    if (!x || !y)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    for (unsigned i = 0; i < n; i++)
+        y[i] = 2 * x[i];
+    return CUDA_SUCCESS;
+}
+
+/* z[i] = 1, an element a thread */
+KERNEL(narrow)
+{
+    UNUSED;
+    float *z = floats(arguments, 0, group[0]);
+    for (unsigned i = 0; z && i < group[0]; i++)
+        z[i] = 1;
+    return z ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+/* z[2^40 + i] = 1 */
+KERNEL(stray)
+{
+    UNUSED;
+    CUdeviceptr far = pointer_at(arguments, 0) + ((CUdeviceptr)1 << 42);
+    return reach(far, sizeof(float)) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+KERNEL(nothing)
+{
+    UNUSED;
+    return CUDA_SUCCESS;
+}
+
+/* y = A x, with A of m rows and n columns, which are read four columns at a time */
+KERNEL(mvmul)
+{
+    UNUSED;
+    size_t m = (size_t)int_at(arguments, 24), n = (size_t)int_at(arguments, 28);
+    float *a = floats(arguments, 0, m * n), *x = floats(arguments, 8, n);
+    float *y = floats(arguments, 16, m);
+    if (!a || !x || !y)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if ((uintptr_t)a % 16 || (uintptr_t)x % 16)
+        return CUDA_ERROR_MISALIGNED_ADDRESS;
+    for (size_t i = 0; i < m; i++) {
+        float sum = 0;
+        for (size_t j = 0; j < n; j++)
+            sum += a[i * n + j] * x[j];
+        y[i] = sum;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* out = {clock64, globaltimer} */
+KERNEL(read_clocks)
+{
+    UNUSED;
+    uint64_t *out = reach(pointer_at(arguments, 0), 2 * sizeof *out);
+    if (!out)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    out[0] = cycles_at(at_ns);
+    out[1] = at_ns;
+    return CUDA_SUCCESS;
+}
+
+Run *kernel_named(const char *name)
+{
+    static const struct {
+        const char *name;
+        Run *run;
+    } known[] = {{"add", add},         {"twice", twice}, {"narrow", narrow},
+                 {"stray", stray},     {"nothing", nothing}, {"mvmul", mvmul},
+                 {"read_clocks", read_clocks}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(known[i].name, name))
+            return known[i].run;
+    return NULL;
+}

@@ -1,0 +1,194 @@
+/* Modules: what a cubin says of its kernels (see NVIDIA's cuobjdump --dump-elf). */
+#include "stub.h"
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MACHINE_CUDA 190
+/* OS/ABI and ABI version of cubins: nvcc 13 writes the second pair. */
+#define OLD_OSABI 0x33
+#define NEW_OSABI 0x41
+
+/* Records of .nv.info and .nv.info.KERNEL: format, attribute, and a value or a payload's size. */
+#define WITH_PAYLOAD 0x04
+#define LAUNCH_BOUNDS 0x05
+#define ARGUMENT_BYTES 0x19
+#define REGISTER_COUNT 0x2f
+#define RESERVED_SHARED 1024
+
+struct CUmod_st {
+    char *image;
+    Function *functions;
+};
+
+static const Elf64_Ehdr *header(CUmodule module)
+{
+    return (const Elf64_Ehdr *)module->image;
+}
+
+static const Elf64_Shdr *section(CUmodule module, const char *prefix, const char *name)
+{
+    const Elf64_Shdr *all = (const void *)(module->image + header(module)->e_shoff);
+    const char *names = module->image + all[header(module)->e_shstrndx].sh_offset;
+    size_t length = strlen(prefix);
+    for (int i = 0; i < header(module)->e_shnum; i++) {
+        const char *found = names + all[i].sh_name;
+        if (!strncmp(found, prefix, length) && !strcmp(found + length, name))
+            return &all[i];
+    }
+    return NULL;
+}
+
+/* The first record with an attribute; with `symbol`, one whose payload starts with that index. */
+static const char *record(CUmodule module, const Elf64_Shdr *info, int attribute, int symbol)
+{
+    const char *at = info ? module->image + info->sh_offset : NULL;
+    const char *end = info ? at + info->sh_size : NULL;
+    while (at < end) {
+        uint16_t value;
+        uint32_t first = 0;
+        memcpy(&value, at + 2, 2);
+        int payload = at[0] == WITH_PAYLOAD ? value : 0;
+        if (payload)
+            memcpy(&first, at + 4, 4);
+        if (at[1] == attribute && (symbol < 0 || first == (uint32_t)symbol))
+            return at;
+        at += 4 + payload;
+    }
+    return NULL;
+}
+
+static int symbol_named(CUmodule module, const char *name)
+{
+    const Elf64_Shdr *table = section(module, "", ".symtab");
+    const Elf64_Shdr *strings = section(module, "", ".strtab");
+    const Elf64_Sym *symbols = (const void *)(module->image + table->sh_offset);
+    int found = 0;
+    for (int i = 0; i < (int)(table->sh_size / sizeof *symbols); i++)
+        if (ELF64_ST_TYPE(symbols[i].st_info) == STT_FUNC &&
+            !strcmp(module->image + strings->sh_offset + symbols[i].st_name, name))
+            found = i;
+    return found;
+}
+
+static unsigned word(const char *record, int index)
+{
+    uint32_t value;
+    memcpy(&value, record + 4 * index, 4);
+    return value;
+}
+
+static unsigned short_value(const char *record)
+{
+    uint16_t value;
+    memcpy(&value, record + 2, 2);
+    return value;
+}
+
+static void describe(CUmodule module, Function *function)
+{
+    const Elf64_Shdr *info = section(module, ".nv.info.", function->name);
+    const char *bytes = record(module, info, ARGUMENT_BYTES, -1);
+    const char *bound = record(module, info, LAUNCH_BOUNDS, -1);
+    const char *registers = record(module, section(module, "", ".nv.info"), REGISTER_COUNT,
+                                   symbol_named(module, function->name));
+    const Elf64_Shdr *shared = section(module, ".nv.shared.", function->name);
+    function->argument_bytes = bytes ? short_value(bytes) : 0;
+    function->bound = bound ? word(bound, 1) * word(bound, 2) * word(bound, 3) : MAX_THREADS;
+    function->registers = registers ? word(registers, 2) : 0;
+    function->shared_bytes = shared ? (unsigned)shared->sh_size - RESERVED_SHARED : 0;
+}
+
+/* Registers are given to warps by 256 at a time. */
+unsigned most_threads(const Function *function)
+{
+    unsigned warp_registers = (function->registers * 32 + 255) / 256 * 256;
+    unsigned fit = warp_registers ? REGISTERS / warp_registers * 32 : MAX_THREADS;
+    return fit < function->bound ? fit : function->bound;
+}
+
+static CUresult why_not(const unsigned char *image)
+{
+    if (memcmp(image, ELFMAG, SELFMAG) || image[EI_CLASS] != ELFCLASS64)
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (image[EI_OSABI] != OLD_OSABI && image[EI_OSABI] != NEW_OSABI)
+        return CUDA_ERROR_INVALID_IMAGE;
+    const Elf64_Ehdr *cubin = (const void *)image;
+    if (cubin->e_machine != MACHINE_CUDA)
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (image[EI_OSABI] == NEW_OSABI && number("CUDA_STUB_DRIVER", CUDA_VERSION) < 13000)
+        return CUDA_ERROR_INVALID_IMAGE;
+    unsigned arch = (image[EI_OSABI] == NEW_OSABI ? cubin->e_flags >> 8 : cubin->e_flags) & 0xff;
+    int runs = arch / 10 == CAPABILITY_MAJOR && arch % 10 <= CAPABILITY_MINOR;
+    return runs ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
+                            CUjit_option *options, void **values)
+{
+    ENTER("cuModuleLoadData", NEEDS_CONTEXT);
+    for (unsigned i = 0; i < count; i++) /* nothing was written to the logs */
+        if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
+            options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
+            values[i] = 0;
+    CUresult error = why_not(image);
+    if (error)
+        return error;
+    const Elf64_Ehdr *cubin = image;
+    size_t sections_end = cubin->e_shoff + (size_t)cubin->e_shentsize * cubin->e_shnum;
+    size_t segments_end = cubin->e_phoff + (size_t)cubin->e_phentsize * cubin->e_phnum;
+    size_t size = sections_end > segments_end ? sections_end : segments_end;
+    *module = calloc(1, sizeof **module);
+    (*module)->image = malloc(size);
+    memcpy((*module)->image, image, size);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    return cuModuleLoadDataEx(module, image, 0, NULL, NULL);
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    ENTER("cuModuleUnload", NEEDS_CONTEXT);
+    CUresult error = finish();
+    while (module->functions) {
+        Function *next = module->functions->next;
+        free(module->functions);
+        module->functions = next;
+    }
+    free(module->image);
+    free(module);
+    return error;
+}
+
+CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module, const char *name)
+{
+    ENTER("cuModuleGetFunction", NEEDS_CONTEXT);
+    if (!section(module, ".text.", name))
+        return CUDA_ERROR_NOT_FOUND;
+    if (!kernel_named(name))
+        return not_modelled(name);
+    Function *function = calloc(1, sizeof *function);
+    strncpy(function->name, name, sizeof function->name - 1);
+    describe(module, function);
+    function->run = kernel_named(name);
+    function->next = module->functions;
+    module->functions = function;
+    *handle = (CUfunction)function;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute asked, CUfunction handle)
+{
+    ENTER("cuFuncGetAttribute", NEEDS_CONTEXT);
+    const Function *function = (const Function *)handle;
+    switch (asked) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = (int)most_threads(function); break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = (int)function->registers; break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = (int)function->shared_bytes; break;
+    default: return not_modelled("an attribute that cuFuncGetAttribute is asked for");
+    }
+    return CUDA_SUCCESS;
+}

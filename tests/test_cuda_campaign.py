@@ -1,0 +1,69 @@
+"""CUDA from end to end: real nvcc, real PyCUDA, processes of their own; a GPU or its stand-in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.commands import tune
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.backends.choose import choose
+from harness.measure.kernels import KernelMeasurer
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
+from tests.stub_driver import StubDriver
+
+pytestmark = pytest.mark.gpu
+
+MVMUL = Path(__file__).parent.parent / "spaces/mvmul.yaml"
+SMALL = Input({"m": 24, "n": 2000})
+DEFAULT = Config({"THRD": 256, "LU": 1, "X_CACHE": 1})
+
+
+def test_small_campaign_measures_every_configuration(
+    nvidia: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "results.db"
+    options = ["--backend", "cuda", "--inputs", "m * n == 48000", "--test-limit", "3"]
+    options += ["--no-cross", "--no-reduce", "--repeats", "3", "--finalists", "2", "--json"]
+    assert tune.main([str(MVMUL), *options, "--database", str(database)]) == 0
+    printed = capfd.readouterr()
+    assert "does not model" not in printed.err
+    results = json.loads(printed.out)["results"]
+    assert (results["backend"], results["warnings"]) == ("cuda", [])
+    assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
+
+
+def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[Measurement]:
+    """Measure the default three times; somewhere, the stand-in fails once."""
+    monkeypatch.setenv("CUDA_STUB_FAIL", failing)
+    monkeypatch.setenv("CUDA_STUB_ONCE", str(once))
+    spec = load_spec(MVMUL).with_measure({"timeout_s": 3, "repeats": 3})
+    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+        space = ConstrainedSpace.of(spec, SMALL, measurer.limits, "nvcc")
+        return [measurer.measure(space, SMALL, DEFAULT, None) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("failing", "outcome", "message"),
+    [
+        ("kernel@3:700", Outcome.LAUNCH_FAILED, "running mvmul: .* illegal memory access"),
+        ("kernel@3:hang", Outcome.TIMEOUT, "3 s"),
+    ],
+)
+def test_kernel_that_fails_costs_one_measurement_and_one_process(
+    failing: str,
+    outcome: Outcome,
+    message: str,
+    stub: StubDriver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed, *following = measured(failing, tmp_path / "once", monkeypatch)
+    assert failed.outcome is outcome, failed.message
+    assert re.search(message, failed.message)
+    assert [each.outcome for each in following] == [Outcome.OK] * 2

@@ -1,0 +1,402 @@
+"""The CUDA device through the real PyCUDA: on a GPU where there is one, else over a stand-in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.program import Binary, Launch, Program
+from harness.core.records import Build
+from harness.measure.backends import cuda
+from harness.measure.backends.cuda import load_pycuda
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.verify import NAN
+from tests.stub_driver import StubDriver
+
+pytestmark = pytest.mark.gpu
+
+KERNELS = """\
+#line 1 "kernels.cu"
+extern "C" __global__ void add(float *z, const float *x, const float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) z[i] = x[i] + y[i];
+}
+extern "C" __global__ void stray(float *z) { z[(1ull << 40) + threadIdx.x] = 1.0f; }
+extern "C" __global__ void __launch_bounds__(64) narrow(float *z) { z[threadIdx.x] = 1.0f; }
+"""
+N = 1 << 20
+ONES = np.ones(64, np.float32)
+ARGUMENTS = {"x": ONES, "y": ONES, "z": np.zeros(64, np.float32), "n": np.int32(64)}
+ADD = Launch("add", (8, 4), (2, 1), ("z", "x", "y", "n"))
+
+# Runs in a process of its own, which ends as such a process should: by os._exit.
+STRAY = """
+import json, os, sys
+import numpy as np
+from harness.core.program import Launch, Program
+from harness.measure.backends.cuda import device_arch
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.nvcc import Nvcc
+from harness.core.errors import LaunchFailed
+
+def failure(device, module):
+    try:
+        device.launch(module, [Launch("stray", (32,), (1,), ("z",))])
+    except LaunchFailed as error:
+        return str(error)
+
+device = CudaDevice()
+module = device.load(Nvcc(device_arch()).compile(Program(sys.argv[1], (), ())))
+device.bind({"z": np.zeros(32, np.float32)})
+answer = {"first": failure(device, module), "again": failure(device, module)}
+answer["healthy"] = device.healthy
+device.close()
+print(json.dumps(answer), flush=True)
+os._exit(0)
+"""
+
+
+def build(**resources: int | None) -> Build:
+    return Build(key="k", options="", compiler="nvcc", compile_s=0.1, **resources)
+
+
+@pytest.fixture(scope="module")
+def kernels(nvidia) -> Binary:
+    return Nvcc(cuda.device_arch()).compile(Program(KERNELS, (), ()))
+
+
+# ------------------------------------------------------------------------- on any device
+
+
+@pytest.fixture(scope="module")
+def gpu(nvidia) -> Iterator[CudaDevice]:
+    device = CudaDevice()
+    yield device
+    device.close()
+
+
+class TestOnAnyDevice:
+    def test_vector_addition_is_right_and_takes_time(self, gpu, kernels):
+        x, y = np.random.default_rng(0).random((2, N), dtype=np.float32)
+        gpu.bind({"z": np.zeros(N, np.float32), "x": x, "y": y, "n": np.int32(N)})
+        launch = Launch("add", (256,), (N // 256,), ("z", "x", "y", "n"))
+        time_s = gpu.launch(gpu.load(kernels), [launch])
+        np.testing.assert_array_equal(gpu.read("z"), x + y)
+        assert 1e-7 < time_s < 1.0
+
+    def test_array_in_another_order_reads_back_as_it_was(self, gpu):
+        gpu.bind({"x": np.arange(6.0).reshape(2, 3).T})
+        assert gpu.read("x").tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+
+    def test_limits_are_plausible(self, gpu):
+        assert gpu.limits.max_group_size == 1024
+        assert gpu.limits.max_group_dims == (1024, 1024, 64)
+        assert gpu.limits.warp_size == 32
+        assert gpu.limits.max_local_bytes >= 48 * 1024
+        assert gpu.limits.compute_units >= 1
+        assert gpu.limits.max_grid_dims[0] >= 2**31 - 1
+        assert not gpu.shares_cpu
+
+    def test_environment_names_device_driver_and_compiler(self, gpu):
+        environment = gpu.environment("nvcc")
+        assert (environment.backend, environment.compiler) == ("cuda", "nvcc")
+        assert environment.device
+        assert environment.platform.startswith("CUDA ")
+        assert environment.driver
+        assert environment.notes["compute_capability"].count(".") == 1
+
+    def test_list_of_driver_errors_is_complete(self, gpu):
+        public = {name: each for name, each in vars(load_pycuda()).items() if name[0] != "_"}
+        errors = {n for n, e in public.items() if isinstance(e, type) and issubclass(e, Exception)}
+        assert errors == set(cuda.ERROR_MEANINGS)
+
+    def test_too_much_shared_memory_never_reaches_the_device(self, gpu):
+        count = gpu.limits.max_local_bytes // 4 + 1
+        source = (
+            f'extern "C" __global__ void f(float *z) {{ __shared__ float s[{count}];'
+            " s[threadIdx.x] = z[0]; __syncthreads(); z[threadIdx.x] = s[threadIdx.x ^ 1]; }"
+        )
+        with pytest.raises((BuildFailed, LaunchFailed), match="shared"):
+            gpu.load(Nvcc(cuda.device_arch()).compile(Program(source, (), ())))
+        with pytest.raises(LaunchFailed, match="static shared memory"):
+            gpu.load(Binary(build(shared_bytes=4 * count), b""))
+
+    def test_group_beyond_the_kernels_launch_bounds_is_refused(self, gpu, kernels):
+        gpu.bind({"z": np.zeros(128, np.float32)})
+        with pytest.raises(LaunchFailed, match=r"its \d+ registers and .* bounds .* takes 64"):
+            gpu.launch(gpu.load(kernels), [Launch("narrow", (128,), (1,), ("z",))])
+        gpu.launch(gpu.load(kernels), [Launch("narrow", (64,), (1,), ("z",))])
+        assert gpu.read("z").sum() == 64
+        assert gpu.healthy
+
+    def test_binary_of_garbage_is_refused_and_the_device_survives(self, gpu):
+        with pytest.raises(LaunchFailed, match="loading the binary"):
+            gpu.load(Binary(build(), b"garbage" * 100))
+        assert gpu.healthy
+
+    def test_binary_for_another_architecture_is_refused_and_the_device_survives(self, gpu):
+        other = Nvcc("sm_75" if cuda.device_arch() != "sm_75" else "sm_90")
+        with pytest.raises(LaunchFailed, match=r"binary cannot be used.*no kernel image"):
+            gpu.load(other.compile(Program(KERNELS, (), ())))
+        assert gpu.healthy
+
+    def test_function_that_is_not_there_is_refused(self, gpu, kernels):
+        with pytest.raises(LaunchFailed, match="looking up nowhere"):
+            gpu.launch(gpu.load(kernels), [Launch("nowhere", (1,), (1,), ())])
+        assert gpu.healthy
+
+    def test_launch_with_too_few_arguments_is_refused(self, gpu, kernels):
+        gpu.bind(ARGUMENTS)
+        with pytest.raises(LaunchFailed, match=r"running add: .*invalid argument"):
+            gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), ("z", "x", "y"))])
+        assert gpu.healthy
+
+    def test_more_memory_than_the_device_has_is_refused_and_the_device_survives(self, gpu):
+        zero = np.zeros(1, np.float32)
+        too_large = np.lib.stride_tricks.as_strided(zero, (2**41,), (0,))
+        with pytest.raises(LaunchFailed, match=r"allocating .* bytes for z: .* out of memory"):
+            gpu.bind({"z": too_large})
+        assert gpu.healthy
+
+    def test_illegal_address_fails_the_launch_and_spoils_the_process(self, nvidia):
+        done = subprocess.run(
+            [sys.executable, "-c", STRAY, KERNELS], capture_output=True, text=True, check=True
+        )
+        answer = json.loads(done.stdout)
+        assert "illegal memory access" in answer["first"]
+        assert "its process must end" in answer["first"]
+        assert answer["again"]
+        assert answer["healthy"] is False
+
+
+# ------------------------------------------------------------------------- over the stand-in
+
+
+@pytest.fixture
+def device(stub: StubDriver) -> Iterator[CudaDevice]:
+    """A device of the stand-in, with the arguments of `add` bound."""
+    device = CudaDevice()
+    device.bind(ARGUMENTS)
+    yield device
+    stub.reset()
+    device.close()
+
+
+@pytest.fixture
+def module(device: CudaDevice, kernels: Binary, stub: StubDriver) -> object:
+    module = device.load(kernels)
+    stub.calls()
+    return module
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make a call fail: cuMemAlloc@2:700! is the second one, with an error that stays."""
+    return lambda rule: monkeypatch.setenv("CUDA_STUB_FAIL", rule)
+
+
+def test_binding_frees_what_was_bound_before(device, stub):
+    device.restore({"x": ONES})
+    bound_bytes = stub.allocated_bytes
+    device.bind(ARGUMENTS)
+    device.restore({"x": ONES})
+    assert stub.allocated_bytes == bound_bytes
+    device.bind({})
+    assert stub.allocated_bytes < bound_bytes
+
+
+def test_close_gives_memory_and_context_back_once(stub):
+    before = stub.allocated_bytes
+    device = CudaDevice()
+    device.bind(ARGUMENTS)
+    device.restore({"x": ONES})
+    stub.calls()
+    device.close()
+    device.close()
+    assert stub.allocated_bytes == before
+    calls = stub.calls()
+    assert calls.count("cuDevicePrimaryCtxRelease") == 1
+    assert calls.count("cuMemFree") == 4
+
+
+def test_time_of_launches_is_the_sum_of_their_seconds(device, module, stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "2000000")
+    assert 0.006 <= device.launch(module, [ADD, ADD, ADD]) < 1
+    assert stub.calls().count("cuLaunchKernel add grid 2 1 1 group 8 4 1") == 3
+    assert device.read("z").tolist() == [2.0] * 64
+
+
+def test_device_waits_after_the_last_launch_and_not_between(device, module, stub):
+    device.launch(module, [ADD, ADD])
+    calls = stub.calls()
+    assert calls.count("cuCtxSynchronize") == 1
+    work = [i for i, call in enumerate(calls) if call.startswith(("cuLaunch", "cuEventRecord"))]
+    assert max(work) < calls.index("cuCtxSynchronize") < calls.index("cuEventElapsedTime")
+
+
+def test_nothing_is_between_an_event_and_its_launch(device, module, stub):
+    device.launch(module, [ADD])
+    calls = stub.calls()
+    begin, end = (i for i, call in enumerate(calls) if call == "cuEventRecord")
+    assert [call.split()[0] for call in calls[begin + 1 : end]] == [
+        "cuFuncSetBlockShape",  # PyCUDA's own, in its call
+        "cuLaunchKernel",
+    ]
+
+
+def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, kernels, stub):
+    twin = Binary(kernels.build, kernels.data + b"\0")
+    modules = [device.load(binary) for binary in (kernels, twin, kernels, twin)]
+    assert stub.calls().count("cuModuleLoadData") == 2
+    assert modules[2:] == modules[:2]
+    device.unload()
+    assert device.load(kernels) is not modules[0]
+
+
+def test_array_that_is_restored_again_is_copied_on_the_device_without_a_wait(device, stub):
+    content = np.arange(64, dtype=np.float32)
+    stub.calls()
+    for calls in (["cuMemAlloc", "cuMemcpyHtoD", "cuMemcpyDtoD"], ["cuMemcpyDtoD"]):
+        device.restore({"x": content})
+        assert stub.calls() == calls
+        np.testing.assert_array_equal(device.read("x"), content)
+        device.write("x", ONES)
+        stub.calls()
+
+
+def test_launch_after_a_restore_finds_what_was_restored(device, module, stub):
+    for twos in (2 * ONES, 3 * ONES):
+        device.restore({"x": twos, "z": NAN})
+        device.launch(module, [ADD])
+        np.testing.assert_array_equal(device.read("z"), twos + 1)
+    calls = stub.calls()
+    assert calls.count("cuCtxSynchronize") == 2
+
+
+def test_array_is_restored_from_the_host_where_the_device_has_no_room(device, stub, fail):
+    stub.calls()
+    fail("cuMemAlloc@1+:2")  # PyCUDA collects garbage and tries again
+    content = np.arange(64, dtype=np.float32)
+    for _ in range(2):
+        device.restore({"x": content})
+        np.testing.assert_array_equal(device.read("x"), content)
+        device.write("x", ONES)
+    assert "cuMemcpyDtoD" not in stub.calls()
+    assert device.healthy
+
+
+def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_DRIVER", "13020")
+    environment = device.environment("nvcc 13.0 sm_90")
+    assert (environment.device, environment.platform) == ("Stand-in GPU", "CUDA 13.2")
+    assert environment.notes["compute_capability"] == "9.0"
+    assert environment.notes["memory_bytes"] == str(80 << 30)
+    assert environment.notes["clock_khz"] == "1980000"
+    assert device.limits.max_grid_dims == (2**31 - 1, 65535, 65535)
+    assert device.limits.compute_units == 132
+
+
+# ------------------------------------------------------------------------- its failures
+
+CODES = {"Error": 999, "LogicError": 1, "LaunchError": 719, "MemoryError": 2, "RuntimeError": 100}
+"""Error codes that PyCUDA raises as these types; its own CompileError has none."""
+
+CALLS = {
+    "cuMemAlloc": lambda device, module: device.bind(ARGUMENTS),
+    "cuMemcpyHtoD": lambda device, module: device.write("x", ONES),
+    "cuMemcpyDtoH": lambda device, module: device.read("x"),
+    "cuMemsetD8": lambda device, module: device.restore({"x": NAN}),
+    "cuMemcpyDtoD": lambda device, module: device.restore({"x": ONES}),
+    "cuModuleLoadData": lambda device, module: device.load(Binary(build(), b"")),
+    "cuModuleGetFunction": lambda device, module: device.launch(module, [ADD]),
+    "cuFuncGetAttribute": lambda device, module: device.launch(module, [ADD]),
+    "cuEventCreate": lambda device, module: device.launch(module, [ADD]),
+    "cuEventRecord": lambda device, module: device.launch(module, [ADD]),
+    "cuFuncSetBlockShape": lambda device, module: device.launch(module, [ADD]),
+    "cuLaunchKernel": lambda device, module: device.launch(module, [ADD]),
+    "cuCtxSynchronize": lambda device, module: device.launch(module, [ADD]),
+    "cuEventElapsedTime": lambda device, module: device.launch(module, [ADD]),
+    "cuDriverGetVersion": lambda device, module: device.environment("nvcc"),
+    "cuDeviceGetAttribute": lambda device, module: device.limits.warp_size,
+}
+
+
+@pytest.mark.parametrize("kind", CODES)
+@pytest.mark.parametrize("call", CALLS)
+def test_every_error_of_every_call_becomes_launch_failed(
+    call, kind, kernels, stub, monkeypatch, fail
+):
+    device = CudaDevice()
+    device.bind(ARGUMENTS)
+    # Limits are asked for once, before the first launch.
+    module = device.load(kernels) if call != "cuDeviceGetAttribute" else None
+    calls = "1+" if call == "cuMemAlloc" else "1"  # without memory, PyCUDA tries again
+    fail(f"{call}@{calls}:{CODES[kind]}")
+    with pytest.raises(LaunchFailed) as failure:
+        CALLS[call](device, module)
+    monkeypatch.delenv("CUDA_STUB_FAIL")
+    assert cuda.ERROR_MEANINGS[kind] in str(failure.value)
+    assert f"{call} failed: " in str(failure.value).replace("DataEx", "Data")
+    assert device.healthy
+    device.close()
+
+
+def test_unknown_kind_of_driver_error_is_described_as_its_nearest_base(stub):
+    newer = type("GraphError", (load_pycuda().LaunchError,), {})
+    assert cuda.meaning_of(newer("text")) == cuda.ERROR_MEANINGS["LaunchError"]
+    with pytest.raises(TypeError, match="KeyError is no exception of PyCUDA"):
+        cuda.meaning_of(KeyError())
+
+
+def test_device_that_cannot_be_opened_is_unavailable(stub, fail):
+    fail("cuDevicePrimaryCtxRetain@1:101")
+    with pytest.raises(BackendUnavailable, match=r"CUDA device 0 cannot be opened: .* ordinal"):
+        CudaDevice()
+
+
+@pytest.mark.parametrize("code", [700, 719])
+def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail):
+    fail(f"kernel@2:{code}")
+    device.launch(module, [ADD])
+    with pytest.raises(LaunchFailed, match=r"running add: .* context is lost and its process"):
+        device.launch(module, [ADD])
+    assert not device.healthy
+    with pytest.raises(LaunchFailed, match=r"reading x: .* its process must end"):
+        device.read("x")
+    assert not device.healthy
+
+
+def test_unhealthy_device_closes_in_silence(device, module, fail):
+    fail("kernel@1:700")
+    with pytest.raises(LaunchFailed):
+        device.launch(module, [ADD])
+    device.close()
+
+
+@pytest.mark.parametrize(
+    ("launch", "reason"),
+    [
+        (Launch("add", (32, 33), (1, 1), ()), "1,056 threads, but the device takes 1,024"),
+        (Launch("narrow", (65,), (1,), ("z",)), r"\d registers and its launch bounds.* takes 64"),
+        (Launch("add", (32,), (1,), ("q",)), "takes an argument q, but bound are x, y, z, n"),
+    ],
+)
+def test_launch_that_cannot_be_is_refused_before_the_first_launch(
+    launch, reason, device, module, stub
+):
+    with pytest.raises(LaunchFailed, match=reason):
+        device.launch(module, [ADD, launch])
+    assert not [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+
+
+def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_called(device, stub):
+    with pytest.raises(LaunchFailed, match=r"50,000 bytes of static shared memory.* 49,152"):
+        device.load(Binary(build(shared_bytes=50_000), b"\x7fELF"))
+    assert "cuModuleLoadData" not in stub.calls()

@@ -1,0 +1,168 @@
+"""The stand-in for NVIDIA's driver: its clock, its checks, and what it is asked to fail with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.core.program import Program
+from harness.measure.backends.cuda import device_arch, load_pycuda
+from harness.measure.backends.nvcc import Nvcc
+from tests.stub_driver import StubDriver, build_stub, wanted_calls
+
+pytestmark = pytest.mark.gpu
+
+KERNELS = """\
+extern "C" __global__ void nothing(float *z) {}
+extern "C" __global__ void twice(const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = 2 * x[i];
+}
+extern "C" __global__ void read_clocks(unsigned long long *out) { out[0] = clock64(); }
+"""
+BLOCKER_NS, KERNEL_NS = 100_000_000, 1_500
+Launch = Callable[[str, Any], None]
+
+
+@pytest.fixture(scope="module")
+def cubin(stub_of_module: StubDriver) -> bytes:
+    return Nvcc(device_arch()).compile(Program(KERNELS, (), ())).data
+
+
+@pytest.fixture
+def driver(stub: StubDriver) -> Iterator[Any]:
+    """PyCUDA with a current context."""
+    driver = load_pycuda()
+    driver.init()
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    yield driver
+    stub.reset()
+    context.pop()
+    context.detach()
+
+
+@pytest.fixture
+def launch(driver: Any, cubin: bytes) -> Launch:
+    module = driver.module_from_buffer(cubin)
+
+    def run(name: str, *arguments: Any) -> None:
+        module.get_function(name)(*arguments, block=(32, 1, 1), grid=(1, 1))
+
+    return run
+
+
+@pytest.fixture
+def kernel_s(driver: Any, launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Any]:
+    """Time a kernel of KERNEL_NS that the host is slow to launch."""
+    lasting = f"nothing:{KERNEL_NS},twice:{BLOCKER_NS}"
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", lasting)
+    memory = driver.mem_alloc(256)
+
+    def measure(blockers: int) -> float:
+        start, stop = driver.Event(), driver.Event()
+        for _ in range(blockers):
+            launch("twice", memory, memory)
+        start.record()
+        time.sleep(0.002)
+        launch("nothing", memory)
+        stop.record()
+        stop.synchronize()
+        return float(stop.time_since(start)) * 1e-3
+
+    return measure
+
+
+# ------------------------------------------------------------------------- time
+
+
+def test_delay_of_the_host_is_in_the_time_unless_the_device_is_busy(kernel_s):
+    assert kernel_s(0) > 0.002
+    assert kernel_s(1) == pytest.approx(KERNEL_NS * 1e-9)
+
+
+def test_coarse_events_see_whole_ticks(kernel_s, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_TICK_NS", "1024")
+    assert round(kernel_s(1) * 1e9) in (1024, 2048)
+
+
+def test_slow_clock_makes_kernels_slower(kernel_s, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,990")
+    assert kernel_s(1) == pytest.approx(2 * KERNEL_NS * 1e-9)
+
+
+def test_clocks_of_the_device_give_its_frequency(driver, launch, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1500,990")
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "1000000")
+    memories = [driver.mem_alloc(16) for _ in range(3)]
+    found = np.zeros((3, 2), np.uint64)
+    for memory in memories:
+        launch("read_clocks", memory)
+    for memory, row in zip(memories, found, strict=True):
+        driver.memcpy_dtoh(row, memory)
+    cycles, nanoseconds = np.diff(found.astype(np.int64), axis=0).T
+    np.testing.assert_allclose(cycles / nanoseconds, [1.98, 1.5], rtol=1e-5)
+
+
+# ------------------------------------------------------------------------- checks
+
+
+def test_memory_that_was_freed_or_ends_earlier_is_refused(driver):
+    host = np.zeros(64, np.uint8)
+    memory = driver.mem_alloc(64)
+    address = int(memory)
+    driver.memcpy_htod(address, host)
+    for begin in (address + 1, address - 1):
+        with pytest.raises(driver.LogicError, match="cuMemcpyHtoD failed: invalid argument"):
+            driver.memcpy_htod(begin, host)
+    memory.free()
+    with pytest.raises(driver.LogicError, match="cuMemcpyDtoH failed: invalid argument"):
+        driver.memcpy_dtoh(host, address)
+
+
+def test_kernel_beyond_its_memory_spoils_the_context(driver, launch, stub):
+    memory = driver.mem_alloc(32 * 4 - 1)
+    launch("twice", memory, memory)
+    for _ in range(2):
+        with pytest.raises(driver.LogicError, match="illegal memory access"):
+            driver.Context.synchronize()
+    stub.reset()
+    driver.Context.synchronize()
+
+
+def test_call_that_is_not_modelled_is_refused_by_name(driver, capfd):
+    with pytest.raises(driver.LogicError, match="cuStreamCreate failed: operation not supported"):
+        driver.Stream()
+    assert "does not model cuStreamCreate" in capfd.readouterr().err
+
+
+def test_one_failure_is_shared_by_all_processes(driver, monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemGetInfo@1+:999")
+    monkeypatch.setenv("CUDA_STUB_ONCE", str(tmp_path / "failed"))
+    with pytest.raises(driver.Error, match="unknown error"):
+        driver.mem_get_info()
+    free, total = driver.mem_get_info()
+    assert free <= total == 80 << 30
+
+
+def test_driver_without_a_call_that_pycuda_needs_is_reported_with_its_cure(stub, tmp_path):
+    newest = next(name for name in wanted_calls() if name.startswith("cuEventElapsedTime"))
+    build_stub(tmp_path, without=(newest,))
+    script = "from harness.measure.backends.cuda import load_pycuda; load_pycuda()"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "BackendUnavailable: PyCUDA needs a newer NVIDIA driver" in done.stderr
+    assert f"undefined symbol: {newest}" in done.stderr
+    assert "Update the driver" in done.stderr
