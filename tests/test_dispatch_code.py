@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import math
 import random
 import re
 import subprocess
@@ -33,7 +34,7 @@ from harness.dispatch.python_code import python_module
 from harness.dispatch.rendering import column_names, real_names
 from harness.dispatch.spelling import member, variable
 from harness.dispatch.tree import TreeLearner
-from harness.models.encoding.columns import Column, ColumnKind, TunedRange
+from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.space_file import LaunchPlan
 from tests.dispatch_examples import (
     GUARDS,
@@ -41,6 +42,7 @@ from tests.dispatch_examples import (
     SHAPES,
     STRICT,
     c_arguments,
+    column_number,
     compiled,
     dispatcher_of,
     drawn_input,
@@ -141,6 +143,30 @@ def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
             assert select_index(**values) == wanted
             found = getattr(library, f"select_{name}")(*c_arguments(dispatcher, values))
             assert found == wanted, (name, values)
+
+
+def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:
+    """A threshold at the number of an input, and the double below it."""
+    terms = (LinearTerm("m", -0.1), LinearTerm("m", 0.7, is_log=True))
+    column = Column(ColumnKind.LINEAR, ("m",), constant=0.3, terms=terms)
+    written, inputs = {}, {}
+    for m in (3, 7, 1000, 4321):
+        values: Mapping[str, Value] = {"m": m, "n": 9, "s": 0.5, "t": "half"}
+        number = column_number(column, values)
+        assert number == pytest.approx(0.3 - 0.1 * m + 0.7 * math.log2(m), rel=1e-7)
+        for side, threshold in enumerate((number, math.nextafter(number, -math.inf))):
+            tree = TreeChoice(Split(0, threshold, Leaf(order=(0,)), Leaf(order=(1,))))
+            tuned = (TunedRange("m", 2, 4500), TunedRange("t", words=("half", "float")))
+            configs = (Config({"A": 1}), Config({"A": 2}))
+            program = DispatchProgram((column,), tuned, configs, 0, tree, ((), ()))
+            name = f"at_{m}_{side}"
+            written[name] = dispatcher_of(program, name)
+            inputs[name] = values, side
+    library = compiled(tmp_path, {name: c_header(d) for name, d in written.items()})
+    for name, (values, side) in inputs.items():
+        c_values = c_arguments(written[name], values)
+        assert getattr(library, f"select_{name}")(*c_values) == side
+        assert python_of(python_module(written[name]))["select_index"](**values) == side
 
 
 # --------------------------------------------------------------------------- texts from elsewhere
