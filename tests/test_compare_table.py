@@ -132,7 +132,13 @@ def test_json_has_figures_where_there_are_any() -> None:
     assert (data["version"], data["tested"], data["upper_limit"]) == (1, 1, 1.2)
     tested, untested = data["comparisons"]
     assert (tested["low"], tested["high"], tested["p_value"]) == (0.9, 1.2, 0.5)
-    assert tested["candidate"] == {"configuration": {"B": 1}, "median_s": 2e-3, "samples": 3}
+    assert tested["candidate"] == {
+        "configuration": {"B": 1},
+        "median_s": 2e-3,
+        "time_s": 2e-3,
+        "statistic": "median",
+        "samples": 3,
+    }
     assert "ratio" not in untested
     assert (untested["base"], untested["candidate"]) == (None, None)
     assert json.loads(as_json(comparison(missing(2)), status=2))["upper_limit"] is None

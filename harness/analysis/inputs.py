@@ -15,7 +15,7 @@ from harness.analysis.search_counts import SearchCounts
 from harness.core.config_diff import DEFAULT
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.stats.claims import hold_false_discoveries
-from harness.stats.timing import TimeRatio, is_within_noise, mean_log, time_ratio
+from harness.stats.timing import TimeRatio, is_within_noise, log_time, time_ratio
 
 MAX_FINALISTS = 3
 
@@ -140,9 +140,9 @@ def hold_discoveries(reports: Sequence[InputReport]) -> list[InputReport]:
 def ranked(interleaved: Iterable[Measurement]) -> list[Config]:
     """Rank configurations that were measured interleaved, the fastest first, without failures.
 
-    By the mean logarithm, which speed-ups compare too.
+    By the logarithm that speed-ups compare too.
     """
-    timed = [(mean_log(m.timing.samples_s), m.config) for m in interleaved if m.timing]
+    timed = [(log_time(m.timing), m.config) for m in interleaved if m.timing]
     return [config for _, config in sorted(timed, key=lambda pair: pair[0])]
 
 
@@ -168,7 +168,7 @@ def _winner(
     if chosen or len(others) == 1:
         return [*chosen, *others][0], timings
     halves = {config: _halves(timing) for config, timing in timings.items()}
-    winner = min(others, key=lambda config: mean_log(halves[config][0].samples_s))
+    winner = min(others, key=lambda config: log_time(halves[config][0]))
     return winner, {config: second for config, (_, second) in halves.items()}
 
 
@@ -178,11 +178,14 @@ def _halves(timing: Timing) -> tuple[Timing, Timing]:
     if not half:
         return timing, timing
     first, second = timing.samples_s[:half], timing.samples_s[half:]
-    return Timing(first, timing.stopped), Timing(second, timing.stopped)
+    return (
+        dataclasses.replace(timing, samples_s=first, occasions=()),
+        dataclasses.replace(timing, samples_s=second, occasions=()),
+    )
 
 
 def fastest(measurements: Iterable[Measurement]) -> Measurement | None:
-    """Return the measurement with the least median; None if none is ok."""
+    """Return the measurement with the least time; None if none is ok."""
     working = [m for m in measurements if m.outcome is Outcome.OK]
     return min(working, key=lambda m: m.time_s, default=None)
 

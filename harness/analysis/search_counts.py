@@ -41,7 +41,7 @@ class SearchCounts:
 
     @property
     def fastest(self) -> Measurement | None:
-        """The measurement with the least median; None if none is ok."""
+        """The measurement with the least time; None if none is ok."""
         rows = self.configs.rows
         times = rows.of(rows.columns.time_s)
         if not np.isfinite(times).any():

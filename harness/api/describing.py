@@ -48,6 +48,7 @@ def describe_results(
         compiler=environment.compiler,
         program_sha256=campaign.key.program_sha256,
         campaign=campaign.key.campaign,
+        statistic=campaign.statistic.value,
         databases=list(map(without_password, stored.databases)),
         default=plain(stored.default),
         advice=advice(findings),

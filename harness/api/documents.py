@@ -77,7 +77,8 @@ class ChoiceDocument:
 
 @dataclass(frozen=True)
 class ResultsDocument:
-    """The results of one space on one device; `advice` says in a sentence what to use."""
+    """The results of one space on one device; `advice` says in a sentence what to use, and
+    `statistic` whether times are medians or means."""
 
     space: str
     device: str
@@ -87,6 +88,7 @@ class ResultsDocument:
     compiler: str
     program_sha256: str
     campaign: int
+    statistic: str
     databases: list[str]
     default: JsonConfig
     advice: str

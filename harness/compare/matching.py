@@ -23,13 +23,26 @@ def match(
     """
     for kernel in dict.fromkeys(results.kernel for results in candidate):
         old, new = ([r for r in side if r.kernel == kernel] for side in (base, candidate))
-        if old and across_environments:
-            yield old[0], new[0]
-        elif old:
-            pairs = [(same, results) for results in new if (same := _same(old, results))]
-            if not pairs:
-                raise UsageError(_refusal(old[0], new[0]))
-            yield from pairs
+        if not old:
+            continue
+        pairs = [(same, results) for results in new if (same := _same(old, results))]
+        if across_environments:
+            pairs = [(old[0], new[0])]
+        if not pairs:
+            raise UsageError(_refusal(old[0], new[0]))
+        for pair in pairs:
+            _require_one_statistic(*pair)
+            yield pair
+
+
+def _require_one_statistic(base: KernelResults, candidate: KernelResults) -> None:
+    old, new = base.statistic.value, candidate.statistic.value
+    if old != new:
+        raise UsageError(
+            f"{candidate.kernel} was tuned by the {new} of its samples, but BASE by the {old}. "
+            f"Tune CANDIDATE again with `measure: {{statistic: {old}}}`: it uses the measurements "
+            "that are there"
+        )
 
 
 def _same(others: Sequence[KernelResults], results: KernelResults) -> KernelResults | None:

@@ -12,7 +12,7 @@ from harness.analysis.coverage import NOT_MEASURED
 from harness.analysis.inputs import report_input
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
-from harness.core.records import Config, Environment, Input, Measurement
+from harness.core.records import Config, Environment, Input, Measurement, Statistic
 from harness.recordings.read import read_recording
 from harness.recordings.recording import FACTS, Recording
 from harness.results import (
@@ -67,7 +67,8 @@ class InputResults:
 class KernelResults:
     """The results of a kernel in one environment, as it was last tuned there.
 
-    `program` is the digest of its sources, None where it is unknown. `broken` has the inputs that
+    `program` is the digest of its sources, None where it is unknown. `statistic` says whether its
+    times are medians or means. `broken` has the inputs that
     failed in the last command that asked for them, with the reasons.
     """
 
@@ -76,6 +77,7 @@ class KernelResults:
     program: str | None
     inputs: Mapping[Input, InputResults]
     broken: Mapping[Input, str] = field(default_factory=dict)
+    statistic: Statistic = Statistic.MEDIAN
 
 
 def read_kernel_results(
@@ -154,7 +156,13 @@ def _of_campaigns(
         )
         for problem in results.measured
     }
-    return KernelResults(last.space_name, last.environment, last.key.program_sha256, inputs)
+    return KernelResults(
+        last.space_name,
+        last.environment,
+        last.key.program_sha256,
+        inputs,
+        statistic=last.statistic,
+    )
 
 
 def _broken(commands: Iterable[Command]) -> dict[Input, str]:

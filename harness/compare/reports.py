@@ -83,6 +83,8 @@ def _measured(measurement: Measurement | None) -> dict[str, Any] | None:
     return {
         "configuration": dict(measurement.config),
         "median_s": timing.median_s,
+        "time_s": timing.time_s,
+        "statistic": timing.statistic.value,
         "samples": timing.count,
     }
 

@@ -91,13 +91,20 @@ def interval(ratio: Estimate) -> str:
 def _legend(comparison: Comparison) -> str:
     rules = comparison.rules
     return (
-        "Times are medians. The ratio is CANDIDATE's time over BASE's, by mean logarithms, with "
-        f"its confidence interval. Slower and faster mean significantly, by more than "
-        f"{times(1 + rules.threshold)}. Over all {counted(comparison.tested, 'test')}, the "
+        f"Times are {_statistics(comparison)}. The ratio is CANDIDATE's time over BASE's, by mean "
+        "logarithms, with its confidence interval. Slower and faster mean significantly, by more "
+        f"than {times(1 + rules.threshold)}. Over all {counted(comparison.tested, 'test')}, the "
         f"probability of any false `slower` or `faster` is at most {rules.level:.3g} (Holm), and "
         "so is the probability that any true slowdown within noise exceeds the upper end of its "
         "interval (Bonferroni)."
     )
+
+
+def _statistics(comparison: Comparison) -> str:
+    """Say whether times are medians or means; of kernels that differ, both."""
+    found = (m.timing for row in comparison.rows for m in (row.base, row.candidate) if m)
+    names = dict.fromkeys(f"{timing.statistic.value}s" for timing in found if timing)
+    return " or ".join(names)
 
 
 def summary(comparison: Comparison) -> str:

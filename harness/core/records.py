@@ -11,7 +11,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
 
@@ -198,18 +198,26 @@ class StopReason(str, Enum):
     INTERLEAVED = "interleaved"
 
 
+class Statistic(str, Enum):
+    """What makes one time of the samples of a configuration; configurations are compared by it."""
+
+    MEDIAN = "median"
+    MEAN = "mean"
+
+
 @dataclass(frozen=True)
 class Timing:
     """Raw samples in seconds, each one timed run of the kernel; the rest is derived.
 
     Samples of one occasion follow one load of the code and one allocation of the data.
     `occasions` has the number of samples of each occasion, in order; it is empty where the samples
-    were not split into occasions.
+    were not split into occasions. `statistic` makes `time_s` of the samples.
     """
 
     samples_s: tuple[float, ...]
     stopped: StopReason = StopReason.REPEATS
     occasions: tuple[int, ...] = ()
+    statistic: Statistic = Statistic.MEDIAN
 
     def __post_init__(self) -> None:
         if not self.samples_s:
@@ -230,9 +238,15 @@ class Timing:
         pairs = zip(sizes, ends, strict=True)
         return tuple(self.samples_s[end - size : end] for size, end in pairs)
 
+    @property
+    def time_s(self) -> float:
+        """The time by which configurations are compared: the median of the samples, or their mean
+        where the space asks for it."""
+        return self.mean_s if self.statistic is Statistic.MEAN else self.median_s
+
     @cached_property
     def median_s(self) -> float:
-        """The median of the samples, by which configurations are compared."""
+        """The median of the samples."""
         return statistics.median(self.samples_s)
 
     @cached_property
@@ -294,8 +308,14 @@ class Measurement:
 
     @property
     def time_s(self) -> float:
-        """The median time in seconds; infinity unless the outcome is ok."""
-        return self.timing.median_s if self.timing else math.inf
+        """The time in seconds, by the timing's statistic; infinity unless the outcome is ok."""
+        return self.timing.time_s if self.timing else math.inf
+
+    def by(self, statistic: Statistic) -> Measurement:
+        """Return the same samples with another statistic."""
+        if self.timing is None or self.timing.statistic is statistic:
+            return self
+        return replace(self, timing=replace(self.timing, statistic=statistic))
 
 
 @dataclass(frozen=True)

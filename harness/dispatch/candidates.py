@@ -22,7 +22,7 @@ from harness.results.cells import CROSS
 from harness.results.measured import Measured, MeasuredConfigs
 from harness.results.sessions import Command
 from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
-from harness.stats.timing import mean_log, time_ratio
+from harness.stats.timing import log_time, time_ratio
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -266,9 +266,9 @@ class _InterleavedTimes:
 
 
 def _mean_s(measurement: Measurement) -> float:
-    """Return the geometric mean, by which interleaved times are compared."""
+    """Return the mean by which interleaved times are compared."""
     timing = measurement.timing
-    return math.exp(mean_log(timing.samples_s)) if timing else math.inf
+    return math.exp(log_time(timing)) if timing else math.inf
 
 
 def _is_tie(one: Measurement | None, best: Measurement) -> bool:

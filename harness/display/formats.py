@@ -42,12 +42,12 @@ def format_share(share: float, digits: int = 2) -> str:
 
 
 def format_timing(timing: Timing) -> str:
-    """Format the median; with several samples, +- half the 95 % confidence interval of the mean
-    (Student's t). A few outliers widen the interval but do not move the median."""
+    """Format the median or the mean; with several samples, +- half the 95 % confidence interval of
+    the mean (Student's t). A few outliers widen the interval but do not move the median."""
     if timing.count == 1:
-        return format_time(timing.median_s)
+        return format_time(timing.time_s)
     spread = format_time(half_width(timing.samples_s), digits=2)
-    return f"{format_time(timing.median_s)} +- {spread}"
+    return f"{format_time(timing.time_s)} +- {spread}"
 
 
 def format_ratio(ratio: TimeRatio) -> str:

@@ -15,7 +15,7 @@ from harness.analysis.failures import group_failures
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.invocation import command_line
-from harness.core.records import Config, Measurement, Outcome
+from harness.core.records import Config, Measurement, Outcome, Statistic
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
 from harness.display.text import as_text, make_table, print_lines
@@ -29,7 +29,7 @@ _HEAD = ("input", "best configuration", "best", "default", "speed-up")
 _LEFT_OUT = ((), (3,), (2, 3))  # columns; the first of these with which a table fits
 _LEAST_WIDTHS = (16, 20)  # of inputs and configurations, which wrap
 NOT_FASTER = "within noise"
-_NOISY = 0.25  # half the interval over the median
+_NOISY = 0.25  # half the interval over the time
 
 
 def print_inputs(console: Console, reports: Sequence[InputReport], default: Config) -> None:
@@ -83,7 +83,7 @@ class InputsTable:
         return make_table(head, body, left=(0, 1), wrap=(0, 1))
 
     def _legend(self) -> Iterator[str]:
-        yield times_note(self.default)
+        yield times_note(self.default, self.reports)
         failed: Counter[Outcome] = Counter()
         for report in self.reports:
             failed.update({o: n for o, n in report.outcomes.items() if o is not Outcome.OK})
@@ -103,12 +103,19 @@ def not_shown(inputs: int) -> Iterator[str]:
         )
 
 
-def times_note(default: Config) -> str:
+def times_note(default: Config, reports: Sequence[InputReport]) -> str:
     """Explain the configurations and the times of a table."""
     return (
         f"Configurations list only changes from the default ({default_text(default)}). "
-        "Times are medians +- half the 95 % confidence interval; speed-ups are over the default."
+        f"Times are {statistic_of(reports).value}s +- half the 95 % confidence interval; speed-ups "
+        "are over the default."
     )
+
+
+def statistic_of(reports: Sequence[InputReport]) -> Statistic:
+    """Return by what the configurations of reports are compared, which all have in common."""
+    found = (m.timing for r in reports for m in (r.best, r.baseline) if m and m.timing)
+    return next((timing.statistic for timing in found), Statistic.MEDIAN)
 
 
 def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
@@ -144,7 +151,7 @@ def noise_warning(reports: Sequence[InputReport]) -> str | None:
 
 def _is_noisy(report: InputReport) -> bool:
     timings = (m.timing for m in (report.best, report.baseline) if m)
-    return any(t and t.count > 1 and half_width(t.samples_s) > _NOISY * t.median_s for t in timings)
+    return any(t and t.count > 1 and half_width(t.samples_s) > _NOISY * t.time_s for t in timings)
 
 
 # ------------------------------------------------------------------------- an input's cells

@@ -96,7 +96,8 @@ def join(parts: Sequence[Measurement]) -> Measurement:
 
 def _joined_timing(timings: Sequence[Timing]) -> Timing:
     samples_s = tuple(sample for timing in timings for sample in timing.samples_s)
-    return Timing(samples_s, StopReason.INTERLEAVED, tuple(timing.count for timing in timings))
+    occasions = tuple(timing.count for timing in timings)
+    return Timing(samples_s, StopReason.INTERLEAVED, occasions, timings[-1].statistic)
 
 
 def _medians(observed: Sequence[Mapping[str, float]]) -> dict[str, float]:

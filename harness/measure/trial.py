@@ -169,7 +169,9 @@ class _Trial:
 
     def succeeded(self, reason: StopReason) -> Measurement:
         """Return the measurement of a configuration that was verified and timed."""
-        return self._ended(Outcome.OK, Timing(tuple(self.samples_s), reason), "", None)
+        statistic = self.runner.job.sampling.statistic
+        timing = Timing(tuple(self.samples_s), reason, statistic=statistic)
+        return self._ended(Outcome.OK, timing, "", None)
 
     def failed(self, error: LaunchFailed | RunFailed) -> Measurement:
         """Return the measurement of a configuration that failed."""

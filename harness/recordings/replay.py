@@ -8,7 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.core.errors import RecordingError
-from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
+from harness.core.records import (
+    Config,
+    DeviceLimits,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    Statistic,
+)
 from harness.recordings.csv_reader import read_space_csv
 from harness.recordings.files import FileKind, file_kind
 from harness.recordings.read import read_recording
@@ -30,6 +38,7 @@ class ReplayMeasurer:
 
     limits: DeviceLimits | None = None
     is_replay = True
+    statistic = Statistic.MEDIAN
 
     def __init__(
         self,
@@ -61,7 +70,7 @@ class ReplayMeasurer:
         """Return the recorded measurement."""
         found = self.measurements.get((problem, config))
         if found is not None:
-            return found
+            return found.by(self.statistic)
         message = f"the recording has no measurement of ({config}) on the input ({problem})"
         return Measurement(config, problem, Outcome.LAUNCH_FAILED, message=message)
 
@@ -87,6 +96,12 @@ def open_replay(path: Path, spec: Spec) -> ReplayMeasurer:
     Raises RecordingError that says where the file does not fit the space, ResultsError for a
     database that cannot be read.
     """
+    replay = _opened(path, spec)
+    replay.statistic = spec.measure.statistic
+    return replay
+
+
+def _opened(path: Path, spec: Spec) -> ReplayMeasurer:
     kind = file_kind(path)
     if kind is FileKind.DATABASE:
         return _replay_database(path, spec)

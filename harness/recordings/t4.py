@@ -241,6 +241,6 @@ def _result(m: Measurement) -> dict[str, Any]:
 
 def _measurements(m: Measurement) -> Iterator[dict[str, Any]]:
     if m.timing:
-        yield {"name": "time", "value": m.timing.median_s, "unit": "seconds"}
+        yield {"name": "time", "value": m.timing.time_s, "unit": "seconds"}
     for name, value in m.observed.items():
         yield {"name": name, "value": value, "unit": ""}

@@ -88,7 +88,7 @@ def _winners(findings: Findings) -> PageSection:
     return PageSection(
         "inputs",
         "Best configuration per input",
-        (times_note(default), *not_shown(len(findings.reports))),
+        (times_note(default, findings.reports), *not_shown(len(findings.reports))),
         findings.picture(plots.gains, gains) if gains else "",
         PageTable(_WINNERS_HEAD, [_winner(report, default) for report in shown]),
         in_full=(f"default: {default}", *(f"({problem}): {m.config}" for problem, m in winners)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar, overload
 
@@ -18,6 +18,7 @@ from harness.core.records import (
     Input,
     Measurement,
     Outcome,
+    Statistic,
     StopReason,
     Timing,
     Value,
@@ -93,11 +94,12 @@ class MeasurementColumns:
     warmup_s: Ragged
     worst: Mapping[int, WorstElement]
     observed: Mapping[str, Array]
+    statistic: Statistic = Statistic.MEDIAN
 
     @cached_property
     def statistics(self) -> SampleStatistics:
         """The statistics of each row's samples."""
-        return SampleStatistics.of(self.samples_s)
+        return SampleStatistics.of(self.samples_s, self.statistic)
 
     @cached_property
     def works(self) -> Flags:
@@ -107,8 +109,8 @@ class MeasurementColumns:
 
     @cached_property
     def time_s(self) -> Array:
-        """The medians; infinity for a failure."""
-        time_s: Array = np.where(self.works, self.statistics.median, np.inf)
+        """The medians, or the means by the statistic; infinity for a failure."""
+        time_s: Array = np.where(self.works, self.statistics.time, np.inf)
         return time_s
 
     @cached_property
@@ -166,7 +168,8 @@ class MeasurementColumns:
         stopped = self.stopped.at(row)
         if stopped is None:
             return None
-        return Timing(tuple(self.samples_s.at(row).tolist()), stopped, self.occasions.at(row))
+        samples_s = tuple(self.samples_s.at(row).tolist())
+        return Timing(samples_s, stopped, self.occasions.at(row), self.statistic)
 
     def _observed(self, row: int) -> dict[str, float]:
         values = ((name, float(column[row])) for name, column in self.observed.items())
@@ -202,6 +205,12 @@ class MeasurementRows(Sequence[MeasurementRow]):
 
     def __repr__(self) -> str:
         return f"<{len(self):,} measurements>"
+
+    def by(self, statistic: Statistic) -> MeasurementRows:
+        """Return the same samples with another statistic."""
+        if self.columns.statistic is statistic:
+            return self
+        return MeasurementRows(replace(self.columns, statistic=statistic), self.selected)
 
     def take(self, index: Indices) -> MeasurementRows:
         """Take rows by their indices into the columns."""

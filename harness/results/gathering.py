@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array
-from harness.core.records import Build, Input, Outcome, StopReason, WorstElement
+from harness.core.records import Build, Input, Outcome, Statistic, StopReason, WorstElement
 from harness.results.columns import Coded, MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.config_table import Coder, ConfigTable
 from harness.stats.samples import Ragged
@@ -130,7 +130,7 @@ class Gatherer:
             warmup_s=Ragged.of(self._warmup_s, self._warmup_counts),
             worst=self._worst,
             observed={name: self._sparse(*found) for name, found in self._observed.items()},
-            **coded,
+            **coded,  # type: ignore[arg-type]
         )
 
     def _coded(self, name: str) -> Coded[Any]:
@@ -168,12 +168,15 @@ def as_rows(found: Iterable[MeasurementRow]) -> MeasurementRows:
     """Turn records into columns; columns stay as they are."""
     if isinstance(found, MeasurementRows):
         return found
+    records = list(found)
     gatherer = Gatherer()
-    gatherer.add(_chunk(list(found)))
+    gatherer.add(_chunk(records))
     keys = gatherer.keys("configs")
-    return MeasurementRows(
+    rows = MeasurementRows(
         gatherer.columns(gatherer.keys("inputs"), ConfigTable.of(keys), lambda build: build)  # type: ignore[arg-type,return-value]
     )
+    timings = (row.measurement.timing for row in records)
+    return rows.by(next((t.statistic for t in timings if t), Statistic.MEDIAN))
 
 
 def _chunk(rows: Sequence[MeasurementRow]) -> Chunk:

@@ -12,6 +12,9 @@ from harness.core.text import escaped
 BASELINES = "baselines"
 """The note of the named baselines: by name, what each sets that differs from the default; JSON."""
 
+STATISTIC = "statistic"
+"""The note of what makes one time of samples, a `Statistic`; without it the median does."""
+
 CONTINUED = "continued_at"
 """The note of when a run was last continued, by its search or by a later stage."""
 

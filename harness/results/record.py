@@ -14,11 +14,11 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, case, exists, func, not_, or_, select
 
 from harness.core.errors import ResultsError
-from harness.core.records import Outcome
+from harness.core.records import Outcome, Statistic
 from harness.core.text import first_few
 from harness.results import opentuner_tables as opentuner
 from harness.results import schema
-from harness.results.notes import OPENTUNER
+from harness.results.notes import OPENTUNER, STATISTIC
 
 _ROUNDING = 1e-9
 _IS_RECORDED = schema.runs.c.harness_version == OPENTUNER
@@ -59,7 +59,7 @@ def _disagreements(connection: Connection) -> Iterator[str]:
     for row in connection.execute(_unlike_tests().limit(1)):
         why = row.what or (
             f"has the state {row.state} and the time {row.time} s, but harness has {row.outcome} "
-            f"and {row.median_s} s"
+            f"and {row.time_s} s"
         )
         yield f"the result of test {row.id} in OpenTuner's tables {why}"
 
@@ -116,7 +116,9 @@ def _unlike_tests() -> Select[Any]:
     )
     was_asked = or_(is_asked, _IS_RECORDED)
     works = ours.c.outcome == Outcome.OK.value
-    is_close = func.abs(result.c.time - ours.c.median_s) <= _ROUNDING * ours.c.median_s
+    is_mean = runs.c.notes[STATISTIC].as_string() == Statistic.MEAN.value
+    time_s = case((is_mean, ours.c.mean_s), else_=ours.c.median_s)
+    is_close = func.abs(result.c.time - time_s) <= _ROUNDING * time_s
     same_time = case(
         (works, and_(result.c.state == "OK", is_close)),
         else_=or_(result.c.state != "OK", _IS_RECORDED),
@@ -139,7 +141,7 @@ def _unlike_tests() -> Select[Any]:
             result.c.state,
             result.c.time,
             ours.c.outcome,
-            ours.c.median_s,
+            time_s.label("time_s"),
         )
         .select_from(
             tests.join(runs)

@@ -8,11 +8,18 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Table
 
-from harness.core.records import ENVIRONMENT_FIELDS, Config, Environment, Input, Value
+from harness.core.records import (
+    ENVIRONMENT_FIELDS,
+    Config,
+    Environment,
+    Input,
+    Statistic,
+    Value,
+)
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.kept_rows import KeptRows
-from harness.results.notes import BASELINES, last_moment, read_notes
+from harness.results.notes import BASELINES, STATISTIC, last_moment, read_notes
 from harness.results.read import read_measurements
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import Command, command_of
@@ -33,6 +40,8 @@ class StoredCampaign:
     constraints: tuple[str, ...] = ()
     baselines: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     """By name, the values that differ from the default."""
+    statistic: Statistic = Statistic.MEDIAN
+    """By what the last run compared configurations. Raw samples are kept, so all are read so."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +140,7 @@ def _campaign(run: PlacedRow) -> StoredCampaign:
         {name: p["role"] for name, p in parameters.items()},
         tuple(space["constraints"]),
         json.loads(notes.get(BASELINES, "{}")),
+        Statistic(notes.get(STATISTIC, Statistic.MEDIAN)),
     )
 
 

@@ -13,14 +13,14 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, event, func, se
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness import __version__
-from harness.core.records import Config, Environment, Input, Measurement
+from harness.core.records import Config, Environment, Input, Measurement, Statistic
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.connect import now
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
-from harness.results.notes import BASELINES, CONTINUED, ENDED, SPACE_FILE
+from harness.results.notes import BASELINES, CONTINUED, ENDED, SPACE_FILE, STATISTIC
 from harness.results.read import read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
@@ -289,7 +289,8 @@ class Store:
     def measured(self, plan: RunPlan) -> dict[Input, MeasurementRows]:
         """Return the measurements of the plan's program, environment and campaign by input,
         whatever the ranges, technique or seed were; these need not be measured again."""
-        return by_input(read_measurements(self._connection, replace(plan.key, problem=None)))
+        rows = read_measurements(self._connection, replace(plan.key, problem=None))
+        return by_input(rows.by(plan.spec.measure.statistic))
 
     def add_interleaved(
         self, run_id: int, plan: RunPlan, stage: str, found: Sequence[Measurement]
@@ -387,7 +388,10 @@ def _ordinal(test: StoredRow) -> int:
 
 
 def _noted(plan: RunPlan) -> dict[str, str]:
-    """Return the notes that a report needs: the space's file and the named baselines."""
+    """Return the notes that a report needs: the space's file, the named baselines, and the
+    statistic unless it is the median."""
     named = {b.name: dict(b.values) for b in plan.spec.baselines}
     baselines = {BASELINES: json.dumps(named)} if named else {}
-    return {SPACE_FILE: str(plan.spec.path), **baselines}
+    statistic = plan.spec.measure.statistic
+    means = {} if statistic is Statistic.MEDIAN else {STATISTIC: statistic.value}
+    return {SPACE_FILE: str(plan.spec.path), **baselines, **means}

@@ -75,7 +75,7 @@ class Results:
     @cached_property
     def columns(self) -> MeasurementRows:
         """All measurements as columns."""
-        return as_rows(self.all_rows)
+        return as_rows(self.all_rows).by(self.campaign.statistic)
 
     @property
     def title(self) -> str:
@@ -240,8 +240,9 @@ class Results:
         """Return a table with one row a measurement and two levels of columns: `input` has the
         features, `config` the parameters, `measured` the rest.
 
-        `time_s` is the median, NaN unless the outcome is `ok`; `samples_s` are the raw samples;
-        `unbiased` marks measurements that are fit for statistics over parameters.
+        `time_s` is the median, or the mean if the space asks for means; NaN unless the outcome is
+        `ok`; `samples_s` are the raw samples; `unbiased` marks measurements that are fit for
+        statistics over parameters.
         """
         import pandas as pd  # here: it takes half a second to load
 

@@ -127,7 +127,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         self._search.measurer.expect(self._space, [c for c in configs if c not in self._known])
 
     def run(self, desired_result: Any, input: Any, limit: float) -> Any:
-        """Measure one configuration; the result is its median time, or an error."""
+        """Measure one configuration; the result is its time, or an error."""
         config = Config(desired_result.configuration.data)
         stored = self._known.get(config)
         if stored is not None:

@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from harness.core.records import Statistic
 from harness.space_file.tuned import (
     Flag,
     FlagName,
@@ -180,6 +181,11 @@ class Measure(StrictModel):
         ge=0,
         lt=1,
         description="stop when the mean's confidence interval is +- this fraction of the mean",
+    )
+    statistic: Statistic = Field(
+        default=Statistic.MEDIAN,
+        description="what configurations are compared by: the `median` of the samples, or their "
+        "`mean`",
     )
     confidence: Number = Field(
         default=0.95, gt=0, lt=1, description="probability of every confidence interval"

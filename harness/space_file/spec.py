@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input
+from harness.core.records import Config, Input, Statistic
 from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
@@ -146,13 +146,16 @@ class Spec:
 
     @cached_property
     def space_sha256(self) -> str:
-        """The digest of what is searched: program, parameters with their values, constraints."""
+        """The digest of what is searched: program, parameters with their values, constraints,
+        and what makes one time of samples."""
         parts = [self.program_sha256]
         for p in self.parameters:
             values = _ends(p.values) if isinstance(p.values, range) else list(p.values)
             parts.append(json.dumps([p.name, p.kind, p.role, p.default, values]))
         parts += [c.expression.text for c in self.constraints]
         parts += [f"{p.name} when {p.when.text}" for p in self.parameters if p.when]
+        if self.measure.statistic is not Statistic.MEDIAN:
+            parts.append(self.measure.statistic.value)
         return _sha256(parts)
 
 

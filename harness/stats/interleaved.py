@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from harness.core.arrays import Array
-from harness.core.records import Config, Interleaved, Measurement, Timing
+from harness.core.records import Config, Interleaved, Measurement
 from harness.stats.timing import mean_log
 
 
@@ -85,6 +85,4 @@ def _scaled(measurement: Measurement, factors: Array) -> Measurement:
     if timing is None:
         return measurement
     samples_s = tuple((np.array(timing.samples_s) * factors).tolist())
-    return dataclasses.replace(
-        measurement, timing=Timing(samples_s, timing.stopped, timing.occasions)
-    )
+    return dataclasses.replace(measurement, timing=dataclasses.replace(timing, samples_s=samples_s))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
+from harness.core.records import Statistic
 from harness.stats.timing import NEGLIGIBLE
 
 _BATCH = 100_000  # rows, so that copies stay small
@@ -57,9 +58,26 @@ class SampleStatistics:
     std: Array
     mean_log: Array
     variance_log: Array
+    statistic: Statistic = Statistic.MEDIAN
+
+    @property
+    def time(self) -> Array:
+        """The median or the mean of each row, by the statistic."""
+        return self.mean if self.statistic is Statistic.MEAN else self.median
+
+    @property
+    def compared_log(self) -> Array:
+        """The logarithms that `within_noise` compares: their mean, or that of the mean."""
+        return np.log(self.mean) if self.statistic is Statistic.MEAN else self.mean_log
+
+    @property
+    def compared_variance(self) -> Array:
+        """The variance of one sample's `compared_log`; for means by the delta method."""
+        is_mean = self.statistic is Statistic.MEAN
+        return np.square(self.std / self.mean) if is_mean else self.variance_log
 
     @classmethod
-    def of(cls, samples: Ragged) -> SampleStatistics:
+    def of(cls, samples: Ragged, statistic: Statistic = Statistic.MEDIAN) -> SampleStatistics:
         """Compute the statistics, for all rows of one length together."""
         counts, starts = samples.counts, samples.starts
         found = np.full((5, len(counts)), np.nan)
@@ -69,7 +87,8 @@ class SampleStatistics:
                 part = rows[first : first + _BATCH]
                 values = samples.values[starts[part][:, None] + np.arange(count)]
                 found[:, part] = _statistics(values)
-        return cls(counts, *found)
+        median, mean, std, mean_log, variance_log = found
+        return cls(counts, median, mean, std, mean_log, variance_log, statistic)
 
 
 def _statistics(values: Array) -> Array:
@@ -107,15 +126,16 @@ def within_noise(
     from scipy.special import stdtr  # here: it takes time to load
 
     own = np.atleast_1d(own)
-    mean = found.mean_log[own] - found.mean_log[others]
+    logs, variances = found.compared_log, found.compared_variance
+    mean = logs[own] - logs[others]
     own_count, count = (np.asarray(found.count[rows], np.float64) for rows in (own, others))
-    own_part, part = found.variance_log[own] / own_count, found.variance_log[others] / count
+    own_part, part = variances[own] / own_count, variances[others] / count
     error = np.sqrt(own_part + part)
     with np.errstate(invalid="ignore", divide="ignore"):
         squares = own_part**2 / (own_count - 1) + part**2 / (count - 1)
         freedom = (own_part + part) ** 2 / squares
         p_values = 2 * stdtr(freedom, -np.abs(mean) / error)
-        is_near = np.abs(np.log(found.median[own] / found.median[others])) <= NEGLIGIBLE
+        is_near = np.abs(np.log(found.time[own] / found.time[others])) <= NEGLIGIBLE
     p_values = np.where(error == 0, mean == 0, p_values)
     is_known = (own_count > 1) & (count > 1)
     flags: Flags = is_near | (is_known & (p_values > 1 - confidence))

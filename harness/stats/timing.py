@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from harness.core.records import StopReason, Timing
+from harness.core.records import Statistic, StopReason, Timing
 from harness.stats import Estimate
 
 _GIVE_UP_SAMPLES = 3
@@ -39,6 +39,7 @@ class Sampling:
     precision: float = 0.005
     confidence: float = 0.95
     give_up_at: float = 2.0
+    statistic: Statistic = Statistic.MEDIAN
 
     def stop(self, samples_s: Sequence[float], best_s: float | None) -> StopReason | None:
         """Return why sampling should stop after these samples, or None to go on."""
@@ -63,6 +64,24 @@ class Sampling:
 def mean_log(samples: Sequence[float]) -> float:
     """Return the mean logarithm; differences of these are logarithms of geometric-mean ratios."""
     return statistics.fmean(map(math.log, samples))
+
+
+def log_time(timing: Timing) -> float:
+    """Return the logarithm of the time by which interleaved samples are compared: of their
+    geometric mean or, where means are compared, of their arithmetic mean."""
+    return statistics.fmean(_logs(timing.samples_s, timing.statistic))
+
+
+def _logs(values_s: Sequence[float], statistic: Statistic) -> list[float]:
+    """Return values whose mean is the logarithm to compare, and whose variance is its error's.
+
+    For means these are the logarithm's linear approximation at the mean M, log M + (x - M) / M
+    (the delta method): their mean is log M exactly.
+    """
+    if statistic is Statistic.MEDIAN:
+        return [math.log(value) for value in values_s]
+    mean = statistics.fmean(values_s)
+    return [math.log(mean) + (value - mean) / mean for value in values_s]
 
 
 def variance(values: Sequence[float]) -> float:
@@ -127,15 +146,23 @@ class TimeRatio(Estimate):
 
 
 def paired_ratio(
-    numerator_s: Sequence[float], denominator_s: Sequence[float], confidence: float = 0.95
+    numerator_s: Sequence[float],
+    denominator_s: Sequence[float],
+    confidence: float = 0.95,
+    statistic: Statistic = Statistic.MEDIAN,
 ) -> TimeRatio:
-    """Estimate the geometric mean of numerator over denominator from interleaved samples.
+    """Estimate the geometric mean of numerator over denominator from interleaved samples, or the
+    ratio of their means.
 
     The n-th samples share the machine's state, so its drift cancels in their ratio; the interval is
     that of the mean logarithm. Raises ValueError for fewer than two samples or unequal counts.
     """
-    pairs = zip(numerator_s, denominator_s, strict=True)
-    logs = [math.log(numerator / denominator) for numerator, denominator in pairs]
+    if statistic is Statistic.MEAN:
+        pairs = zip(_logs(numerator_s, statistic), _logs(denominator_s, statistic), strict=True)
+        logs = [numerator - denominator for numerator, denominator in pairs]
+    else:
+        pairs = zip(numerator_s, denominator_s, strict=True)
+        logs = [math.log(numerator / denominator) for numerator, denominator in pairs]
     if len(logs) < 2:
         raise ValueError(f"a ratio with an interval needs two rounds or more, but got {len(logs)}")
     error = math.sqrt(variance(logs) / len(logs))
@@ -158,20 +185,31 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
     So neither an offset of a load, nor dependence inside an occasion, nor drift looks like a
     difference. Otherwise the interval is Welch's, of the difference of mean logarithms; it is
     infinite where one of them has a single sample.
+
+    Where both timings compare means, it is the ratio of arithmetic means, with the same kinds of
+    interval of its logarithm. Raises ValueError where they have different statistics.
     """
+    statistic = numerator.statistic
+    if denominator.statistic is not statistic:
+        raise ValueError("a median is not compared with a mean")
     interleaved = numerator.stopped is denominator.stopped is StopReason.INTERLEAVED
     if interleaved and numerator.count == denominator.count >= 2:
         pairs_s = numerator.samples_s, denominator.samples_s
         if numerator.occasions == denominator.occasions and len(numerator.occasions) > 1:
             pairs_s = _occasion_means_s(numerator), _occasion_means_s(denominator)
-        ratio = paired_ratio(*pairs_s, confidence)
+        ratio = paired_ratio(*pairs_s, confidence, statistic)
         return dataclasses.replace(ratio, count=numerator.count)
-    found = log_difference(numerator.samples_s, denominator.samples_s)
+    found = _difference(
+        _logs(numerator.samples_s, statistic), _logs(denominator.samples_s, statistic)
+    )
     return _time_ratio(found, confidence, min(numerator.count, denominator.count))
 
 
 def _occasion_means_s(timing: Timing) -> tuple[float, ...]:
-    """Return the geometric mean of each occasion's samples."""
+    """Return the mean of each occasion's samples: the geometric one, or the arithmetic one where
+    means are compared."""
+    if timing.statistic is Statistic.MEAN:
+        return tuple(map(statistics.fmean, timing.by_occasion))
     return tuple(math.exp(mean_log(samples_s)) for samples_s in timing.by_occasion)
 
 
@@ -206,7 +244,10 @@ class LogDifference:
 
 def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> LogDifference:
     """Compare the mean logarithms of two samples that were taken independently."""
-    logs = [[math.log(sample) for sample in samples] for samples in (one_s, other_s)]
+    return _difference(_logs(one_s, Statistic.MEDIAN), _logs(other_s, Statistic.MEDIAN))
+
+
+def _difference(*logs: Sequence[float]) -> LogDifference:
     mean = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
     if min(map(len, logs)) < 2:
         return LogDifference(mean, math.inf, 1.0)
@@ -219,11 +260,12 @@ def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> LogDiffe
 def is_within_noise(one: Timing, other: Timing, confidence: float = 0.95) -> bool:
     """Whether two timings differ by at most 0.5 %, or not significantly (Welch's t-test).
 
-    The test compares mean logarithms, the 0.5 % medians. A single sample has no known variance; it
-    is judged by the difference alone.
+    The test compares mean logarithms, the 0.5 % medians; where the timings compare means, both
+    compare these. A single sample has no known variance; it is judged by the difference alone.
     """
-    if abs(math.log(one.median_s / other.median_s)) <= NEGLIGIBLE:
+    if abs(math.log(one.time_s / other.time_s)) <= NEGLIGIBLE:
         return True
     if one.count < 2 or other.count < 2:
         return False
-    return log_difference(one.samples_s, other.samples_s).p_value() > 1 - confidence
+    logs = (_logs(timing.samples_s, timing.statistic) for timing in (one, other))
+    return _difference(*logs).p_value() > 1 - confidence

@@ -109,6 +109,7 @@ def _read(
         named = [c for c in found if space in (None, c.space_name)]
         last = next(iter(of_version(named, kernel_version)), None)
         every = read_measurements(connection, last.key, space=last.space_name) if last else None
+        every = every.by(last.statistic) if last and every else every
     rows = every.of_stages(SEARCHED) if every else None
     if last is None or not every or not rows:
         held = ", ".join(sorted({c.space_name for c in found})) or "nothing"
