@@ -119,20 +119,21 @@ def drawn_program(
     count = rng.randint(2, 4)
     orders = list(itertools.permutations(range(count)))
     numbers = [rng.choice((0.1, 0.2, 0.3, rng.gauss(0, 1))) for _ in range(9)]
+    near = [_finite_numbers(column, inputs) for column in COLUMNS]
     choice: Choice
     if kind == "tree":
         choice = TreeChoice(
-            _tree(rng, inputs, leaves, [Leaf(order=o, rows=2) for o in [*orders, ()]])
+            _tree(rng, near, leaves, [Leaf(order=o, rows=2) for o in [*orders, ()]])
         )
     elif kind == "forest":
         costs = [Leaf(costs=tuple(rng.choices(numbers, k=count))) for _ in range(9)]
-        choice = ForestChoice(count, tuple(_tree(rng, inputs, leaves, costs) for _ in range(8)))
+        choice = ForestChoice(count, tuple(_tree(rng, near, leaves, costs) for _ in range(8)))
     else:
         values = [Leaf(number) for number in numbers]
         choice = EnsembleChoice(
             tuple(rng.random() for _ in range(count)),
             tuple(
-                tuple(_tree(rng, inputs, rng.choice((1, leaves)), values) for _ in range(8))
+                tuple(_tree(rng, near, rng.choice((1, leaves)), values) for _ in range(8))
                 for _ in range(count)
             ),
         )
@@ -158,25 +159,27 @@ def drawn_program(
     )
 
 
+def _finite_numbers(column: Column, inputs: Sequence[Mapping[str, Value]]) -> list[float]:
+    numbers = (column_number(column, given) for given in inputs)
+    return [number for number in numbers if math.isfinite(number)]
+
+
 def _tree(
-    rng: random.Random,
-    inputs: Sequence[Mapping[str, Value]],
-    leaves: int,
-    endings: Sequence[Leaf],
+    rng: random.Random, near: Sequence[Sequence[float]], leaves: int, endings: Sequence[Leaf]
 ) -> Node:
+    """Draw a tree whose thresholds are on and beside the numbers `near` of each column."""
     if leaves == 1:
         return rng.choice(endings)
     index = rng.randrange(len(COLUMNS))
-    numbers = [column_number(COLUMNS[index], given) for given in inputs]
-    number = rng.choice([n for n in numbers if math.isfinite(n)])
+    number = rng.choice(near[index])
     threshold = rng.choice((number, math.nextafter(number, math.inf), number - 0.5))
     # Mostly chains: deep trees are written as tables.
     low = leaves - 1 if rng.random() < 0.95 else max(leaves // 2, 1)
     return Split(
         index,
         threshold,
-        _tree(rng, inputs, low, endings),
-        _tree(rng, inputs, leaves - low, endings),
+        _tree(rng, near, low, endings),
+        _tree(rng, near, leaves - low, endings),
     )
 
 
