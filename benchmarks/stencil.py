@@ -26,12 +26,14 @@ The paper's sizes are 512 to 8192, and it measures some 10,000 points a program:
 
     python -m benchmarks.stencil --sizes 512 1024 2048 4096 8192 --count 10000 --backend cuda
 
-The last line is one JSON object with the figures.
+The last line is one JSON object with the figures; `benchmarks/published.py` reads that of
+results/stencil/overall.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import sys
 from collections.abc import Sequence
@@ -129,7 +131,8 @@ def _run(args: argparse.Namespace) -> int:
     _print(environment, table, costs, judgements, ranking)
     _write(args.output, table, costs, judgements)
     draw(args.output, judgements, ranking, environment.device)
-    print(json.dumps(_figures(judgements, costs, ranking)))
+    figures = {"device": str(environment), "date": f"{datetime.date.today()}"}
+    print(json.dumps(figures | _figures(judgements, costs, ranking)))
     return 0
 
 
