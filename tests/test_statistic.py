@@ -101,6 +101,10 @@ def test_the_statistic_decides_what_is_fastest_and_is_printed(
     for database, word in (("median.db", "medians"), ("mean.db", "means")):
         assert analyse([str(tmp_path / database)]) == 0
         assert f"Times are {word} +- half the 95 % confidence interval" in capsys.readouterr().out
+    assert analyse([str(tmp_path / "median.db"), "--summary"]) == 0
+    assert "By means" not in capsys.readouterr().out
+    assert analyse([str(tmp_path / "mean.db"), "--summary"]) == 0
+    assert "By means of samples, not medians: all programs." in capsys.readouterr().out
     assert analyse([str(tmp_path / "mean.db"), "--json"]) == 0
     assert '"statistic": "mean"' in capsys.readouterr().out
     # OpenTuner's record has the means too: the search went by them.

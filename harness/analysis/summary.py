@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT
-from harness.core.records import ENVIRONMENT_FIELDS, Environment, Outcome
+from harness.core.records import ENVIRONMENT_FIELDS, Environment, Outcome, Statistic
 from harness.results.view import Results
 from harness.space_file.baselines import level_of
 from harness.stats import Estimate
@@ -39,6 +39,8 @@ class ProgramSummary:
     tests: int
     failures: Mapping[Outcome, int]
     speedups: Mapping[str, MeanSpeedup]
+    statistic: Statistic
+    """Whether configurations were compared by medians or by means."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,13 @@ def summarize(found: Iterable[tuple[Results, Sequence[InputReport]]]) -> Summary
     programs = _program_names([results for results, _ in pairs])
     return Summary(
         [
-            ProgramSummary(program, device, *_failures(results), _speedups(reports))
+            ProgramSummary(
+                program,
+                device,
+                *_failures(results),
+                _speedups(reports),
+                results.campaign.statistic,
+            )
             for (results, reports), program, device in zip(pairs, programs, devices, strict=True)
         ]
     )

@@ -79,6 +79,7 @@ def describe_summary(summary: Summary) -> list[ProgramDocument]:
             {str(outcome): count for outcome, count in cell.failures.items()},
             {n: _ratio(r, r.is_significant and r.value > 1) for n, r in cell.speedups.items()},
             {name: ratio.count for name, ratio in cell.speedups.items()},
+            cell.statistic.value,
         )
         for cell in summary.cells
     ]

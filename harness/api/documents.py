@@ -143,7 +143,8 @@ class AnalysisDocument:
 @dataclass(frozen=True)
 class ProgramDocument:
     """One program on one device: `failures` counts failed tests by kind, `speedups` has the best
-    configurations' geometric mean over the inputs, by baseline; `inputs` counts these inputs."""
+    configurations' geometric mean over the inputs, by baseline; `inputs` counts these inputs.
+    `statistic` says whether configurations were compared by the median or the mean."""
 
     program: str
     device: str
@@ -151,6 +152,7 @@ class ProgramDocument:
     failures: dict[str, int]
     speedups: dict[str, RatioDocument]
     inputs: dict[str, int]
+    statistic: str
 
 
 @dataclass(frozen=True)

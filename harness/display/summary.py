@@ -10,15 +10,25 @@ from rich.console import Console
 
 from harness.analysis.summary import MeanSpeedup, ProgramSummary, Summary
 from harness.core.config_diff import DEFAULT
+from harness.core.records import Statistic
 from harness.core.text import counted
 from harness.display.formats import format_share
 from harness.display.text import make_table, print_line
 
 HEADING = "Programs and devices"
-SPEEDUPS_NOTE = (
+_SPEEDUPS = (
     "Speed-ups are of the best configuration of each input, judged by other launches than those "
     "that chose it, with their 95 % interval; over several inputs, geometric means."
 )
+
+
+def speedups_note(summary: Summary) -> str:
+    """Explain the speed-ups, and name what was compared by means; empty without any."""
+    if not summary.baselines:
+        return ""
+    means = [f"{c.program} on {c.device}" for c in summary.cells if c.statistic is Statistic.MEAN]
+    named = "all programs" if len(means) == len(summary.cells) else "; ".join(means)
+    return f"{_SPEEDUPS} By means of samples, not medians: {named}." if means else _SPEEDUPS
 
 
 class SummaryTable(NamedTuple):
@@ -43,8 +53,8 @@ def print_summary(console: Console, summary: Summary) -> None:
     for title, head, rows in summary_tables(summary):
         columns = range(len(head))
         console.print(make_table(head, rows, title=title, left=columns, wrap=columns))
-    if summary.baselines:
-        print_line(console, SPEEDUPS_NOTE)
+    if note := speedups_note(summary):
+        print_line(console, note)
 
 
 def _table(title: str, summary: Summary, text: Callable[[ProgramSummary], str]) -> SummaryTable:

@@ -13,7 +13,7 @@ from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.display.inputs import claims_lines, noise_warning
-from harness.display.summary import HEADING, SPEEDUPS_NOTE, summary_tables
+from harness.display.summary import HEADING, speedups_note, summary_tables
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
 from harness.report.reproducing import Origin
@@ -53,8 +53,8 @@ def _summary(all_findings: Sequence[Findings]) -> dict[str, object] | None:
     if len(all_findings) < 2:
         return None
     found = summarize((findings.results, findings.reports) for findings in all_findings)
-    note = SPEEDUPS_NOTE if found.baselines else ""
-    return {"title": HEADING, "note": note, "tables": list(summary_tables(found))}
+    tables = list(summary_tables(found))
+    return {"title": HEADING, "note": speedups_note(found), "tables": tables}
 
 
 def _part(findings: Findings) -> dict[str, object]:
