@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,7 +42,8 @@ Capture = pytest.CaptureFixture[str]
 EVERY = """\
 name: every
 program:
-  run: [echo, "{T}", "{n}", -t, "{T}", "--scale={s}"]
+  sources: [show.sh]
+  run: [sh, "{source}", "{T}", "{n}", -t, "{T}", "--scale={s}"]
   time: wall
   environment: {THREADS: "{T}", N: "{n}", FIXED: "as measured"}
   device: [cat, DEVICE]
@@ -57,6 +59,7 @@ inputs:
     - {n: 1, s: 0.5, bytes: 1, rows: 1, lines: 1, kind: "half float"}
     - {n: 100, s: 2.5, bytes: 100, rows: 9, lines: 9, kind: double}
 """
+SHOW = 'echo "$@"\necho "THREADS=$THREADS N=$N FIXED=$FIXED"\n'
 # It says on standard error that it ran: once for two features.
 COUNT = '#!/bin/sh\necho counted >&2\necho " $(wc -c < "$1")\t7 "\ncat >&2\n'
 
@@ -87,6 +90,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dispatcher with every source of features: T=2 up to n = 10, T=3 up to s = 1, else T=1."""
     folder = tmp_path_factory.mktemp("every")
     (folder / "device").write_text("\na device \nmore\n")
+    (folder / "show.sh").write_text(SHOW)
     (folder / "count").write_text(COUNT)
     (folder / "count").chmod(0o755)
     (folder / "space.yaml").write_text(EVERY.replace("DEVICE", str(folder / "device")))
@@ -104,7 +108,8 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = Environment("command", "a device", "a platform", "1.0", "a compiler")
     provenance = dataclasses.replace(PROVENANCE, environment=environment)
     launcher = make_launcher(spec.program, spec.features)
-    write_dispatcher(folder / "out", program, spec, provenance, launcher=launcher)
+    files = program_files(spec, program)
+    write_dispatcher(folder / "out", program, spec, provenance, files, launcher=launcher)
     (folder / "out").rename(folder / "moved")  # everything is found next to the launcher
     (folder / "5 bytes").write_text("12345")
     return folder
@@ -127,12 +132,14 @@ def launched(words: list[str], folder: Path, variables: Mapping[str, str]) -> Ra
 def executed(
     arguments: list[str], module: ModuleType, patch: pytest.MonkeyPatch, capfd: Capture
 ) -> Ran:
-    """Run the Python launcher in this process, up to the program that it becomes: echo."""
-    became: list[str] = []
+    """Run the Python launcher in this process, up to the program that it becomes: show.sh."""
+    lines: list[str] = []
 
     def become(file: str, words: list[str], environment: Mapping[str, str]) -> None:
-        assert file == words[0]
-        became.extend(words)
+        assert file == words[0] == "sh"
+        assert Path(words[1]).read_text() == SHOW
+        shown = [f"{name}={environment[name]}" for name in ("THREADS", "N", "FIXED")]
+        lines.extend([" ".join(words[2:]) + "\n", " ".join(shown) + "\n"])
         raise SystemExit(0)
 
     patch.setattr(os, "execvpe", become)
@@ -141,7 +148,7 @@ def executed(
         module.load().execute(arguments)
     status = ended.value.code
     assert isinstance(status, int)
-    return Ran(status, f"{' '.join(became[1:])}\n" if became else "", capfd.readouterr().err)
+    return Ran(status, "".join(lines), capfd.readouterr().err)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +166,7 @@ def run(
 ) -> Run:
     """Runs the launcher in C or in Python."""
     monkeypatch.chdir(every)
-    for name in ("HARNESS_CHOICE", "HARNESS_VERBOSE"):
+    for name in ("HARNESS_CHOICE", "HARNESS_VERBOSE", "THREADS", "FIXED"):
         monkeypatch.delenv(name, raising=False)
 
     def ran(arguments: list[str], **variables: str) -> Ran:
@@ -179,9 +186,15 @@ GOOD = ["20", "--scale=0.5", "--file", "5 bytes"]
 
 def test_all_features_are_read_and_the_words_of_the_configuration_inserted(run: Run) -> None:
     found = run(GOOD, HARNESS_VERBOSE="1")
-    assert found.stdout == "3 20 -t 3 --scale=0.5 --file 5 bytes\n"
+    words = "3 20 -t 3 --scale=0.5 --file 5 bytes\n"
+    assert found.stdout == f"{words}THREADS=3 N=20 FIXED=as measured\n"
     shown = "every: n=20 s=0.5 bytes=5 rows=5 lines=7 kind=double -> configuration 2 (T=3)\n"
     assert found.stderr == f"counted\n{shown}"
+
+
+def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run: Run) -> None:
+    found = run(GOOD, THREADS="9", N="9", FIXED="mine")
+    assert found.stdout.splitlines()[1] == "THREADS=3 N=20 FIXED=mine"
 
 
 @pytest.mark.parametrize(
@@ -229,8 +242,8 @@ def test_a_wrong_feature_ends_with_one_message(
 
 
 def test_an_option_chooses_without_features_or_by_number(run: Run) -> None:
-    assert run(["20", "x"], HARNESS_CHOICE="static").stdout == "1 20 -t 1 x\n"
-    assert run(["20", "x"], HARNESS_CHOICE="2").stdout == "3 20 -t 3 x\n"
+    assert run(["20", "x"], HARNESS_CHOICE="static").stdout.startswith("1 20 -t 1 x\n")
+    assert run(["20", "x"], HARNESS_CHOICE="2").stdout.startswith("3 20 -t 3 x\n")
     assert run(GOOD, HARNESS_CHOICE="tuned").stdout.startswith("3 20")
     wrong = run(GOOD, HARNESS_CHOICE="3")
     assert wrong.stderr == "every: HARNESS_CHOICE is `3`, but must be static, tuned or 0 to 2\n"
@@ -278,6 +291,14 @@ def test_the_launcher_compiles_without_warnings(every: Path) -> None:
     command = ["cc", "-std=c99", *STRICT, "-fsyntax-only", "every.c"]
     done = subprocess.run(command, cwd=every / "moved", capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+def test_a_space_may_be_called_like_a_module_of_python(every: Path, tmp_path: Path) -> None:
+    shutil.copytree(every / "moved" / "every", tmp_path / "json")
+    words = [sys.executable, str(tmp_path / "json"), *GOOD]
+    found = launched(words, every, {"KIND": "double"})
+    assert found.stdout.startswith("3 20 -t 3 --scale=0.5 --file 5 bytes\n")
+    assert found.stderr == "counted\n"  # the command gets none of the program's input
 
 
 # ------------------------------------------------------------------ from results to a program
@@ -433,6 +454,7 @@ def test_commands_of_one_name_stay_apart(tmp_path: Path) -> None:
     for path, content in ((tmp_path / "a" / "count", "a"), (tmp_path / "count", "b")):
         path.write_text(content)
         path.chmod(0o755)
+    (tmp_path / "show.sh").write_text(SHOW)
     (tmp_path / "space.yaml").write_text(text)
     spec = load_spec(tmp_path / "space.yaml")
     assert spec.program is not None

@@ -28,14 +28,18 @@ _TIMEOUT_S = 120.0
 _MAIN = '''\
 """Run {name} on an input: `python {name} ARGUMENTS`."""
 
+import importlib.util
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-import {name}
-
-{name}.load().execute(sys.argv[1:])
+# Under another name: a space may be called like a module of Python's, which the loader imports.
+_folder = Path(__file__).resolve().parent
+_spec = importlib.util.spec_from_file_location("dispatched", _folder / "__init__.py")
+_module = importlib.util.module_from_spec(_spec)
+_module.__path__ = [str(_folder)]
+sys.modules["dispatched"] = _module
+_spec.loader.exec_module(_module)
+_module.load().execute(sys.argv[1:])
 '''
 
 
