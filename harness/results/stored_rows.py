@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, null, select
 
 from harness.results import schema
+from harness.results.chunks import checked_cells
 from harness.results.connect import has_column, has_table
-from harness.results.validate import check_row
 
 StoredRow = dict[str, Any]
 
@@ -27,10 +27,10 @@ def read_rows(
         return
     columns = [c if has_column(connection, c) else null().label(c.name) for c in table.columns]
     query = select(*columns) if chosen is None else chosen.with_only_columns(*columns)
-    for found in connection.execute(query.order_by(table.c.id)).mappings():
-        row = dict(found)
-        check_row(table, row)
-        yield row
+    for cells in checked_cells(connection, table, query.order_by(table.c.id)):
+        names = tuple(cells)
+        for row in zip(*cells.values(), strict=True):
+            yield dict(zip(names, row, strict=True))
 
 
 def rows_by_id(

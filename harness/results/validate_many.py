@@ -4,8 +4,10 @@ no closer look, everything else gets one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from itertools import chain
 from math import isfinite
+from operator import eq
 from types import NoneType
 from typing import Any
 from zlib import crc32
@@ -14,11 +16,12 @@ import numpy as np
 from sqlalchemy import JSON, Column, Float, Integer, String, Table
 
 from harness.core.arrays import Flags
-from harness.core.records import Outcome, StopReason
+from harness.core.records import Config, Outcome, StopReason, canonical_json
 from harness.results import schema
 from harness.results.cells import STAGES
 from harness.results.checksums import CHECKSUM, NUMBERS_CHECKSUM, checksums_of, numbers_checksum
-from harness.results.validate import DIGEST, UUID, check_numbers, check_row
+from harness.results.notes import ABLATION, read_notes
+from harness.results.validate import DIGEST, RUN_STATES, UUID, check_numbers, check_row
 from harness.stats.samples import Ragged, SampleStatistics
 
 Cells = Mapping[str, Sequence[Any]]
@@ -29,6 +32,7 @@ _OUTCOMES = {outcome.value for outcome in Outcome}
 _REPEATED = {outcome.value for outcome in Outcome if outcome.repeats}
 _STOPPED = {reason.value for reason in StopReason}
 _ROUNDING = 1e-9
+_PLAIN_TYPES = {bool, int, float, str, NoneType}
 
 
 def check_rows(table: Table, cells: Cells) -> None:
@@ -78,8 +82,47 @@ def _have_checksums(table: Table, cells: Cells) -> Flags:
 def _are_plain(table: Table, cells: Cells) -> bool:
     """Whether all rows, whose cells have the types of their columns, plainly mean what harness
     writes: `_meanings` by column, which takes a tenth of the time."""
-    if table.name != schema.measurements.name:
+    check = _BY_COLUMN.get(table.name)
+    return check is not None and check(cells)
+
+
+def _are_plain_inputs(cells: Cells) -> bool:
+    return _have_digests(cells["features"], cells["digest"])
+
+
+def _are_plain_configurations(cells: Cells) -> bool:
+    return _have_digests(cells["parameters"], cells["digest"])
+
+
+def _have_digests(values: Sequence[Any], digests: Sequence[str]) -> bool:
+    """Whether these are mappings from names to plain values with these digests."""
+    if not set(map(type, values)) <= {dict}:
         return False
+    plain = list(chain.from_iterable(map(dict.values, values)))
+    if not set(map(type, plain)) <= _PLAIN_TYPES or not all(
+        isfinite(value) for value in plain if type(value) is float
+    ):
+        return False
+    found = (sha256(canonical_json(one).encode()).hexdigest() for one in values)
+    return all(map(eq, found, digests))
+
+
+def _are_plain_runs(cells: Cells) -> bool:
+    """Whether all runs are plain; those with an ablation get a closer look."""
+    seeds = {id(one): one for one in cells["seeds"]}.values()
+    notes = {id(one): one for one in cells["notes"]}.values()
+    try:
+        for seed in chain.from_iterable(seeds):
+            Config(seed)
+        for one in notes:
+            if ABLATION in read_notes(one):
+                return False
+    except (ValueError, TypeError, AttributeError):
+        return False
+    return all(map(UUID.fullmatch, cells["uuid"])) and set(cells["state"]) <= set(RUN_STATES)
+
+
+def _are_plain_measurements(cells: Cells) -> bool:
     outcomes = set(cells["outcome"])
     failed = [
         text for text, one in zip(cells["message"], cells["outcome"], strict=True) if one != _OK
@@ -95,6 +138,7 @@ def _are_plain(table: Table, cells: Cells) -> bool:
         and set(map(type, warmup_s)) <= {float}
         and all(map(isfinite, warmup_s))
         and set(cells["shared_with"]) <= {None}
+        and set(map(type, lists.values())) <= {list}
         and all(type(name) is str for names in lists.values() for name in names)
         and all(one is None for one in cells["worst_element"])
     )
@@ -108,6 +152,13 @@ def _meanings(table: Table, cells: Cells) -> list[bool]:
     names, is_plain = check
     return [is_plain(*row) for row in zip(*(cells[name] for name in names), strict=True)]
 
+
+_BY_COLUMN: Mapping[str, Callable[[Cells], bool]] = {
+    schema.measurements.name: _are_plain_measurements,
+    schema.inputs.name: _are_plain_inputs,
+    schema.configurations.name: _are_plain_configurations,
+    schema.runs.name: _are_plain_runs,
+}
 
 _MEANT = (
     "uuid",
@@ -139,9 +190,13 @@ def _is_plain_measurement(
         and type(warmup_s) is list
         and all(type(time_s) is float and isfinite(time_s) for time_s in warmup_s)
         and (shared_with is None or (outcome in _REPEATED and _is_digest(shared_with)))
-        and (host_read is None or all(type(name) is str for name in host_read))
+        and (host_read is None or _is_list_of_names(host_read))
         and worst_element is None
     )
+
+
+def _is_list_of_names(names: object) -> bool:
+    return type(names) is list and all(type(name) is str for name in names)
 
 
 def _is_digest(text: object) -> bool:
