@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.large_database import Shape, write_database
 from harness.constraints.expression import Expression
 from harness.core.records import (
     Config,
@@ -18,6 +20,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
+from harness.dispatch import candidates
 from harness.dispatch.candidates import (
     _distinct,
     _InputSessions,
@@ -25,8 +28,11 @@ from harness.dispatch.candidates import (
     _InterleavedTimes,
     _note,
     applies_where,
+    matrix_of,
     shortlist,
 )
+from harness.results.columns import MeasurementColumns
+from harness.results.view import read_results
 
 ONE, TWO = Input({"n": 1}), Input({"n": 2})
 
@@ -123,14 +129,37 @@ def test_a_failure_in_any_session_that_worked_is_one() -> None:
 @pytest.mark.parametrize(
     ("measured", "why"),
     [
-        ((False, False), "candidates were not measured interleaved."),
-        ((True, False), "candidates were measured interleaved on 1 of 2 inputs."),
-        ((True, True), "inputs were measured interleaved with different candidates."),
+        (0, "candidates were not measured interleaved."),
+        (1, "candidates were measured interleaved on 1 of 2 inputs."),
+        (2, "inputs were measured interleaved with different candidates."),
     ],
 )
-def test_the_note_says_why_times_are_the_searchs(measured: tuple[bool, bool], why: str) -> None:
-    pairs = zip((ONE, TWO), measured, strict=True)
-    assert why in _note({problem: [[ok(problem, 16)]] if there else [] for problem, there in pairs})
+def test_the_note_says_why_times_are_the_searchs(measured: int, why: str) -> None:
+    assert why in _note(measured, inputs=2)
+
+
+def test_without_candidates_no_record_of_an_interleaved_measurement_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default is in the finals of all inputs, so the records would only say that candidates
+    were not measured."""
+    write_database(tmp_path / "r.db", Shape(measurements=12, inputs=6, samples=3))
+    (results,) = read_results(str(tmp_path / "r.db"))
+    made: list[int] = []
+    make = MeasurementColumns.measurement
+
+    def counted(self: MeasurementColumns, row: int) -> Measurement:
+        made.append(row)
+        return make(self, row)
+
+    monkeypatch.setattr(MeasurementColumns, "measurement", counted)
+    matrix = matrix_of(results)
+    assert not made
+    monkeypatch.setattr(candidates, "_lacks_candidates", lambda _: False)
+    slow = matrix_of(results)
+    assert len(made) >= 12
+    assert (matrix.key, matrix.note) == (slow.key, slow.note)
+    assert "candidates were not measured interleaved" in matrix.note
 
 
 NEAR = (1.0, 1.1, 0.9)

@@ -18,7 +18,7 @@ from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.dispatch.searched_times import SearchedTimes
 from harness.models.folds import FEWEST_INPUTS
-from harness.results.cells import CROSS
+from harness.results.cells import CANDIDATE, CHOICE, CROSS, FINAL
 from harness.results.measured import Measured, MeasuredConfigs
 from harness.results.sessions import Command
 from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
@@ -58,18 +58,47 @@ def matrix_of(results: Results) -> Matrix:
     known = {problem: row for problem, row in results.measured.items() if row.works()}
     applies = applies_where(map(Expression, results.constraints), results.limits)
     choices = [name for name, role in results.campaign.roles.items() if role == "choice"]
-    sessions = {problem: results.candidates.get(problem, ()) for problem in known}
-    interleaved = _all_interleaved(known, results.interleaved, results.default)
+    interleaved: Mapping[Input, _InputSessions] = {}
+    if not _lacks_candidates(results):  # records of all interleaved samples would say the same
+        interleaved = _all_interleaved(known, results.interleaved, results.default)
+    sessions = {problem: results.candidates.get(problem, ()) for problem in interleaved}
     worked = {problem: found.unscaled() for problem, found in interleaved.items()}
     if common := _interleaved_everywhere(worked, sessions, applies):
         times = _InterleavedTimes({i: found.scaled() for i, found in interleaved.items()})
         return _matrix(times, results.default, common, applies, choices)
     searched = SearchedTimes.of(known)
-    note = "" if searched.are_recorded else _note(sessions)
+    count = sum(problem in results.candidates for problem in known)
+    note = "" if searched.are_recorded else _note(count, len(known))
     candidates = searched.candidates(MOST_CANDIDATES)
     matrix = _matrix(searched, results.default, candidates, applies, choices, note)
     advice = _SEEDS if results.is_recorded else crossing_advice(results.commands)
     return dataclasses.replace(matrix, remedy=advice)
+
+
+def _lacks_candidates(results: Results) -> bool:
+    """Whether candidates were not measured on some input, while every input's last interleaved
+    measurements are those of the default and others, and the default never failed in any.
+
+    Then the default was measured interleaved everywhere, but not with the same configurations.
+    """
+    columns = results.rows.columns
+    default, unknown = columns.config_table.find(results.default), columns.groups.code(None)
+    if default is None:
+        return False
+    rows = results.rows.of_stages([CHOICE, FINAL, CANDIDATE])
+    judged = rows.of_stages([FINAL, CANDIDATE])
+    of_default = rows.where(rows.of(columns.configs.codes) == default)
+    if not of_default.of(columns.works).all():
+        return False
+    groups = np.unique(judged.of(columns.groups.codes))
+    of_default = of_default.of_stages([FINAL, CANDIDATE])
+    if unknown in groups or len(np.unique(of_default.of(columns.groups.codes))) < len(groups):
+        return False
+    searched = results.searched
+    worked = searched.where(searched.of(columns.works)).of(columns.inputs.codes)
+    on_candidates = judged.of_stages([CANDIDATE]).of(columns.inputs.codes)
+    is_everywhere = bool(np.isin(worked, of_default.of(columns.inputs.codes)).all())
+    return is_everywhere and not np.isin(worked, on_candidates).all()
 
 
 def crossing_advice(commands: Sequence[Command]) -> str:
@@ -197,13 +226,12 @@ def _working(session: Interleaved, row: Measured) -> set[Config]:
     return {m.config for m in session if m.config in row and row[m.config].timing}
 
 
-def _note(sessions: Mapping[Input, Sequence[Interleaved]]) -> str:
-    """Say why times are the search's, and what to do about it."""
-    count = sum(map(bool, sessions.values()))
+def _note(count: int, inputs: int) -> str:
+    """Say why the times are the search's, where candidates were measured on `count` inputs."""
     if not count:
         why = "candidates were not measured interleaved"
-    elif count < len(sessions):
-        why = f"candidates were measured interleaved on {count} of {len(sessions)} inputs"
+    elif count < inputs:
+        why = f"candidates were measured interleaved on {count} of {inputs} inputs"
     else:
         why = "inputs were measured interleaved with different candidates"
     return (
