@@ -53,8 +53,8 @@ def checked_cells(connection: Connection, table: Table, query: Select[Any]) -> I
     is_sqlite = connection.dialect.name == "sqlite"
     found = plain_rows(connection, query) if is_sqlite else _partitions(connection, query)
     for rows in found:
-        cells = dict(zip(table.columns.keys(), zip(*rows, strict=True), strict=True))
-        yield _checked(table, cells, is_sqlite)
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+        yield _checked(table, dict(zip(table.columns.keys(), columns, strict=True)), is_sqlite)
 
 
 def _partitions(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:
