@@ -110,7 +110,7 @@ class StubDriver:
         return int(self._library.cuda_stub_allocated_bytes())
 
     def calls(self) -> list[str]:
-        """Return the calls since the last reset of this process or of this list."""
+        """Return the calls, arguments of launches included, since this or `reset` was called."""
         found = self.trace.read_text().splitlines()
         self.trace.write_text("")
         return found

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -301,6 +302,17 @@ def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
     assert environment.notes["clock_khz"] == "1980000"
     assert device.limits.max_grid_dims == (2**31 - 1, 65535, 65535)
     assert device.limits.compute_units == 132
+
+
+@pytest.mark.parametrize(("driver", "is_older"), [("12040", True), ("13000", False)])
+def test_binary_of_a_later_toolkit_names_the_cure(driver, is_older, device, stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_DRIVER", driver)
+    later = replace(build(), compiler="nvcc 13.0.88 sm_90")
+    with pytest.raises(LaunchFailed, match=r"loading the binary: .* image is invalid") as failure:
+        device.load(Binary(later, b"a binary in another format"))
+    cure = "up to CUDA 12.4, but the compiler is nvcc 13.0.88 sm_90: update the driver, or set"
+    assert (cure in str(failure.value)) == is_older
+    assert ("CUDACXX" in str(failure.value)) == is_older
 
 
 # ------------------------------------------------------------------------- its failures

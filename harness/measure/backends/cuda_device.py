@@ -8,6 +8,7 @@ Its process must then be replaced, since no new device in it would work.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -86,8 +87,7 @@ class CudaDevice(DriverDevice):
     def environment(self, compiler: str) -> Environment:
         """Return the device, the driver's CUDA version and own version, and the compiler."""
         with self._errors("describing the device"):
-            version = self._driver.get_driver_version()
-            api = f"CUDA {version // 1000}.{version % 1000 // 10}"
+            api = f"CUDA {_cuda_version(self._driver.get_driver_version())}"
             return Environment(
                 backend="cuda",
                 device=self._device.name(),
@@ -105,8 +105,26 @@ class CudaDevice(DriverDevice):
         reason = why_unloadable(binary.build, self.limits)
         if reason:
             raise LaunchFailed(reason)
-        with self._errors("loading the binary"):
-            return self._module(binary.data)
+        try:
+            with self._errors("loading the binary"):
+                return self._module(binary.data)
+        except LaunchFailed as error:
+            raise LaunchFailed(f"{error}{self._advice(binary.build.compiler)}") from None
+
+    def _advice(self, compiler: str) -> str:
+        """Return what to do where the compiler is of a later CUDA than the driver knows.
+
+        A driver runs the code of every toolkit with its own major version or an earlier one.
+        """
+        with self._errors("asking for the driver's version"):
+            version = self._driver.get_driver_version()
+        toolkit = re.match(r"nvcc (\d+)\.", compiler)
+        if toolkit is None or int(toolkit[1]) <= version // 1000:
+            return ""
+        return (
+            f". This driver supports up to CUDA {_cuda_version(version)}, but the compiler is "
+            f"{compiler}: update the driver, or set CUDACXX to an nvcc of CUDA {version // 1000}"
+        )
 
     def unload(self) -> None:
         """Forget the modules that were loaded last."""
@@ -237,6 +255,11 @@ class CudaDevice(DriverDevice):
         function.prepared_async_call(grid, group, None, packed)
         stop.record()
         return start, stop
+
+
+def _cuda_version(number: int) -> str:
+    """Return the version that the driver writes as 12040: 12.4."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def pack_arguments(values: Sequence[np.generic]) -> bytes:
