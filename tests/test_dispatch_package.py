@@ -26,10 +26,13 @@ from harness.dispatch.package import (
     write_dispatcher,
     write_files,
 )
+from harness.measure.backends.cuda import load_pycuda
+from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.opencl import find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.space_file import Spec, load_spec
 from tests.dispatch_examples import PROVENANCE, STRICT, mvmul_program
+from tests.stub_driver import StubDriver
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -273,58 +276,44 @@ def test_another_device_gets_the_static_configuration_and_one_warning(
     assert warning.filename == __file__
 
 
-class FakeDriver(ModuleType):
-    """What the loader uses of PyCUDA, which notes what is launched."""
-
-    def __init__(self, device: str) -> None:
-        super().__init__("pycuda.driver")
-        self.launched: list[Any] = []
-        self.device = device
-        self.Context = self
-
-    def get_device(self) -> FakeDriver:
-        return self
-
-    def name(self) -> str:
-        return self.device
-
-    def module_from_buffer(self, cubin: bytes) -> Any:
-        driver = self
-
-        class Module:
-            def get_function(self, name: str) -> Any:
-                return lambda *values, **shape: driver.launched.append((cubin, name, values, shape))
-
-        return Module()
-
-
-@pytest.mark.parametrize(("device", "place"), [("H200", 1), ("A4000", 0)])
-def test_cuda_loader_launches_the_chosen_cubin(
-    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, place: int
-) -> None:
-    program, texts = mvmul_program(), []
+def test_cubin_of_each_candidate_is_built_with_its_parameters(spec: Spec) -> None:
+    texts: list[str] = []
 
     def build(source: Any) -> Binary:
         texts.append(source.text)
         return Binary(Build(str(len(texts)), "", "nvcc", 1.0), f"cubin {len(texts) - 1}".encode())
 
-    where = provenance(Environment("cuda", "H200", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
-    kernels = cuda_kernels(spec, program, build)
+    cuda_kernels(spec, mvmul_program(), build)
     assert "#define THRD 16" in texts[1]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("tuned_on", "place"), [("Stand-in GPU", 1), ("H200", 0)])
+def test_cuda_loader_launches_the_chosen_cubin(
+    spec: Spec, tmp_path: Path, stub: StubDriver, tuned_on: str, place: int
+) -> None:
+    program = mvmul_program()
+    where = provenance(Environment("cuda", tuned_on, "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
+    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
     write_dispatcher(tmp_path / "out", program, spec, where, kernels)
-    driver = FakeDriver(device)
-    monkeypatch.setitem(sys.modules, "pycuda", ModuleType("pycuda"))
-    monkeypatch.setattr(sys.modules["pycuda"], "driver", driver, raising=False)
-    monkeypatch.setitem(sys.modules, "pycuda.driver", driver)
+    driver = load_pycuda()
+    driver.init()
+    context = driver.Device(0).retain_primary_context()
+    context.push()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kernel = imported(tmp_path / "out").load()
-        kernel(None, "A", "x", "y", 50, 300, m=50, n=300)
+        a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
+        arguments = (driver.In(a), driver.In(x), driver.Out(y), np.int32(50), np.int32(300))
+        stub.calls()
+        kernel(None, *arguments, m=50, n=300)
+    context.pop()
+    context.detach()
+    assert (y == 600).all()
     side = (8, 4)[place]
-    shape = {"block": (side, side, 1), "grid": (-(-50 // side), 1, 1), "stream": None}
-    cubin = f"cubin {place}".encode()
-    assert driver.launched == [(cubin, "mvmul", ("A", "x", "y", 50, 300), shape)]
-    assert len(caught) == (place == 0)
+    (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    assert launch == f"cuLaunchKernel mvmul grid {-(-50 // side)} 1 1 group {side} {side} 1"
+    assert len([each for each in caught if "was tuned on" in str(each.message)]) == (place == 0)
 
 
 # ----------------------------------------------------------------------------------- the examples
