@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,3 +159,21 @@ def test_check_shows_where_a_launcher_finds_the_features(
     plan_of(tmp_path, words)
     assert check.main([str(tmp_path / "space.yaml"), "--no-compile"]) == 0
     assert f"  {line}" in capsys.readouterr().out
+
+
+def test_the_document_of_check_has_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def checked(words: str) -> dict[str, Any]:
+        plan_of(tmp_path, words)
+        assert check.main([str(tmp_path / "space.yaml"), "--no-compile", "--json"]) == 0
+        (space,) = json.loads(capsys.readouterr().out)["spaces"]
+        found: dict[str, Any] = space
+        return found
+
+    found = checked('"{output}", "{n}", -m, "{m}"')
+    assert found["feature_sources"] == {"n": "argument 1", "m": "the option -m"}
+    assert found["why_no_launcher"] == ""
+    found = checked('"{output}", "{n}"')
+    assert found["feature_sources"] == {}
+    assert found["why_no_launcher"].startswith("no argument of `run` is the feature m")

@@ -191,7 +191,8 @@ class TargetDocument:
 class SpaceDocument:
     """A valid space; `legal` is the number of legal configurations by input, null where it is too
     large to count. `why_host_failed` and, with --run, `why_run_failed` are empty where the host
-    module and the default work, or were not run."""
+    module and the default work, or were not run. `feature_sources` says where the launcher of a
+    program finds each feature; it is empty for kernels, and where `why_no_launcher` says why."""
 
     name: str
     path: str
@@ -202,6 +203,8 @@ class SpaceDocument:
     targets: list[TargetDocument]
     why_host_failed: str
     why_run_failed: str
+    feature_sources: dict[str, str]
+    why_no_launcher: str
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from harness.core.errors import BackendUnavailable, SpecError
 from harness.core.records import Config
 from harness.space import InputSpaces
 from harness.space_file import Spec
+from harness.space_file.command_line import NoLauncher, command_line
 
 
 def faults_document(error: SpecError) -> CheckDocument:
@@ -36,6 +37,7 @@ def space_document(
     targets = [_target(inspection, options) for inspection in inspections]
     if spec.program is not None and not options.no_compile:
         targets.append(_program(spec, options))
+    sources, why_no_launcher = _launcher(spec)
     return SpaceDocument(
         name=spec.name,
         path=str(spec.path),
@@ -46,7 +48,20 @@ def space_document(
         targets=targets,
         why_host_failed=why_host_failed,
         why_run_failed=_why_run_failed(spec, options) if options.run else "",
+        feature_sources=sources,
+        why_no_launcher=why_no_launcher,
     )
+
+
+def _launcher(spec: Spec) -> tuple[dict[str, str], str]:
+    """Return where a program's launcher finds the features, and why there can be none."""
+    if spec.program is None:
+        return {}, ""
+    try:
+        sources = command_line(spec.program, spec.features).sources
+    except NoLauncher as error:
+        return {}, str(error)
+    return {name: str(source) for name, source in sources.items()}, ""
 
 
 def is_ok(space: SpaceDocument, is_strict: bool) -> bool:
