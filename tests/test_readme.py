@@ -215,6 +215,6 @@ def test_the_ci_script_runs_the_readmes_own_test_command() -> None:
 
 def test_the_output_shown_has_the_rule_the_table_and_the_next_step() -> None:
     (output,) = _blocks("text")
-    legend = times_note(Config({"THRD": 256, "LU": 1, "X_CACHE": 1}))
+    legend = times_note(Config({"THRD": 256, "LU": 1, "X_CACHE": 1}), ())
     for text in ("held-out inputs", "speed-up", legend, "harness.dispatch", "harness.analyse"):
         assert text in " ".join(output.split())
