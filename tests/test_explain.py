@@ -174,8 +174,12 @@ def test_a_limit_that_is_no_number_is_reported_before_anything_is_read(
 
 
 def test_the_command_prints_importance_settings_and_accuracy(
-    database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))  # another module has the same data
     judged: list[str] = []
 
     def noted(learn: Any, table: Any, target: str, folds: int, groups: str) -> Accuracy:
