@@ -144,7 +144,7 @@ def test_environments_that_differ_in_a_field_have_other_fingerprints() -> None:
 
 
 def test_notes_do_not_separate_environments() -> None:
-    one, other = (Environment("b", "d", "p", "r", "c", {"load": load}) for load in ("0", "9"))
+    one, other = (Environment("b", "d", "p", "r", "c", notes={"load": load}) for load in ("0", "9"))
     assert one == other
     assert hash(one) == hash(other)
 

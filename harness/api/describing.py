@@ -46,6 +46,7 @@ def describe_results(
         platform=environment.platform,
         driver=environment.driver,
         compiler=environment.compiler,
+        cache=environment.cache,
         program_sha256=campaign.key.program_sha256,
         campaign=campaign.key.campaign,
         statistic=campaign.statistic.value,

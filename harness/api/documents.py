@@ -86,6 +86,7 @@ class ResultsDocument:
     platform: str
     driver: str
     compiler: str
+    cache: str
     program_sha256: str
     campaign: int
     statistic: str

@@ -272,5 +272,12 @@ def _of_table(recording: Recording, problem: Input) -> InputResults:
 
 def _environment(recording: Recording) -> Environment:
     """Build the environment from what the file states; our own exports state all of it."""
-    backend, platform, driver, compiler = (recording.facts.get(name, UNKNOWN) for name in FACTS)
-    return Environment(backend, recording.device, platform, driver, compiler)
+    facts = {name: recording.facts.get(name, UNKNOWN) for name in FACTS}
+    return Environment(
+        facts["backend"],
+        recording.device,
+        facts["platform"],
+        facts["driver"],
+        facts["compiler"],
+        facts["cache"],
+    )

@@ -62,6 +62,7 @@ def _row(row: ComparedRow) -> dict[str, Any]:
     data: dict[str, Any] = {
         "kernel": row.kernel,
         "device": row.environment.device,
+        "cache": row.environment.cache,
         "input": dict(row.problem),
         "of": row.subject,
         "verdict": row.verdict.value,

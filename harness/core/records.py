@@ -344,11 +344,18 @@ LIMIT_NAMES = ("max_group_size", "max_local_bytes", "compute_units", "warp_size"
 """The device limits that constraints may name."""
 
 
+WARM, COLD = "warm", "cold"
+"""What the device's caches hold when a sample begins: what the run before left, or none of it."""
+
+_OF_KERNELS = ("cuda", "opencl")
+
+
 @dataclass(frozen=True)
 class Environment:
     """The environment of a measurement; times from different environments are never compared.
 
-    `notes` describe the machine but do not separate measurements.
+    `cache` is WARM or COLD; only kernels can be measured cold. `notes` describe the machine but do
+    not separate measurements.
     """
 
     backend: str
@@ -356,16 +363,19 @@ class Environment:
     platform: str
     driver: str
     compiler: str
+    cache: str = WARM
     notes: Mapping[str, str] = field(default_factory=dict, compare=False, hash=False)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over the fields that must agree."""
-        parts = [getattr(self, name) for name in ENVIRONMENT_FIELDS]
+        """SHA-256 over the fields that must agree; of warm caches older versions said nothing."""
+        names = [name for name in ENVIRONMENT_FIELDS if name != "cache" or self.cache != WARM]
+        parts = [getattr(self, name) for name in names]
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
     def __str__(self) -> str:
-        return f"{self.device} ({self.platform}, driver {self.driver})"
+        caches = f", {self.cache} caches" if self.backend in _OF_KERNELS else ""
+        return f"{self.device} ({self.platform}, driver {self.driver}{caches})"
 
 
 ENVIRONMENT_FIELDS = tuple(field.name for field in fields(Environment) if field.compare)

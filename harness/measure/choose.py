@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
+from harness.core.records import COLD, WARM
 from harness.measure.backends.choose import Backend, choose
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.kernels import KernelMeasurer
@@ -33,11 +36,27 @@ def open_measurer(
             )
         started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
-    backend = choose(requested)
+    backend = with_cache(spec, choose(requested))
     if backend.language not in spec.sources:
         raise UsageError(_missing_source(spec, backend))
     shared = owner if isinstance(owner, KernelMeasurer) else None
+    if shared and shared.environment.cache != backend.cache:
+        raise UsageError(
+            f"{spec.path} is measured with {backend.cache} caches, and the space that it is "
+            f"compared with with {shared.environment.cache} ones; write the same "
+            "`measure: {cache: ...}` in both"
+        )
     return KernelMeasurer(spec, backend, shared), backend.why
+
+
+def with_cache(spec: Spec, backend: Backend) -> Backend:
+    """Return the backend that measures with cold or warm caches, as the space says.
+
+    A kernel of an application finds its data on a GPU in memory, since other kernels ran meanwhile,
+    and a GPU's cache holds all of a small input. To empty a CPU's takes longer than most kernels.
+    """
+    cache = getattr(spec.measure, "cache", None) or (COLD if backend.is_gpu else WARM)
+    return dataclasses.replace(backend, cache=cache)
 
 
 def _missing_source(spec: Spec, backend: Backend) -> str:

@@ -135,7 +135,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
 
     @property
     def _sampling(self) -> Sampling:
-        return Sampling(**self._spec.measure.model_dump(exclude={"timeout_s"}))
+        return Sampling(**self._spec.measure.model_dump(exclude={"timeout_s", "cache"}))
 
     def _due(self, configs: Iterable[Config]) -> Iterable[Config]:
         """Return what to build now: where times wait for all builds, the first configuration of a

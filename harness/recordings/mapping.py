@@ -1,7 +1,7 @@
 """Mappings: YAML files that describe the columns of a CSV recording.
 
-name: sgemm                      # optional, as are device, features, outcome and ignore
-device: GTX 680                  # optional, as are backend, platform, driver, compiler and default
+name: sgemm                      # optional, as are device, default, features, outcome, ignore
+device: GTX 680                  # optional, as are backend, platform, driver, compiler, cache
 parameters: [MWG, NWG]           # or each with its values: {MWG: [16, 32], NWG: [16]}
 features: [m, n]
 times: {columns: [run 1, run 2], unit: ms}
@@ -86,6 +86,7 @@ class _Mapping(StrictModel):
     platform: StrictStr | None = None
     driver: StrictStr | None = None
     compiler: StrictStr | None = None
+    cache: Literal["warm", "cold"] | None = None
     parameters: Annotated[
         dict[StrictStr, Values | None], Field(min_length=1), BeforeValidator(_with_values)
     ] = Field(description="the columns that were tuned")

@@ -26,7 +26,7 @@ from harness.space_file import Parameter
 Positions = npt.NDArray[np.int32]
 """Indices into each parameter's values, shape (rows, parameters)."""
 
-FACTS = ("backend", "platform", "driver", "compiler")
+FACTS = ("backend", "platform", "driver", "compiler", "cache")
 """The fields of an Environment that a file may state besides its device."""
 
 

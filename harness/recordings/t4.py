@@ -201,11 +201,8 @@ def write_t4(
     """
     metadata: dict[str, Any] = {
         "kernel": name,
-        "backend": environment.backend,
-        "platform": environment.platform,
         "device": environment.device,
-        "driver": environment.driver,
-        "compiler": environment.compiler,
+        **{fact: getattr(environment, fact) for fact in FACTS},
         "autotuner": "harness",
         "autotuner_version": __version__,
         "timeunit": "seconds",

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.core.records import Build, Environment, Measurement
+from harness.core.records import ENVIRONMENT_FIELDS, Build, Environment, Measurement
 from harness.results.cells import BUILD_COLUMNS
 from harness.results.checksums import NUMBERS_CHECKSUM, numbers_checksum
 from harness.space_file import Parameter, Spec
@@ -58,6 +58,12 @@ def environment_row(environment: Environment) -> Row:
     fields = dataclasses.asdict(environment)
     del fields["notes"]
     return fields
+
+
+def environment_of(row: Mapping[str, Any]) -> Environment:
+    """Return the environment of a row; older rows do not state the cache, which was warm."""
+    stated = {name: row[name] for name in ENVIRONMENT_FIELDS if row[name] is not None}
+    return Environment(**stated)
 
 
 def space_row(spec: Spec) -> Row:

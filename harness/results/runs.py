@@ -8,19 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, Table
 
-from harness.core.records import (
-    ENVIRONMENT_FIELDS,
-    Config,
-    Environment,
-    Input,
-    Statistic,
-    Value,
-)
+from harness.core.records import Config, Environment, Input, Statistic, Value
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.kept_rows import KeptRows
 from harness.results.notes import BASELINES, STATISTIC, last_moment, read_notes
 from harness.results.read import read_measurements
+from harness.results.rows import environment_of
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import Command, command_of
 from harness.results.stored_rows import StoredRow, read_rows, rows_by_id
@@ -135,7 +129,7 @@ def _campaign(run: PlacedRow) -> StoredCampaign:
         run.key,
         space["name"],
         space["title"],
-        Environment(**{name: run.environment[name] for name in ENVIRONMENT_FIELDS}),
+        environment_of(run.environment),
         Config({name: p["default"] for name, p in parameters.items()}),
         {name: p["role"] for name, p in parameters.items()},
         tuple(space["constraints"]),

@@ -16,6 +16,7 @@ History of the schema, newest last:
         the stage `choice` of measurements; checksums: new columns, null in older rows
     7   the outcome `implausible` of measurements, `wrong_result` in older rows: no table changed,
         but older versions of harness refuse an outcome that they do not know
+    8   environments.cache: a new column, null in older rows, which count as warm
 
 Reading never changes a database: what an older one lacks is read as empty. Writing adds the
 missing tables and columns and sets the present version.
@@ -41,7 +42,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 7
+VERSION = 8
 
 TABLES_SINCE = {"observations": 2, "commands": 4}
 """The version that added a table; the others are of version 1."""
@@ -51,6 +52,7 @@ COLUMNS_SINCE = {
     ("measurements", "shared_with"): 3,
     ("measurements", "occasions"): 6,
     ("measurements", "numbers_checksum"): 6,
+    ("environments", "cache"): 8,
     **{
         (t, "checksum"): 6
         for t in ("spaces", "commands", "runs", "builds", "measurements", "tests")
@@ -95,6 +97,7 @@ environments = Table(
     Column("platform", Text, nullable=False),
     Column("driver", Text, nullable=False),
     Column("compiler", Text, nullable=False),
+    Column("cache", String(8)),
 )
 
 spaces = Table(

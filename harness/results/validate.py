@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from sqlalchemy import JSON, Column, Float, Integer, String, Table
 
 from harness.core.records import (
-    ENVIRONMENT_FIELDS,
+    COLD,
+    WARM,
     Config,
-    Environment,
     Input,
     Measurement,
     Outcome,
@@ -27,6 +27,7 @@ from harness.results.ablation import Ablation
 from harness.results.cells import STAGES, names_read, timing_of, worst_element_of
 from harness.results.checksums import CHECKSUM, NUMBERS_CHECKSUM, numbers_checksum, row_checksum
 from harness.results.notes import ABLATION, read_notes
+from harness.results.rows import environment_of
 from harness.results.sessions import command_of
 
 RUN_STATES = ("running", "complete", "interrupted")
@@ -126,7 +127,9 @@ def _check_timing(row: Row, samples_s: Sequence[float]) -> None:
 
 
 def _check_environment(row: Row) -> None:
-    environment = Environment(*(row[name] for name in ENVIRONMENT_FIELDS))
+    environment = environment_of(row)
+    if environment.cache not in (WARM, COLD):
+        raise ValueError(f"cache is {environment.cache!r}; it must be {WARM} or {COLD}")
     _same("fingerprint", row["fingerprint"], environment.fingerprint)
 
 

@@ -396,5 +396,6 @@ def _facts(campaign: StoredCampaign) -> dict[str, str]:
         "platform": environment.platform,
         "driver": environment.driver,
         "compiler": environment.compiler,
+        "cache": environment.cache,
         "campaign": str(campaign.key.campaign),
     }

@@ -209,6 +209,16 @@ class Measure(StrictModel):
         return self
 
 
+class KernelMeasure(Measure):
+    """The timing of one configuration of a kernel."""
+
+    cache: Literal["cold", "warm"] | None = Field(
+        default=None,
+        description="what a timed run finds in the device's caches: `warm`, what the run before "
+        "left there; `cold`, none of it; by default cold on a GPU and warm on a CPU",
+    )
+
+
 class Search(StrictModel):
     """The search of the space, unless the command line says otherwise."""
 
@@ -250,6 +260,7 @@ class SpaceFile(AnySpaceFile):
     launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
     inputs: Inputs = Field(description="the problems that the kernel is run on")
     verify: KernelVerify = Field(default_factory=KernelVerify, description="when a result is right")
+    measure: KernelMeasure = Field(default_factory=KernelMeasure, description="how long to time")
 
     @property
     def flag_groups(self) -> dict[str, FlagGroup]:

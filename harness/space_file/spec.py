@@ -118,7 +118,7 @@ class Spec:
         """Return the spec with other measurement options; raises UsageError for a bad value."""
         options = self.measure.model_dump(exclude_unset=True) | dict(changes)
         try:
-            measure = Measure.model_validate(options)
+            measure = type(self.measure).model_validate(options)
         except ValidationError as error:
             faults = messages.describe_errors(error.errors(), {"measure": options}, ("measure",))
             raise UsageError("; ".join(faults.values())) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.records import WARM
 from harness.core.text import suggestion
 from harness.measure.backends import cuda, cuda_device, opencl, opencl_device
 from harness.measure.backends.base import Compiler, Device
@@ -18,7 +19,8 @@ class Backend:
     """A chosen device, as it is sent to worker processes.
 
     `language` names the source that it compiles, `compiler` the flags that it understands.
-    `arch` is the architecture to compile for; None means that of this machine's device.
+    `arch` is the architecture to compile for; None means that of this machine's device. `cache` is
+    what a run finds in the device's caches, WARM or COLD.
     """
 
     language: str
@@ -26,12 +28,18 @@ class Backend:
     why: str
     opencl_device: opencl.DeviceName | None = None
     arch: str | None = None
+    cache: str = WARM
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether the device is a GPU."""
+        return self.opencl_device is None or self.opencl_device.is_gpu
 
     def open_device(self) -> Device:
         """Open the device in this process."""
         if self.opencl_device is not None:
-            return opencl_device.OpenClDevice(self.opencl_device)
-        return cuda_device.CudaDevice()
+            return opencl_device.OpenClDevice(self.opencl_device, self.cache)
+        return cuda_device.CudaDevice(self.cache)
 
     def open_compiler(self) -> Compiler:
         """Open the compiler for the device in this process."""

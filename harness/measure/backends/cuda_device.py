@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable, LaunchFailed
 from harness.core.program import Binary, Launch
-from harness.core.records import DeviceLimits, Environment
+from harness.core.records import WARM, DeviceLimits, Environment
 from harness.measure.backends.cuda import load_pycuda, meaning_of
 from harness.measure.backends.cuda_driver import driver_version, require_driver
 from harness.measure.backends.driver_device import BoundArray, DriverDevice
@@ -50,10 +50,11 @@ class CudaDevice(DriverDevice):
     shares_cpu = False
     """Compilers may run while a kernel does."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: str = WARM) -> None:
+        """`cache` is WARM or COLD, what runs find in the GPU's caches."""
         require_driver()
         self._driver = load_pycuda()
-        super().__init__(self._driver.Error, "context")
+        super().__init__(self._driver.Error, "context", cache)
         self._context: Any = None
         self._module = lru_cache(maxsize=_KEPT_MODULES)(self._make_module)
         try:
@@ -94,6 +95,7 @@ class CudaDevice(DriverDevice):
                 platform=api,
                 driver=driver_version() or api,
                 compiler=compiler,
+                cache=self._cache,
                 notes=self._notes(),
             )
 
@@ -200,6 +202,10 @@ class CudaDevice(DriverDevice):
 
     def _free(self, whole: Any, part: Any = None) -> None:
         whole.free()
+
+    @property
+    def _cache_bytes(self) -> int:
+        return self._attribute("L2_CACHE_SIZE")
 
     def _wait(self) -> None:
         self._driver.Context.synchronize()

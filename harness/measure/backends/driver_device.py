@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Fill
+from harness.core.records import COLD
 from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
 
 
@@ -45,14 +46,17 @@ class _KeptCopy(NamedTuple):
 class DriverDevice(ABC):
     """The arguments on a device, and whether it still works; subclasses call the driver.
 
-    `error` is the base class of the driver's errors, `channel` what a failed launch can spoil.
+    `error` is the base class of the driver's errors, `channel` what a failed launch can spoil. If
+    `cache` is COLD, nothing of the arguments is in the device's caches when a run begins.
     """
 
-    def __init__(self, error: type[Exception], channel: str) -> None:
+    def __init__(self, error: type[Exception], channel: str, cache: str) -> None:
         self.healthy = True
         self.overran = False
         self._error = error
         self._channel = channel
+        self._cache = cache
+        self._flushed_with: Any | None = None
         self._arguments: dict[str, BoundArray | np.generic] = {}
         self._kept: dict[str, _KeptCopy] = {}
 
@@ -83,6 +87,11 @@ class DriverDevice(ABC):
     @abstractmethod
     def _free(self, whole: Any, part: Any = None) -> None:
         """Free device memory, and the part of it that `_inside` returned."""
+
+    @property
+    @abstractmethod
+    def _cache_bytes(self) -> int:
+        """The size of the device's last cache."""
 
     @abstractmethod
     def _wait(self) -> None:
@@ -123,6 +132,16 @@ class DriverDevice(ABC):
         with self._errors(f"restoring {', '.join(contents)}"):
             for name, content in contents.items():
                 self._restore(name, content)
+        if self._cache == COLD:
+            with self._errors("emptying the caches"):
+                self._empty_caches()
+
+    def _empty_caches(self) -> None:
+        """Write to memory of twice the size of the last cache, as nvbench does for cold times."""
+        size_bytes = 2 * self._cache_bytes
+        if self._flushed_with is None:
+            self._flushed_with = self._allocated(size_bytes)
+        self._fill(self._flushed_with, 0, 0, size_bytes)
 
     def _restore(self, name: str, content: Contents) -> None:
         if isinstance(content, Fill):
@@ -215,6 +234,9 @@ class DriverDevice(ABC):
             for value in arguments.values():
                 if isinstance(value, BoundArray):
                     self._free(value.whole, value.memory)
+            if self._flushed_with is not None:
+                self._free(self._flushed_with)
+                self._flushed_with = None
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Contents, Launch
-from harness.core.records import DeviceLimits, Environment
+from harness.core.records import WARM, DeviceLimits, Environment
+from harness.measure.backends.cache_flush import CacheFlush, last_cache_bytes
 from harness.measure.backends.driver_device import BoundArray, DriverDevice
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.backends.launch_checks import three, why_unlaunchable
@@ -56,9 +57,10 @@ class _LoadedProgram:
 class OpenClDevice(DriverDevice):
     """One OpenCL device; a `Device`. Times are those of events, from start to end."""
 
-    def __init__(self, name: DeviceName) -> None:
+    def __init__(self, name: DeviceName, cache: str = WARM) -> None:
+        """`cache` is WARM or COLD, what runs find in the device's caches."""
         self._cl = cl = load_pyopencl()
-        super().__init__(cl.Error, "queue")
+        super().__init__(cl.Error, "queue", cache)
         self._device = device_of(cl, name)
         self._context = cl.Context([self._device])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
@@ -67,6 +69,7 @@ class OpenClDevice(DriverDevice):
         pocl = Path(os.environ["POCL_CACHE_DIR"]) if self._is_pocl else None
         self._variables = None if pocl is None else LoadedVariables(pocl)
         self._threads: ThreadMemory | None = None
+        self._flush: CacheFlush | None = None
 
     def environment(self, compiler: str) -> Environment:
         """Return the device with its compute units, platform, driver and compiler."""
@@ -77,6 +80,7 @@ class OpenClDevice(DriverDevice):
             platform=device.platform.name.strip(),
             driver=device.driver_version,
             compiler=compiler,
+            cache=self._cache,
             notes={"global_memory_bytes": str(device.global_mem_size)},
         )
 
@@ -134,6 +138,15 @@ class OpenClDevice(DriverDevice):
         if part is not None:
             part.release()
         whole.release()
+
+    @property
+    def _cache_bytes(self) -> int:
+        return last_cache_bytes(self._device, self.shares_cpu)
+
+    def _empty_caches(self) -> None:
+        if self._flush is None:
+            self._flush = CacheFlush(self._cl, self._context, self._queue, 2 * self._cache_bytes)
+        self._flush.queue()
 
     def _wait(self) -> None:
         self._queue.finish()

@@ -95,7 +95,7 @@ class CommandBackend:
         if self.plan.device is not None:
             device = self._named_device(self.plan.device)
         system = f"{platform.system()} {platform.machine()}"
-        return Environment("command", device, system, platform.release(), identity, notes())
+        return Environment("command", device, system, platform.release(), identity, notes=notes())
 
     def _named_device(self, words: Sequence[str]) -> str:
         try:

@@ -1,0 +1,140 @@
+"""Cold and warm caches: what empties them, and that their times are kept apart."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.compare.matching import match
+from harness.compare.reading import KernelResults
+from harness.core.errors import SpecError, UsageError
+from harness.core.records import COLD, WARM, Environment
+from harness.measure.backends.cache_flush import last_cache_bytes
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.opencl import DeviceName, find_device
+from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.choose import open_measurer, with_cache
+from harness.results.rows import environment_of, environment_row
+from harness.space_file import load_spec
+from tests.fakes import FAKE_HOST, FAKE_SPACE
+
+CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
+GPU = DeviceName("AMD", 0, "gfx90a", is_gpu=True)
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a space with these options of `measure`."""
+
+    def written(measure: str) -> Path:
+        (tmp_path / "twice.py").write_text(FAKE_HOST)
+        (tmp_path / "twice.cl").write_text(
+            "kernel void twice(global double *x, global double *y) { y[0] = V; }\n"
+        )
+        path = tmp_path / "fake.yaml"
+        path.write_text(FAKE_SPACE.replace("{repeats: 4, min_repeats: 3}", measure))
+        return path
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("measure", "device", "cache"),
+    [
+        ("{}", CPU, WARM),
+        ("{}", GPU, COLD),
+        ("{}", None, COLD),
+        ("{cache: cold}", CPU, COLD),
+        ("{cache: warm}", GPU, WARM),
+    ],
+)
+def test_gpus_are_cold_and_cpus_warm_unless_the_space_says(
+    write: Write, measure: str, device: DeviceName | None, cache: str
+) -> None:
+    backend = Backend("opencl", "opencl", "a test", device)
+    assert with_cache(load_spec(write(measure)), backend).cache == cache
+
+
+def test_another_word_for_the_cache_is_refused(write: Write) -> None:
+    with pytest.raises(SpecError, match=r"fake\.yaml:7: measure\.cache: must be cold or warm"):
+        load_spec(write("{cache: hot}"))
+
+
+def test_the_cache_of_a_program_is_refused() -> None:
+    text = Path("spaces/blur_gcc.yaml").read_text()
+    path = Path("spaces/blur_gcc.yaml")
+    assert "measure:" in text
+    with pytest.raises(UsageError, match="cache"):
+        load_spec(path).with_measure({"cache": COLD})
+
+
+def test_cold_caches_are_written_over_before_every_run() -> None:
+    name = find_device()
+    device = OpenClDevice(name, COLD)
+    device.bind({"x": np.ones(4, np.float32)})
+    assert device.environment("a compiler").cache == COLD
+    for _ in range(2):
+        device.restore({})
+        flush, queue = device._flush, device._queue
+        assert flush is not None
+        written = np.ones(flush._memory.size, np.uint8)
+        device._cl.enqueue_copy(queue, written, flush._memory)
+        assert written.nbytes >= 2 * device._device.global_mem_cache_size
+        assert not written.any()
+        device._cl.enqueue_fill_buffer(queue, flush._memory, np.uint8(1), 0, written.nbytes)
+    device.close()
+
+
+def test_warm_caches_are_left_alone() -> None:
+    device = OpenClDevice(find_device())
+    device.bind({"x": np.ones(4, np.float32)})
+    device.restore({})
+    assert device._flush is None
+    assert device.environment("a compiler").cache == WARM
+
+
+def test_a_gpus_last_cache_is_not_believed_to_be_small() -> None:
+    device = dataclasses.make_dataclass("OneDevice", ["global_mem_cache_size"])
+    assert last_cache_bytes(device(1 << 20), is_cpu=True) == 1 << 20
+    assert last_cache_bytes(device(1 << 20), is_cpu=False) == 1 << 27
+    assert last_cache_bytes(device(0), is_cpu=True) == 1 << 27
+
+
+# ------------------------------------------------------------------------------- kept apart
+
+
+def environment(cache: str) -> Environment:
+    return Environment("opencl", "a device", "a platform", "1", "a compiler", cache)
+
+
+def test_times_of_cold_and_of_warm_caches_are_of_two_environments() -> None:
+    assert environment(COLD).fingerprint != environment(WARM).fingerprint
+    assert str(environment(COLD)) == "a device (a platform, driver 1, cold caches)"
+    assert str(environment(WARM)) == "a device (a platform, driver 1, warm caches)"
+
+
+def test_rows_of_older_versions_count_as_warm() -> None:
+    row = environment_row(environment(WARM))
+    assert environment_of({**row, "cache": None}) == environment(WARM)
+    assert environment_of(environment_row(environment(COLD))) == environment(COLD)
+
+
+def test_compare_refuses_to_mix_them() -> None:
+    warm, cold = (KernelResults("k", environment(cache), "p", {}) for cache in (WARM, COLD))
+    with pytest.raises(UsageError, match="cache: warm -> cold"):
+        list(match([warm], [cold], across_environments=False))
+
+
+def test_one_process_measures_either_cold_or_warm(write: Write) -> None:
+    warm = load_spec(write("{cache: warm}"))
+    owner, _ = open_measurer(warm, "opencl")
+    try:
+        with pytest.raises(UsageError, match=r"measured with cold caches, and .* warm ones"):
+            open_measurer(warm.with_measure({"cache": COLD}), "opencl", owner)
+    finally:
+        owner.close()
