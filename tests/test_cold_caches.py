@@ -15,12 +15,14 @@ from harness.core.errors import SpecError, UsageError
 from harness.core.records import COLD, WARM, Environment
 from harness.measure.backends.cache_flush import last_cache_bytes
 from harness.measure.backends.choose import Backend
+from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.opencl import DeviceName, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.choose import open_measurer, with_cache
 from harness.results.rows import environment_of, environment_row
 from harness.space_file import load_spec
 from tests.fakes import FAKE_HOST, FAKE_SPACE
+from tests.stub_driver import StubDriver
 
 CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 GPU = DeviceName("AMD", 0, "gfx90a", is_gpu=True)
@@ -88,6 +90,21 @@ def test_cold_caches_are_written_over_before_every_run() -> None:
         assert not written.any()
         device._cl.enqueue_fill_buffer(queue, flush._memory, np.uint8(1), 0, written.nbytes)
     device.close()
+
+
+def test_a_gpus_cold_caches_are_written_over_before_every_run(stub: StubDriver) -> None:
+    before = stub.allocated_bytes
+    device = CudaDevice(COLD)
+    device.bind({"x": np.ones(4, np.float32)})
+    l2_bytes = device._cache_bytes
+    for calls in (["cuMemAlloc", "cuMemsetD8"], ["cuMemsetD8"]):
+        stub.calls()
+        device.restore({})
+        assert [call for call in stub.calls() if call != "cuDeviceGetAttribute"] == calls
+    assert stub.allocated_bytes - before >= 2 * l2_bytes
+    assert device.environment("nvcc").cache == COLD
+    device.close()
+    assert stub.allocated_bytes == before
 
 
 def test_warm_caches_are_left_alone() -> None:

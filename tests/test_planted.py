@@ -152,7 +152,7 @@ def test_escapes_in_names_are_shown_escaped(
     database: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     escape = "\x1b]0;title\x07\x1b[31m"
-    fields = {name: f"{name}{escape}" for name in ENVIRONMENT_FIELDS}
+    fields = {name: f"{name}{escape}" for name in ENVIRONMENT_FIELDS if name != "cache"}
     cells = "".join(f"{name} = '{value}', " for name, value in fields.items())
     tamper(database, f"UPDATE spaces SET name = name || '{escape}'")
     tamper(database, f"UPDATE inputs SET space_name = space_name || '{escape}'")
@@ -164,6 +164,14 @@ def test_escapes_in_names_are_shown_escaped(
     out, err = capsys.readouterr()
     assert "\x1b" not in out + err
     assert "planted\\x1b]0;title\\x07\\x1b[31m on device\\x1b" in out
+
+
+def test_caches_that_are_neither_warm_nor_cold_are_refused(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tamper(database, "UPDATE environments SET cache = 'w\x1barm'")
+    assert merge([str(database.with_name("all.db")), str(database)]) == 2
+    assert "it must be warm or cold" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere"])

@@ -26,7 +26,7 @@ from harness.space_file import (
     space_schema,
 )
 from harness.space_file import document as document_module
-from harness.space_file.model import Measure, Search, Verify
+from harness.space_file.model import KernelMeasure, Search, Verify
 from harness.space_file.program_model import ProgramSpaceFile
 
 ROOT = Path(__file__).parent.parent
@@ -332,7 +332,7 @@ def test_host_changed_after_loading_does_not_change_the_program(folder: Path) ->
 
 def test_measurement_options_may_be_changed_after_loading(folder: Path) -> None:
     spec = load(folder, WHOLE + "measure: {warmup: 3}\n")
-    assert spec.with_measure({"repeats": 2}).measure == Measure(warmup=3, repeats=2)
+    assert spec.with_measure({"repeats": 2}).measure == KernelMeasure(warmup=3, repeats=2)
     with pytest.raises(UsageError, match=r"measure\.repeats: must be at least 1, but got 0"):
         spec.with_measure({"repeats": 0})
     with pytest.raises(UsageError, match="`repeat` is not a key here; did you mean `repeats`"):

@@ -15,7 +15,7 @@ from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import ResultsError, UsageError
 from harness.core.invocation import command_line
-from harness.core.records import Config, Input, Interleaved, Measurement
+from harness.core.records import ENVIRONMENT_FIELDS, Config, Input, Interleaved, Measurement
 from harness.core.text import suggestion
 from harness.results import (
     ABLATION,
@@ -391,11 +391,6 @@ def _facts(campaign: StoredCampaign) -> dict[str, str]:
     return {
         "space": campaign.space_name,
         "program (kernel source and host module)": campaign.key.program_sha256[:8],
-        "backend": environment.backend,
-        "device": environment.device,
-        "platform": environment.platform,
-        "driver": environment.driver,
-        "compiler": environment.compiler,
-        "cache": environment.cache,
+        **{name: getattr(environment, name) for name in ENVIRONMENT_FIELDS},
         "campaign": str(campaign.key.campaign),
     }
