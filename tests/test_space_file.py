@@ -26,7 +26,7 @@ from harness.space_file import (
     space_schema,
 )
 from harness.space_file import document as document_module
-from harness.space_file.model import KernelMeasure, Search, Verify
+from harness.space_file.model import KernelMeasure, Measure, Search, Verify
 from harness.space_file.program_model import ProgramSpaceFile
 
 ROOT = Path(__file__).parent.parent
