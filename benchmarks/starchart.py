@@ -50,14 +50,15 @@ median error | reached | best over default |
 class SpaceFigures:
     """A line of the table: `samples` is how many the tree learnt from when it reached the target,
     or in the end, `error` its median relative error then with a 95 % interval, `error_of_200` that
-    of the tree of 200 samples, `speedup` that of the best sample over the default."""
+    of the tree of 200 samples, None without so many, `speedup` that of the best sample over the
+    default."""
 
     kernel: str
     input: str
     points: int
     legal: float
     reserved: int
-    error_of_200: tuple[float, float, float]
+    error_of_200: tuple[float, float, float] | None
     samples: int
     failed: int
     error: tuple[float, float, float]
@@ -72,7 +73,7 @@ class SpaceFigures:
             f"{self.points:,}",
             f"{self.legal:,.0f}",
             f"{self.reserved}",
-            _percents(self.error_of_200),
+            _percents(self.error_of_200) if self.error_of_200 else "-",
             f"{self.samples}",
             f"{sampled:.2g}".replace("e-0", "e-") if sampled < 1e-4 else f"{sampled:.2%}",
             f"{self.failed}",
@@ -176,13 +177,14 @@ def _figures(
     best = min(made, key=lambda m: m.time_s).config
     ratio = _over_default(measurer, space, problem, best)
     of_first, median = first.error.median, last.error.median
+    has_200 = first.samples == PUBLISHED_SAMPLES
     return SpaceFigures(
         name,
         str(problem),
         space.raw_count,
         estimate,
         reserved,
-        (of_first.value, of_first.low, of_first.high),
+        (of_first.value, of_first.low, of_first.high) if has_200 else None,
         last.samples,
         last.failed,
         (median.value, median.low, median.high),

@@ -68,6 +68,6 @@ def test_line_has_the_share_of_the_points_and_as_many_cells_as_the_head() -> Non
     assert (
         "| 50.00% |"
         in SpaceFigures(
-            "bfs", "", 1000, 1000, 200, (0.1, 0.1, 0.1), 300, 0, (0.1, 0.1, 0.1), True, None
+            "bfs", "", 1000, 1000, 200, None, 300, 0, (0.1, 0.1, 0.1), True, None
         ).markdown()
     )

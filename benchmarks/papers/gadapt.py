@@ -49,6 +49,12 @@ def _speedup(row: dict[str, Any]) -> str:
     return "{:.2f}x ({:.2f} to {:.2f})".format(*row["speedup"])
 
 
+def _gains(row: dict[str, Any]) -> str:
+    """Render how much faster than the default the choice is, and the best would be."""
+    chosen = row["speedup"][0]
+    return f"chosen {chosen:.2f}x, best {chosen / row['fraction']:.2f}x of the default's speed"
+
+
 def _best(row: dict[str, Any]) -> str:
     counts = [f"{config} on {count}" for config, count in row["best"].items()]
     return f"{', '.join(counts[:4])} of {row['inputs']} inputs"
@@ -106,6 +112,13 @@ PAPERS = (
                 "1.5x to 2.8x",
                 COMMAND,
                 _each(_speedup),
+            ),
+            Claim(
+                "gadapt-figures",
+                "default, chosen and best configuration (figures 3, 4 and 6)",
+                "charts",
+                COMMAND,
+                _each(_gains),
             ),
             Claim(
                 "gadapt-spread",

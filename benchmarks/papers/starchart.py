@@ -138,7 +138,8 @@ def _kernels(
 
 
 def _error_of_200(row: dict[str, Any]) -> str:
-    return "{:.1%} [{:.1%}, {:.1%}]".format(*row["error_of_200"])
+    found = row["error_of_200"]
+    return "{:.1%} [{:.1%}, {:.1%}]".format(*found) if found else "not sampled so often"
 
 
 def _samples(row: dict[str, Any]) -> str:
