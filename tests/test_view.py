@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import Table
 
 from harness.analysis.coverage import not_measured, reservations
 from harness.commands import analyse, dispatch
@@ -14,7 +15,8 @@ from harness.commands.report import main as report
 from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
 from harness.dispatch.candidates import matrix_of
-from harness.results import stored_rows
+from harness.results import chunks
+from harness.results.validate_many import Cells
 from harness.results.view import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
 
@@ -176,9 +178,12 @@ def test_each_row_of_the_runs_and_of_the_inputs_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    real = stored_rows.check_row
-    monkeypatch.setattr(
-        stored_rows, "check_row", lambda table, row: (checked.append(table.name), real(table, row))
-    )
+    real = chunks.check_rows
+
+    def noted(table: Table, cells: Cells) -> None:
+        checked.extend([table.name] * len(cells["id"]))
+        real(table, cells)
+
+    monkeypatch.setattr(chunks, "check_rows", noted)
     read_results([fill(tmp_path, "r.db")])
     assert (checked.count("runs"), checked.count("inputs")) == (3, 3)
