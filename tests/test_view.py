@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Table
+from sqlalchemy import Connection, Select, Table
 
 from harness.analysis.coverage import not_measured, reservations
 from harness.commands import analyse, dispatch
@@ -15,7 +17,7 @@ from harness.commands.report import main as report
 from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
 from harness.dispatch.candidates import matrix_of
-from harness.results import chunks
+from harness.results import stored_rows
 from harness.results.validate_many import Cells
 from harness.results.view import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
@@ -178,12 +180,13 @@ def test_each_row_of_the_runs_and_of_the_inputs_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    real = chunks.check_rows
+    real = stored_rows.checked_cells
 
-    def noted(table: Table, cells: Cells) -> None:
-        checked.extend([table.name] * len(cells["id"]))
-        real(table, cells)
+    def noted(connection: Connection, table: Table, query: Select[Any]) -> Iterator[Cells]:
+        for cells in real(connection, table, query):
+            checked.extend([table.name] * len(cells["id"]))
+            yield cells
 
-    monkeypatch.setattr(chunks, "check_rows", noted)
+    monkeypatch.setattr(stored_rows, "checked_cells", noted)
     read_results([fill(tmp_path, "r.db")])
     assert (checked.count("runs"), checked.count("inputs")) == (3, 3)
