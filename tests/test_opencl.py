@@ -371,6 +371,13 @@ def test_the_host_writes_to_the_stacks_of_other_threads_alone(driver: str, by_ho
     assert found.stdout.split() == [driver, "True", str(by_host)]
 
 
+def test_a_refused_launch_leaves_no_thread_whose_stack_the_next_run_changes() -> None:
+    pytest.importorskip("pyopencl")
+    script = f"{OVERWRITES.partition('written =')[0]}\nfor _ in range(300):\n    memory.overwrite()"
+    found = subprocess.run([sys.executable, "-c", script], check=False)
+    assert found.returncode == 0
+
+
 @pytest.mark.parametrize("name", ["NVIDIA A100", "pocl-remote", "level0-Arc", "vulkan-x", ""])
 def test_memory_of_other_devices_threads_is_left_alone(name: str) -> None:
     assert not is_known(name)

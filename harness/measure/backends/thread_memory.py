@@ -72,6 +72,7 @@ class ThreadMemory:
         self._locals = np.zeros(self._threads, np.uint64)
         self._words = np.zeros(2, np.uint64)
         self._random = random.Random()  # not the generator that a seed repeats a search with
+        self._queued: Any | None = None  # the event of the last launch
         self._kernel = self._build(context)
 
     def _build(self, context: Any) -> Any:
@@ -94,6 +95,8 @@ class ThreadMemory:
         twice, which takes some 0.3 ms. A thread that the machine does not run for long keeps its
         memory.
         """
+        if self._queued is not None:  # a refused launch has not waited, and this changes its stack
+            self._queued.wait()
         if not self._locals.all():
             self._find_addresses()
         # Threads run the same kernels; which of them is looked at, no kernel can know.
@@ -116,7 +119,10 @@ class ThreadMemory:
 
     def _launch(self) -> Any:
         self._arrived[0] = 0
-        return self._cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._threads,), (1,))
+        self._queued = self._cl.enqueue_nd_range_kernel(
+            self._queue, self._kernel, (self._threads,), (1,)
+        )
+        return self._queued
 
 
 def _touched_from(address: int, size_bytes: int) -> int:
