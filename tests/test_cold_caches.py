@@ -12,11 +12,14 @@ import pytest
 from harness.compare.matching import match
 from harness.compare.reading import KernelResults
 from harness.core.errors import SpecError, UsageError
+from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Environment
 from harness.measure.backends.cache_flush import last_cache_bytes
 from harness.measure.backends.choose import Backend
+from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
-from harness.measure.backends.opencl import DeviceName, find_device
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.opencl import DeviceName, OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.choose import open_measurer, with_cache
 from harness.results.rows import environment_of, environment_row
@@ -75,13 +78,23 @@ def test_the_cache_of_a_program_is_refused() -> None:
         load_spec(path).with_measure({"cache": COLD})
 
 
-def test_cold_caches_are_written_over_before_every_run() -> None:
-    name = find_device()
-    device = OpenClDevice(name, COLD)
+@pytest.fixture
+def twice() -> Binary:
+    text = "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }"
+    return OpenClCompiler(find_device()).compile(Program(text, (), ()))
+
+
+TWICE = Launch("twice", (4,), (1,), ("x",))
+
+
+def test_cold_caches_are_written_over_before_every_run(twice: Binary) -> None:
+    device = OpenClDevice(find_device(), COLD)
     device.bind({"x": np.ones(4, np.float32)})
+    module = device.load(twice)
     assert device.environment("a compiler").cache == COLD
     for _ in range(2):
         device.restore({})
+        device.launch(module, [TWICE])
         flush, queue = device._flush, device._queue
         assert flush is not None
         written = np.ones(flush._memory.size, np.uint8)
@@ -92,25 +105,40 @@ def test_cold_caches_are_written_over_before_every_run() -> None:
     device.close()
 
 
-def test_a_gpus_cold_caches_are_written_over_before_every_run(stub: StubDriver) -> None:
+def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "1500")
     before = stub.allocated_bytes
     device = CudaDevice(COLD)
-    device.bind({"x": np.ones(4, np.float32)})
-    l2_bytes = device._cache_bytes
-    for calls in (["cuMemAlloc", "cuMemsetD8"], ["cuMemsetD8"]):
-        stub.calls()
+    device.bind({"z": np.ones(4, np.float32)})
+    text = 'extern "C" __global__ void nothing(float *z) {}'
+    module = device.load(Nvcc(device_arch()).compile(Program(text, (), ())))
+    launch = Launch("nothing", (32,), (1,), ("z",))
+    for _ in range(2):
         device.restore({})
-        assert [call for call in stub.calls() if call != "cuDeviceGetAttribute"] == calls
-    assert stub.allocated_bytes - before >= 2 * l2_bytes
+        stub.calls()
+        # The host's work on the launch is not in the time: the device empties the caches meanwhile.
+        assert device.launch(module, [launch, launch]) == pytest.approx(2 * 1.5e-6, rel=0.01)
+        calls = [call.split()[0] for call in stub.calls()]
+        assert calls.count("cuMemsetD8") == 1, "the second launch is of the same run"
+        begin = calls.index("cuMemsetD8")
+        assert calls[begin + 1 : begin + 4] == [
+            "cuEventRecord",
+            "cuFuncSetBlockShape",
+            "cuLaunchKernel",
+        ]
+    assert stub.allocated_bytes - before >= 2 * device._cache_bytes
     assert device.environment("nvcc").cache == COLD
     device.close()
     assert stub.allocated_bytes == before
 
 
-def test_warm_caches_are_left_alone() -> None:
+def test_warm_caches_are_left_alone(twice: Binary) -> None:
     device = OpenClDevice(find_device())
     device.bind({"x": np.ones(4, np.float32)})
     device.restore({})
+    device.launch(device.load(twice), [TWICE])
     assert device._flush is None
     assert device.environment("a compiler").cache == WARM
 

@@ -139,13 +139,18 @@ class CudaDevice(DriverDevice):
         """Run the launches in order, wait, and return the sum of their device times in seconds.
 
         Each launch is between two events of its own, so that the host's work between launches does
-        not count. The time of a tiny kernel includes the launch latency of a few microseconds.
+        not count. With cold caches the device is busy emptying them while the host queues the first
+        launches. With warm ones it waits for the host, and the time of a tiny kernel includes the
+        launch latency of a few microseconds.
         """
         if not isinstance(module, _LoadedModule):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
         prepared = [self._prepare(module, launch) for launch in launches]
         with self._errors("running " + ", ".join(launch.function for launch in launches)):
-            events = [self._enqueue(one) for one in prepared]
+            events = [(self._driver.Event(), self._driver.Event()) for _ in prepared]
+            self._before_launch()
+            for one, (start, stop) in zip(prepared, events, strict=True):
+                self._enqueue(one, start, stop)
             self._wait()
             return float(sum(stop.time_since(start) for start, stop in events)) * 1e-3
 
@@ -220,6 +225,8 @@ class CudaDevice(DriverDevice):
         function = self._function(module, launch.function)
         self._check_function(function, launch)
         packed = pack_arguments([self._passed(each, launch) for each in launch.arguments])
+        # All arguments as one string of bytes: PyCUDA's formats have neither bool nor half.
+        function.prepare([f"{len(packed)}s"])
         return function, three(launch.grid), three(launch.group), packed
 
     def _function(self, module: _LoadedModule, name: str) -> Any:
@@ -252,15 +259,11 @@ class CudaDevice(DriverDevice):
         value = self._arguments[argument]
         return np.uintp(value.memory) if isinstance(value, BoundArray) else value
 
-    def _enqueue(self, prepared: _PreparedLaunch) -> tuple[Any, Any]:
+    def _enqueue(self, prepared: _PreparedLaunch, start: Any, stop: Any) -> None:
         function, grid, group, packed = prepared
-        start, stop = self._driver.Event(), self._driver.Event()
-        # Pass all arguments as one string of bytes: PyCUDA's formats have neither bool nor half.
-        function.prepare([f"{len(packed)}s"])
         start.record()
         function.prepared_async_call(grid, group, None, packed)
         stop.record()
-        return start, stop
 
 
 def _cuda_version(number: int) -> str:

@@ -47,7 +47,8 @@ class DriverDevice(ABC):
     """The arguments on a device, and whether it still works; subclasses call the driver.
 
     `error` is the base class of the driver's errors, `channel` what a failed launch can spoil. If
-    `cache` is COLD, nothing of the arguments is in the device's caches when a run begins.
+    `cache` is COLD, nothing of the arguments is in the device's caches at the first launch after a
+    `restore`.
     """
 
     def __init__(self, error: type[Exception], channel: str, cache: str) -> None:
@@ -57,6 +58,7 @@ class DriverDevice(ABC):
         self._channel = channel
         self._cache = cache
         self._flushed_with: Any | None = None
+        self._is_flush_due = False
         self._arguments: dict[str, BoundArray | np.generic] = {}
         self._kept: dict[str, _KeptCopy] = {}
 
@@ -132,7 +134,16 @@ class DriverDevice(ABC):
         with self._errors(f"restoring {', '.join(contents)}"):
             for name, content in contents.items():
                 self._restore(name, content)
-        if self._cache == COLD:
+        self._is_flush_due = self._cache == COLD
+
+    def _before_launch(self) -> None:
+        """Queue the emptying of the caches, once after each restore.
+
+        It comes right before the launch: the device is busy with it while the host queues the
+        launch, so that the host's work is in no time.
+        """
+        if self._is_flush_due:
+            self._is_flush_due = False
             with self._errors("emptying the caches"):
                 self._empty_caches()
 

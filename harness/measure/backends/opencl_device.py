@@ -227,6 +227,7 @@ class OpenClDevice(DriverDevice):
         size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
         with self._errors(launch.function):
             kernel.set_args(*values)
+            self._before_launch()
             event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
             event.wait()
             return float(event.profile.end - event.profile.start) * 1e-9
