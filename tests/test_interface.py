@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results import Stored
@@ -205,21 +207,58 @@ def test_opentuner_knows_the_space_and_the_input_by_name() -> None:
     assert not interface.is_replay
 
 
-def test_an_input_has_one_row_however_often_it_is_searched() -> None:
+@pytest.fixture
+def opentuner_session() -> Any:
     # After the imports above, which patch OpenTuner.
     from opentuner.resultsdb.connect import connect
     from opentuner.resultsdb.models import Program
 
     _, make_session = connect("sqlite://")
     session = make_session()
-    program = Program(project="harness", name="small")
-    session.add(program)
-    rows = []
-    for problem in (GIVEN, Input({"n": 9}), GIVEN):
-        plan = SimpleNamespace(spec=SimpleNamespace(name="small"), problem=problem)
-        inputs = SpecInputs(plan)  # type: ignore[arg-type]
-        inputs.session, inputs.program = session, program
-        rows.append(inputs.create_input(None))
+    session.add(Program(project="harness", name="small"))
+    session.flush()
+    return session
+
+
+def input_row(session: Any, problem: Input) -> Any:
+    from opentuner.resultsdb.models import Program
+
+    plan = SimpleNamespace(spec=SimpleNamespace(name="small"), problem=problem)
+    inputs = SpecInputs(plan)  # type: ignore[arg-type]
+    inputs.session, inputs.program = session, session.query(Program).one()
+    return inputs.create_input(None)
+
+
+def test_an_input_has_one_row_however_often_it_is_searched(opentuner_session: Any) -> None:
+    rows = [input_row(opentuner_session, one) for one in (GIVEN, Input({"n": 9}), GIVEN)]
     assert rows[0] is rows[2]
     assert [row.path for row in rows[:2]] == [GIVEN.json, Input({"n": 9}).json]
     assert rows[0].id != rows[1].id
+
+
+def test_the_table_of_inputs_is_scanned_once_for_all_searches(opentuner_session: Any) -> None:
+    first = input_row(opentuner_session, GIVEN)
+    opentuner_session.commit()
+    opentuner_session.info.clear()  # as in another command
+    scans: list[str] = []
+
+    @sqlalchemy.event.listens_for(opentuner_session.bind, "before_cursor_execute")
+    def count(_c: Any, _cursor: Any, text: str, *_: Any) -> None:
+        if re.search(r"FROM input\b", text) and "input.id = ?" not in text:
+            scans.append(text)
+
+    for n in range(5):
+        input_row(opentuner_session, Input({"n": n}))
+        assert input_row(opentuner_session, GIVEN) is first
+    assert len(scans) == 1
+
+
+def test_an_input_whose_row_was_rolled_back_gets_another(opentuner_session: Any) -> None:
+    input_row(opentuner_session, Input({"n": 1}))
+    opentuner_session.commit()
+    input_row(opentuner_session, GIVEN)
+    opentuner_session.rollback()
+    other = input_row(opentuner_session, Input({"n": 9}))  # which may get the same id
+    row = input_row(opentuner_session, GIVEN)
+    assert row is not other
+    assert (row.path, other.path) == (GIVEN.json, Input({"n": 9}).json)

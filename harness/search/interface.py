@@ -43,16 +43,23 @@ class SpecInputs(FixedInputManager):  # type: ignore[misc]
         """Return the row of this input; make it where it is missing."""
         input_class = self.get_input_class()
         self.session.flush()
-        row = (
-            self.session.query(InputRow)
-            .filter_by(input_class_id=input_class.id, path=self.path)
-            .first()
-        )
-        if row is None:
+        known = self._known_ids(input_class.id)
+        row = self.session.get(InputRow, known[self.path]) if self.path in known else None
+        if row is None or row.path != self.path:  # also where its transaction was rolled back
             row = InputRow(input_class=input_class, path=self.path)
             self.session.add(row)
             self.session.flush()
+            known[self.path] = row.id
         return row
+
+    def _known_ids(self, class_id: int) -> dict[str, int]:
+        """Return the ids of the input rows by path, read once a session: the table has no index by
+        path, so a query for each of many inputs would take the square of their number."""
+        kept: dict[int, dict[str, int]] = self.session.info.setdefault(SpecInputs, {})
+        if class_id not in kept:
+            rows = self.session.query(InputRow.path, InputRow.id).filter_by(input_class_id=class_id)
+            kept[class_id] = dict(rows.order_by(InputRow.id.desc()).all())
+        return kept[class_id]
 
 
 class TuningInterface(MeasurementInterface):  # type: ignore[misc]
