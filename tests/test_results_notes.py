@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -54,6 +55,14 @@ def test_what_a_host_module_raised_is_kept_as_a_printable_line(place: Path) -> N
     assert ended.ended_at is not None
     assert ended.left_out == {FIRST: "it said \\x1b[2J\\udc80"}
     assert ended.stages == {"cross": "cut"}
+
+
+def test_what_is_known_of_the_device_is_noted_of_a_run(place: Path) -> None:
+    device = dataclasses.replace(ENVIRONMENT, notes={"clock_khz": "1980000", "host": "another"})
+    with opened(place) as store:
+        begin_search(store, make_plan(environment=device))
+    _, _, notes = read(place)
+    assert (notes["clock_khz"], notes["host"]) == ("1980000", "here")
 
 
 def test_a_database_without_commands_is_read_and_gains_them(place: Path) -> None:

@@ -195,7 +195,7 @@ class Store:
             "started_at": now(),
             "harness_version": __version__,
             "seeds": [dict(seed) for seed in seeds],
-            "notes": {**notes, **_noted(plan)},
+            "notes": {**plan.environment.notes, **notes, **_noted(plan)},
         }
         (run_id,) = self._insert(schema.runs, [row])
         return Begun(run_id, tuple(seeds), None)
