@@ -413,6 +413,23 @@ inputs: {features: [n], values: [{n: 1}, {n: 2}]}
 """
 
 
+def test_native_build_for_another_device_is_not_taken_from_the_cache(
+    tmp_path: Path, here: None
+) -> None:
+    device = tmp_path / "device"
+    build = f'sh, -c, "cat {device} > {{output}}", "{{TILE}}", -arch=native'
+    text = "\n".join(
+        f"  build: [{build}]\n  device: [cat, {device}]" if line.startswith("  build") else line
+        for line in COPIED.splitlines()
+    )
+    (tmp_path / "work.c").write_text("")
+    (tmp_path / "space.yaml").write_text(text)
+    spec = load_spec(tmp_path / "space.yaml")
+    for name in (b"A100", b"H100"):
+        device.write_bytes(name)
+        assert {file.content for file in program_files(spec, program_of(spec))} == {name}
+
+
 def test_configurations_of_one_build_share_its_file(tmp_path: Path, here: None) -> None:
     (tmp_path / "work.c").write_text("TILE")
     (tmp_path / "space.yaml").write_text(COPIED.replace("{source}", str(tmp_path / "work.c")))

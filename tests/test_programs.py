@@ -831,9 +831,10 @@ def test_native_build_of_another_device_is_another_build(c_spec: Spec, tmp_path:
         plan = backend_of(spec).plan
         return command_build(plan, space, space.default, spec.inputs[0], device).key("nvcc 13")
 
-    (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[gcc, -arch=native,"))
-    native = load_spec(tmp_path / "c.yaml")
-    assert len({key(native, device) for device in ("", "A100", "H100")}) == 3
+    for words in ("-arch=native", "-arch, native", "-O3 -arch native"):
+        (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", f"[gcc, {words},"))
+        native = load_spec(tmp_path / "c.yaml")
+        assert len({key(native, device) for device in ("", "A100", "H100")}) == 3
     assert key(c_spec, "A100") == key(c_spec, "H100")
 
 

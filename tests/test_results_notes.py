@@ -126,6 +126,7 @@ DAMAGES = [
             ("limits", '{"warp": 1.5}'),
             ("limits", '["warp"]'),
             ("reduced", "{}"),
+            ("statistic", "mode"),
         ]
     ),
 ]

@@ -50,8 +50,8 @@ def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...
     built = [p for p in spec.tuned_for(backend.compiler) if p.role == "flag" or p.name in used]
     defaults = {parameter.name: parameter.default for parameter in built}
     space = ConstrainedSpace(spec.tuned_for(backend.compiler))
-    builds = [command_build(plan, space, config, _NO_INPUT) for config in program.portfolio]
-    identity = backend.open_compiler().identity
+    device, identity = backend.device_here, backend.open_compiler().identity
+    builds = [command_build(plan, space, config, _NO_INPUT, device) for config in program.portfolio]
     names: dict[str, str] = {}
     files = []
     with closing(BuildQueue(backend, identity, ProgramBuildWorker, usable_cores())) as queue:

@@ -97,6 +97,14 @@ class CommandBackend:
         system = f"{platform.system()} {platform.machine()}"
         return Environment("command", device, system, platform.release(), identity, notes=notes())
 
+    @property
+    def device_here(self) -> str:
+        """The device that program.device names; empty without one, and where the command fails."""
+        try:
+            return "" if self.plan.device is None else self._named_device(self.plan.device)
+        except BackendUnavailable:
+            return ""
+
     def _named_device(self, words: Sequence[str]) -> str:
         try:
             return _answer(words, "program.device").splitlines()[0]

@@ -4,6 +4,7 @@ while nothing is built."""
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from harness.space_file import ProgramPlan, Spec
 
 _DESCRIBE_TIMEOUT_S = 300.0
 _GRACE_S = 60.0
+_NATIVE = re.compile(r"(?:^|[=\s])native\b")
 """For verification and cleaning up, beyond the deadline at which programs are killed."""
 
 T = TypeVar("T")
@@ -53,9 +55,10 @@ def command_build(
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
     options = [word for flag in flags for word in flag]
     limits = plan.limits
-    is_native = any("=native" in template.text for template in plan.build)
+    words = plan.build_words({**config, **problem}, options) if plan.build else ()
+    is_native = any(map(_NATIVE.search, words))
     return CommandBuild(
-        words=plan.build_words({**config, **problem}, options) if plan.build else (),
+        words=words,
         options=tuple(options),
         texts=tuple(t for s in plan.sources for t in (s.path.name, s.text, *s.includes.values())),
         shell=plan.shell,
