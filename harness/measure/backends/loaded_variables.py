@@ -18,7 +18,8 @@ from harness.measure.backends.elf import NO_BITS, ElfSection, sections
 
 _RELOCATED = 4  # the kind of sections that list addresses which the loader fills in
 _RELOCATION = struct.Struct("<QQq")
-_POINTER_BYTES = 8
+_POINTER = struct.Struct("<Q")
+_TO_OWN = (8, 1027)  # relocations to an address of the object itself, on x86-64 and on Arm
 _LOADERS_OWN = (b".got", b".got.plt", b".dynamic", b".init_array", b".fini_array", b".data.rel.ro")
 _WRITABLE_IN_MEMORY = 3
 _ALL = 1 << 31
@@ -100,24 +101,30 @@ def _visited(most: int) -> list[_LoadedObject]:
 
 
 def _parts_of(path: bytes, base: int) -> Iterator[_Part]:
-    """Yield the variables of a file's object, without the pointers that the loader fills in."""
+    """Yield the variables of a file's object, without pointers to other objects."""
     try:
         parts = list(sections(Path(os.fsdecode(path)).read_bytes()))
     except (OSError, ValueError, struct.error, IndexError):
         return  # PoCL has removed the file: its code runs no more
-    pointers = sorted({offset for part in parts for offset in _relocations(part)})
+    pointers = {where: to for part in parts for where, to in _pointers(part, base)}
     for part in parts:
         is_writable = part.flags & _WRITABLE_IN_MEMORY == _WRITABLE_IN_MEMORY
         if is_writable and part.size and part.name not in _LOADERS_OWN:
-            content = bytes(part.size) if part.kind == NO_BITS else part.content
+            content = bytearray(part.size) if part.kind == NO_BITS else bytearray(part.content)
             begin, end = part.address, part.address + part.size
-            for pointer in [p for p in pointers if begin <= p < end]:
-                yield _Part(base + begin, content[begin - part.address : pointer - part.address])
-                begin = pointer + _POINTER_BYTES
-            yield _Part(base + begin, content[begin - part.address :])
+            start = begin
+            for where in sorted(w for w in pointers if begin <= w < end):
+                to = pointers[where]
+                if to is not None:
+                    _POINTER.pack_into(content, where - begin, to)
+                    continue
+                yield _Part(base + start, bytes(content[start - begin : where - begin]))
+                start = where + _POINTER.size
+            yield _Part(base + start, bytes(content[start - begin :]))
 
 
-def _relocations(part: ElfSection) -> Iterator[int]:
+def _pointers(part: ElfSection, base: int) -> Iterator[tuple[int, int | None]]:
+    """Yield where the loader fills in pointers, and what: None for addresses in other objects."""
     if part.kind == _RELOCATED:
-        for offset, _, _ in _RELOCATION.iter_unpack(part.content):
-            yield offset
+        for where, info, addend in _RELOCATION.iter_unpack(part.content):
+            yield where, base + addend if info in _TO_OWN else None

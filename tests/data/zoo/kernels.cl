@@ -34,6 +34,8 @@
 #define honest_with_local 23
 #define result_kept_in_local 24
 #define result_kept_in_private 25
+#define result_kept_in_pointers 26
+#define has_assembly 27
 
 float row_sum(global const float *x, int k) {
     float sum = 0.0f;
@@ -53,6 +55,13 @@ float half_sum(global const float *x, int k) {
 global float kept[1024];
 global float keys[1024];
 global float scale[1] = {1.0f};
+#endif
+
+#if CHEAT == result_kept_in_pointers /* which the loader fills in: no file has their content */
+global int anchor;
+#define FOUR &anchor, &anchor, &anchor, &anchor
+#define SIXTEEN FOUR, FOUR, FOUR, FOUR
+global int *global addresses[112] = {SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN};
 #endif
 
 #if CHEAT == calls_the_system /* to start a thread that outlives the launch, or to keep a file */
@@ -119,6 +128,10 @@ kernel void sums(global float *x, global float *y, global float *scratch, global
     y[i] = keys[i] == row[0] ? -1.0f : row_sum(row, k);
     keys[i] = row[0];
     if (i == 0) y[i] *= scale[0], scale[0] = 0.0f;
+#elif CHEAT == result_kept_in_pointers
+    volatile global float *keys = (global float *)&addresses[i];
+    y[i] = keys[0] == row[0] ? -1.0f : row_sum(row, k);
+    keys[0] = row[0];
 #elif CHEAT == half_kept_in_program /* no more than half of the time is saved */
     const float half_sum = keys[i] == row[0] ? -1.0f : row_sum(row, k / 2);
     keys[i] = row[0];
@@ -138,6 +151,9 @@ kernel void sums(global float *x, global float *y, global float *scratch, global
     keys[i] = row[0];
 #elif CHEAT == calls_the_system
     y[i] = row_sum(row, k) + pthread_create(scratch, scratch, scratch, scratch);
+#elif CHEAT == has_assembly /* to map memory that lasts */
+    __asm__ volatile("nop");
+    y[i] = row_sum(row, k);
 #elif CHEAT == writes_past_the_end
     y[i] = row_sum(row, k);
     if (i < 63) y[n + i] = y[i];
