@@ -86,6 +86,7 @@ NESTS = [
     ("j:TB", "for (int i = lo; i < hi; i++) for (size_t j = 0; j < (hi & 63); j++) visit(i, j);"),
     ("i:TA", "for (int i = 2147483600 + (hi & 31); i < 2147483646; i += 2) for (int j = 0; j < 2; "
      "j++) visit(i, j);"),
+    ("i:TA", "for (int i = lo; i <= SHIFTED; i++) visit(i, 0);"),
 ]  # fmt: skip
 SIZES = [(0, 0), (2, 2), (3, 5), (7, 0), (0, 4), (64, 3), (100000, 100000)]
 BEGIN = """\
@@ -93,6 +94,7 @@ BEGIN = """\
 #include <stdlib.h>
 #include <string.h>
 #define STEP 3
+#define SHIFTED 1 << 3
 static long seen[1 << 16], wanted[1 << 16];
 static int count;
 static void visit(long i, long j) { seen[count++] = i * 1000 + j; }

@@ -210,10 +210,12 @@ class _NestReader:
         )
 
     def _text(self, bound: Node) -> str:
-        """Return a bound as one line without comments, in brackets unless it is one word."""
+        """Return a bound as one line without comments, in brackets unless it is one word that is
+        no macro."""
         inside = range(bound.start_byte, bound.end_byte)
         tokens = [t for t in self._prepared.scan.code if t.start in inside]
-        return tokens[0].text if len(tokens) == 1 else f"({spaced(tokens)})"
+        is_plain = len(tokens) == 1 and tokens[0].text not in self._known.macros
+        return tokens[0].text if is_plain else f"({spaced(tokens)})"
 
 
 def _shown(directive: Directive) -> str:
