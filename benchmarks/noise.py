@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment, Input, Measurement
 from harness.measure import trial
+from harness.measure.local import sampling_of
 from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
 from harness.measure.trial import Job
 from harness.space import Space
 from harness.space_file import Spec
-from harness.stats.timing import Sampling
 
 TIME_S = 1e-3
 ENVIRONMENT = Environment("simulated", "a device", "a platform", "1.0", "a compiler")
@@ -235,7 +235,7 @@ class SimulatedMeasurer:
     ) -> None:
         self.noise = noise
         self._process: Iterator[float] = noise.start_process() if owner is None else owner._process
-        self._sampling = Sampling(**spec.measure.model_dump(exclude={"timeout_s"}))
+        self._sampling = sampling_of(spec)
         self._times = times
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:

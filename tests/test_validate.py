@@ -15,7 +15,8 @@ from harness.results.validate import check_numbers, check_row
 
 DIGEST, UUID = "ab" * 32, "cd" * 16
 ENVIRONMENT = {
-    "backend": "opencl", "device": "d", "platform": "p", "driver": "1", "compiler": "c"
+    "backend": "opencl", "device": "d", "platform": "p", "driver": "1", "compiler": "c",
+    "cache": "warm"
 }  # fmt: skip
 GOOD: dict[Table, dict[str, Any]] = {
     schema.environments: {**ENVIRONMENT, "fingerprint": Environment(**ENVIRONMENT).fingerprint},

@@ -30,6 +30,11 @@ from harness.stats.timing import Sampling
 J = TypeVar("J", bound=Job)
 
 
+def sampling_of(spec: Spec) -> Sampling:
+    """Return when to stop timing a configuration of a space."""
+    return Sampling(**spec.measure.model_dump(exclude={"timeout_s", "cache"}))
+
+
 class LocalMeasurer(ABC, Generic[B, J]):
     """Build, deduplicate, measure and prove; subclasses know what is built, and how it runs."""
 
@@ -135,7 +140,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
 
     @property
     def _sampling(self) -> Sampling:
-        return Sampling(**self._spec.measure.model_dump(exclude={"timeout_s", "cache"}))
+        return sampling_of(self._spec)
 
     def _due(self, configs: Iterable[Config]) -> Iterable[Config]:
         """Return what to build now: where times wait for all builds, the first configuration of a
