@@ -164,16 +164,17 @@ def test_honest_twin_is_as_fast_as_it_says(
 def test_what_hides_to_hold_processors_is_dead_before_the_next_run(
     measure: Callable[[str], Measurement], tmp_path: Path
 ) -> None:
+    before = sleeping_children()  # of other tests
     found = measure("honest_helper")
     assert found.observed["left_running"] == 1
-    mine = f"/proc/{os.getpid()}/task"
-    assert until(lambda: not any("sleep" in name for name in children_of(Path(mine))))
+    assert until(lambda: sleeping_children() <= before)
 
 
-def children_of(tasks: Path) -> list[str]:
-    """The names of this process's children."""
-    pids = " ".join((task / "children").read_text() for task in tasks.iterdir()).split()
-    return [Path(f"/proc/{pid}/comm").read_text() for pid in pids]
+def sleeping_children() -> set[str]:
+    """The ids of this process's children that run `sleep`."""
+    tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
+    pids = " ".join((task / "children").read_text() for task in tasks).split()
+    return {pid for pid in pids if "sleep" in Path(f"/proc/{pid}/comm").read_text()}
 
 
 def test_reference_that_a_program_replaced_is_an_error(
