@@ -290,6 +290,20 @@ def test_one_of_several_devices_is_chosen_by_its_name(
     assert "on a device `none`; there are another; a device" in capsys.readouterr().err
 
 
+def test_cold_and_warm_caches_are_two_devices(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warm = dataclasses.replace(DEVICE, backend="opencl")
+    database = fill(tmp_path / "r.db", load_spec(space), warm)
+    fill(database, load_spec(space), dataclasses.replace(warm, cache="cold"))
+    assert run(database, space) == 2
+    assert "cache: cold, warm" in capsys.readouterr().err
+    assert run(database, space, "--device", "warm") == 0
+    assert written(space).PROVENANCE["cache"] == "warm"
+    assert run(database, space, "--device", "none") == 2
+    assert "there are a device, cold caches; a device, warm caches" in capsys.readouterr().err
+
+
 def test_what_cannot_be_written_is_refused_before_anything_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

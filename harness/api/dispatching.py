@@ -13,7 +13,7 @@ from typing import ClassVar
 from harness.api.dispatched_program import program_launcher, program_notices
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
-from harness.core.records import Config
+from harness.core.records import Config, Environment
 from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
@@ -282,16 +282,21 @@ def _results(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions)
     ]
     if not same:
         raise UsageError(_changed(campaigns, spec, options))
-    device, latest = options.device, dict[tuple[str, str, str], Results]()
+    device, latest = options.device, dict[tuple[str, ...], Results]()
     for results in sorted(same, key=lambda results: results.last_at, reverse=True):
         environment = results.campaign.environment
-        if device is None or device.casefold() in environment.device.casefold():
-            key = (environment.backend, environment.device, environment.platform)
+        if device is None or device.casefold() in _device_name(environment).casefold():
+            key = (environment.backend, _device_name(environment), environment.platform)
             latest.setdefault(key, results)
     if not latest:
-        known = "; ".join(dict.fromkeys(r.campaign.environment.device for r in same))
+        known = "; ".join(dict.fromkeys(_device_name(r.campaign.environment) for r in same))
         raise UsageError(f"nothing was measured on a device `{device}`; there are {known}")
     return the_one(list(latest.values()), "choose one with --device NAME")
+
+
+def _device_name(environment: Environment) -> str:
+    """Name a device; one that was measured with cold and with warm caches counts as two."""
+    return ", ".join(filter(None, (environment.device, environment.caches)))
 
 
 def _changed(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> str:

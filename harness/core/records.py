@@ -366,6 +366,11 @@ class Environment:
     cache: str = WARM
     notes: Mapping[str, str] = field(default_factory=dict, compare=False, hash=False)
 
+    @property
+    def caches(self) -> str:
+        """What the caches hold, such as `cold caches`; empty for programs, which are not asked."""
+        return f"{self.cache} caches" if self.backend in _OF_KERNELS else ""
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over the fields that must agree; of warm caches older versions said nothing."""
@@ -374,7 +379,7 @@ class Environment:
         return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
 
     def __str__(self) -> str:
-        caches = f", {self.cache} caches" if self.backend in _OF_KERNELS else ""
+        caches = f", {self.caches}" if self.caches else ""
         return f"{self.device} ({self.platform}, driver {self.driver}{caches})"
 
 

@@ -44,7 +44,8 @@ def comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
     yield f"    device:   {environment.device}"
     yield f"    platform: {environment.platform}, driver {environment.driver}"
     yield f"    compiler: {environment.compiler}"
-    yield f"    caches:   {environment.cache} when a time was taken"
+    if environment.caches:
+        yield f"    caches:   {environment.cache} when a time was taken"
     yield f"    kernel:   sha256 {provenance.program_sha256}"
     yield f"    data:     {', '.join(provenance.databases)}; {provenance.inputs} inputs"
     yield "    tuned:    " + "; ".join(map(_range, dispatcher.program.tuned))

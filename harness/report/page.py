@@ -114,7 +114,7 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
         ("device", f"{environment.device}{backend}"),
         ("platform, driver", f"{environment.platform}, {environment.driver}"),
         ("compiler", environment.compiler),
-        ("caches", environment.cache),
+        *([("caches", environment.cache)] if environment.caches else []),
         ("inputs", f"{len(results.measured):,}{requested if missing else ''}"),
         *(tried if results.measured else []),
         ("measured", reproducing.when(results.runs)),
