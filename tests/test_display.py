@@ -263,6 +263,14 @@ def test_a_failed_baseline_is_listed_with_its_reason() -> None:
     assert "    -O3 on 2 inputs, such as (m=64, n=4096): wrong_result: y[3] is 7" in lines
 
 
+def test_speedups_over_many_baselines_wrap_and_lose_nothing() -> None:
+    names = [f"-O{level}" for level in range(6)]
+    unsure = TimeRatio(1.0, 0.9, 1.1, 20)
+    one = dataclasses.replace(report(), baseline_speedups=dict.fromkeys(names, unsure))
+    table = beside(one).split("Speed-up over")[1]
+    assert table.count("[0.90,") == table.count("1.10]") == table.count("noise") == len(names)
+
+
 @pytest.mark.parametrize("width", [80, 140])
 def test_a_failed_default_has_its_outcome_in_the_table(width: int) -> None:
     refused = dataclasses.replace(

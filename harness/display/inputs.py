@@ -37,7 +37,7 @@ def print_inputs(console: Console, reports: Sequence[InputReport], default: Conf
     console.print(InputsTable(reports, default))
     head, rows = baselines_rows(reports[:MOST_SHOWN])
     if rows:
-        console.print(make_table(head, rows, title="Speed-up over"))
+        console.print(make_table(head, rows, title="Speed-up over", wrap=range(len(head))))
     print_lines(console, refused_lines(reports))
     console.print()
 
