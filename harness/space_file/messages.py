@@ -139,6 +139,7 @@ def _describe_one(error: ErrorDetails) -> str:
         "string_pattern_mismatch": f"`{found}` is not a name: use letters, digits and _ (in "
         "compiler flags also -), and begin with a letter",
         "literal_error": _no_word(found, re.findall("'([^']*)'", context.get("expected", ""))),
+        "enum": _no_word(found, re.findall("'([^']*)'", context.get("expected", ""))),
         "source_type": "must be a file's name or `{cuda: .., opencl: ..}`, "
         f"but got {_found(found)}",
         "function_type": "must be the kernel's name, or a list of names with `launch: host`, "

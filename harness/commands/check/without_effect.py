@@ -46,7 +46,9 @@ def without_effect(
             tried = {name: pairs[name][turn] for name in equal if turn < len(pairs[name])}
             if not tried:
                 break
-            display.begin_stage(f"parameters without effect, round {turn + 1}", len(tried))
+            display.begin_stage(
+                f"effect of parameters on machine code, round {turn + 1}", len(tried)
+            )
             inspection.start([changed for _, changed in tried.values()])
             for name, (config, changed) in tried.items():
                 if inspection.code_of(changed) == codes[config]:
