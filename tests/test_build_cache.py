@@ -97,7 +97,7 @@ def test_entry_with_a_right_digest_and_no_build_is_no_entry(
     (entry,) = tmp_path.rglob("*.bin")
     rest = record + b"\n"
     entry.write_bytes(
-        b"harness-build-4 " + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+        b"harness-build-5 " + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
     )
     assert cache.get(KEY) is None
 

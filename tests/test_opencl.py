@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from harness.core.program import Argument, Launch, Program
 from harness.measure.backends import opencl
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
-from harness.measure.backends.thread_memory import is_known
+from harness.measure.backends.thread_memory import ThreadMemory, is_known
 from harness.source.inlining import inlined
 
 Write = Callable[..., Program]
@@ -369,6 +370,25 @@ def test_the_host_writes_to_the_stacks_of_other_threads_alone(driver: str, by_ho
         check=True,
     )
     assert found.stdout.split() == [driver, "True", str(by_host)]
+
+
+def test_what_only_one_thread_touched_is_lost_whichever_is_looked_at(
+    device: OpenClDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_known(device._device.name) or device._device.name.startswith("basic-"):
+        pytest.skip("the device has no threads of its own in this process")
+    memory = ThreadMemory(device._cl, device._context, device._queue)
+    memory.overwrite()
+    if memory._threads < 2:
+        pytest.skip("the device has one thread")
+    monkeypatch.setattr(memory._random, "randrange", lambda _: 1)
+    stack = int(memory._stacks[0]) - (1 << 20)
+    local = int(memory._locals[0]) + memory._local_bytes // 2
+    for address in (stack, local):
+        ctypes.memset(address, 7, 64)
+    memory.overwrite()
+    device._queue.finish()
+    assert b"\7" not in ctypes.string_at(stack, 64) + ctypes.string_at(local, 64)
 
 
 def test_a_refused_launch_leaves_no_thread_whose_stack_the_next_run_changes() -> None:

@@ -22,7 +22,7 @@ from harness.core.files import (
 from harness.core.program import Binary
 from harness.core.records import Build
 
-_FORMAT = b"harness-build-4"  # format 3 kept builds that had not obeyed their flags
+_FORMAT = b"harness-build-5"  # format 4 kept builds with assembly for a CPU
 
 _MOST_BYTES = 2 << 30
 

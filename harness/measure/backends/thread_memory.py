@@ -97,6 +97,7 @@ class ThreadMemory:
         """
         if self._queued is not None:  # a refused launch has not waited, and this changes its stack
             self._queued.wait()
+        self._queue.finish()  # a launch that was refused has not waited for the last overwriting
         if not self._locals.all():
             self._find_addresses()
         # Threads run the same kernels; which of them is looked at, no kernel can know.
@@ -108,7 +109,19 @@ class ThreadMemory:
         if not self._is_callers:  # the frames of this function may lie there, and overwrite it
             for stack in self._stacks:
                 ctypes.memset(int(stack) - _GAP * _WORD, 0xFF, _GAP * _WORD)
+            self._drop_deeper()
         self._launch()
+
+    def _drop_deeper(self) -> None:
+        """Drop what a thread that was not looked at may have touched beyond what is overwritten.
+
+        That costs a few us a thread, where to look at one costs 0.2 ms.
+        """
+        local_bytes, stack_bytes = (int(words) * _WORD for words in self._words)
+        for stack in map(int, self._stacks):
+            _drop(_low_end(stack), stack - _GAP * _WORD - stack_bytes)
+        for memory in map(int, self._locals):
+            _drop(memory + local_bytes, memory + self._local_bytes)
 
     def _find_addresses(self) -> None:
         """Run the kernel on all threads, again where one of them took the groups of two."""
@@ -149,10 +162,20 @@ def _touched(begin: int, end: int) -> npt.NDArray[np.intp]:
     return np.flatnonzero(found & 1)
 
 
+def _drop(begin: int, end: int) -> None:
+    """Replace the whole pages of mapped memory between two addresses by zeros."""
+    first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+    size_bytes = end // mmap.PAGESIZE * mmap.PAGESIZE - first
+    if size_bytes > 0 and _libc().madvise(first, size_bytes, mmap.MADV_DONTNEED):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
 @lru_cache(maxsize=1)
 def _libc() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return library
 
 
