@@ -206,6 +206,7 @@ def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run:
         (["9", "--scale=9", *GOOD[2:], "--scale=.9"], 2),  # the last option counts
         (["9", *GOOD[1:], "--", "--scale=9"], 2),  # up to --
         (["0", *GOOD[1:]], 1),  # outside the tuned range
+        ([str(-(2**63)), *GOOD[1:]], 1),
     ],
 )
 def test_the_choice_is_that_of_the_features(run: Run, arguments: list[str], threads: int) -> None:
@@ -220,6 +221,7 @@ def test_the_choice_is_that_of_the_features(run: Run, arguments: list[str], thre
         (["", *GOOD[1:]], "n is `` (argument 1), but must be a whole number\n"),
         ([" 5", *GOOD[1:]], "n is ` 5` (argument 1), but must be a whole number\n"),
         ([str(2**63), *GOOD[1:]], "but must be a whole number of 64 bits\n"),
+        (["9" * 5000, *GOOD[1:]], "but must be a whole number of 64 bits\n"),
         (
             ["5", "--scale=1.5x", *GOOD[2:]],
             "s is `1.5x` (the option --scale), but must be a number",
@@ -245,9 +247,12 @@ def test_an_option_chooses_without_features_or_by_number(run: Run) -> None:
     assert run(["20", "x"], HARNESS_CHOICE="static").stdout.startswith("1 20 -t 1 x\n")
     assert run(["20", "x"], HARNESS_CHOICE="2").stdout.startswith("3 20 -t 3 x\n")
     assert run(GOOD, HARNESS_CHOICE="tuned").stdout.startswith("3 20")
-    wrong = run(GOOD, HARNESS_CHOICE="3")
-    assert wrong.stderr == "every: HARNESS_CHOICE is `3`, but must be static, tuned or 0 to 2\n"
-    assert wrong.status == 125
+    for number in ("3", "9" * 5000):
+        wrong = run(GOOD, HARNESS_CHOICE=number)
+        assert wrong.stderr == (
+            f"every: HARNESS_CHOICE is `{number}`, but must be static, tuned or 0 to 2\n"
+        )
+        assert wrong.status == 125
 
 
 def test_on_another_device_the_best_single_configuration_runs(every: Path, run: Run) -> None:

@@ -119,7 +119,7 @@ class LaunchedProgram:
             return int(self._dispatcher.STATIC), ""
         if wanted not in ("", "tuned"):
             most = len(self._data["configurations"]) - 1
-            if not re.fullmatch("[0-9]+", wanted) or int(wanted) > most:
+            if not re.fullmatch("[0-9]{1,9}", wanted) or int(wanted) > most:
                 raise LaunchError(
                     f"HARNESS_CHOICE is `{wanted}`, but must be static, tuned or 0 to {most}"
                 )
@@ -163,7 +163,8 @@ class _FeatureReader:
         if kind == "whole":
             if not _WHOLE.fullmatch(text):
                 raise LaunchError(f"{about} a whole number")
-            if abs(int(text)) >= 2**63:
+            # Python refuses to convert thousands of digits; the float rounds, but never past 2^63.
+            if abs(float(text)) > 2**63 or not -(2**63) <= int(text) < 2**63:
                 raise LaunchError(f"{about} a whole number of 64 bits")
             return int(text)
         if kind == "real":
