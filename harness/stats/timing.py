@@ -18,6 +18,7 @@ from harness.stats import Estimate
 
 _GIVE_UP_SAMPLES = 3
 _LOOK_EVERY = 50
+_ROUNDING = 1e-9
 NEGLIGIBLE = 0.005
 """A difference of logarithms. Below 0.5 % a difference is not reproducible without many samples,
 even on a GPU with locked clocks."""
@@ -101,6 +102,20 @@ def half_width(samples: Sequence[float], confidence: float = 0.95) -> float:
     if count < 2:
         return math.inf
     return _quantile(count - 1, confidence) * math.sqrt(variance(samples) / count)
+
+
+def is_wider(samples: Sequence[float], limit: float, confidence: float = 0.95) -> bool:
+    """Say whether `half_width` of the samples' mean is above a limit.
+
+    The samples' range bounds it (Popoviciu, 1935), so that most need no variance.
+    """
+    count = len(samples)
+    if count < 2:
+        return math.inf > limit
+    most = _quantile(count - 1, confidence) * (max(samples) - min(samples)) / 2
+    if most / math.sqrt(count - 1) < limit * (1 - _ROUNDING):
+        return False
+    return half_width(samples, confidence) > limit
 
 
 @lru_cache(1000)
@@ -193,11 +208,16 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
     if denominator.statistic is not statistic:
         raise ValueError("a median is not compared with a mean")
     interleaved = numerator.stopped is denominator.stopped is StopReason.INTERLEAVED
+    if interleaved and numerator is denominator and numerator.count >= 2:
+        same = LogDifference(0.0, 0.0, numerator.count - 1)  # of 10^5 winners half are the default
+        return _time_ratio(same, confidence, numerator.count)
     if interleaved and numerator.count == denominator.count >= 2:
         pairs_s = numerator.samples_s, denominator.samples_s
         if numerator.occasions == denominator.occasions and len(numerator.occasions) > 1:
             pairs_s = _occasion_means_s(numerator), _occasion_means_s(denominator)
         ratio = paired_ratio(*pairs_s, confidence, statistic)
+        if ratio.count == numerator.count:
+            return ratio
         return dataclasses.replace(ratio, count=numerator.count)
     found = _difference(
         _logs(numerator.samples_s, statistic), _logs(denominator.samples_s, statistic)
