@@ -51,15 +51,23 @@ class SearchedTimes:
 
     @cached_property
     def _best(self) -> Indices:
-        times = self.columns.time_s
-        best = [rows[times[rows].argmin()] for rows in self.rows]
-        return np.array(best, dtype=np.intp)
+        every, owner = self._every
+        order = np.lexsort((self.columns.time_s[every], owner))  # stable: the first of equal ones
+        first = np.cumsum([0, *map(len, self.rows)])[:-1]
+        best: Indices = every[order[first]]
+        return best
+
+    @cached_property
+    def _every(self) -> tuple[Indices, Indices]:
+        """The rows of all inputs, one input after another, and the index of each one's input."""
+        owner: Indices = np.repeat(np.arange(len(self.rows)), list(map(len, self.rows)))
+        return np.concatenate([np.empty(0, dtype=np.intp), *self.rows]), owner
 
     @property
     def are_recorded(self) -> bool:
         """Whether these come from a recording, where nothing more can be measured."""
         recorded = self.columns.stopped.code(StopReason.RECORDED)
-        return any((self.columns.stopped.codes[rows] == recorded).any() for rows in self.rows)
+        return bool((self.columns.stopped.codes[self._every[0]] == recorded).any())
 
     def time_s(self, configs: Sequence[Config]) -> Array:
         """Return times, shape (inputs, configurations): infinity for a failure, NaN where a
@@ -84,16 +92,17 @@ class SearchedTimes:
         """Return the rows of configurations on each input, shape (inputs, configurations); -1 where
         one was not measured."""
         table = self.columns.config_table
-        codes = [table.find(config) for config in configs]
-        wanted = np.array([len(table) if code is None else code for code in codes], dtype=np.intp)
-        row_of = np.full(len(table) + 1, -1, dtype=np.intp)
-        found = np.empty((len(self.rows), len(configs)), dtype=np.intp)
-        for index, rows in enumerate(self.rows):
-            here = self.columns.configs.codes[rows]
-            row_of[here] = rows
-            found[index] = row_of[wanted]
-            row_of[here] = -1
-        return found
+        known = [table.find(config) for config in configs]
+        wanted = np.array([len(table) if code is None else code for code in known], dtype=np.intp)
+        distinct, column_of = np.unique(wanted, return_inverse=True)
+        every, owner = self._every
+        codes = self.columns.configs.codes[every]
+        column = np.full(len(table) + 1, -1, dtype=np.intp)
+        column[distinct] = np.arange(len(distinct))
+        is_wanted = column[codes] >= 0
+        found = np.full((len(self.rows), len(distinct)), -1, dtype=np.intp)
+        found[owner[is_wanted], column[codes[is_wanted]]] = every[is_wanted]
+        return found[:, column_of]
 
     def candidates(self, most: int) -> list[Config]:
         """Return every winner, and what was measured on all inputs: at most so many, those of the
@@ -102,7 +111,7 @@ class SearchedTimes:
             return []
         table, codes = self.columns.config_table, self.columns.configs.codes
         winners = [table[code] for code in codes[self._best].tolist()]
-        every = np.concatenate(self.rows)
+        every, _ = self._every
         counts = np.bincount(codes[every], minlength=len(table))
         first = codes[self.rows[0]]
         everywhere = first[counts[first] == len(self.rows)]
