@@ -190,3 +190,8 @@ def test_each_row_of_the_runs_and_of_the_inputs_is_read_once(
     monkeypatch.setattr(stored_rows, "checked_cells", noted)
     read_results([fill(tmp_path, "r.db")])
     assert (checked.count("runs"), checked.count("inputs")) == (3, 3)
+
+
+def test_a_run_has_the_input_of_its_measurements_not_a_copy(results: Results) -> None:
+    known = {id(problem) for problem in results.measured}
+    assert {id(run.problem) for run in results.runs} == known

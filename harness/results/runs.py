@@ -158,23 +158,33 @@ def read_campaign(
         return read_measurements(connection, key, space=name, builds=builds)
 
     parts = [key.program_sha256, key.fingerprint, key.campaign, name, builds]
+    rows = read() if kept is None else kept.recall(parts, read)
     return (
-        read() if kept is None else kept.recall(parts, read),
-        tuple(read_runs(connection, key, name, runs)),
+        rows,
+        tuple(read_runs(connection, key, name, runs, rows.columns.inputs.values)),
         tuple(read_commands(connection, key, name)),
     )
 
 
 def read_runs(
-    connection: Connection, key: CampaignKey, space: str, runs: Sequence[PlacedRow] | None = None
+    connection: Connection,
+    key: CampaignKey,
+    space: str,
+    runs: Sequence[PlacedRow] | None = None,
+    known: Iterable[Input] = (),
 ) -> list[Run]:
     """Return the runs of a campaign and a space, in the order in which they began.
+
+    Of inputs that are `known`, runs have these objects, so that each is in memory once.
 
     Raises ResultsError where the database is damaged.
     """
     runs = placed_runs(connection) if runs is None else runs
+    same = {one: one for one in known}
     with refusing_damage(connection):
-        inputs = rows_by_id(connection, schema.inputs)
+        rows = read_rows(connection, schema.inputs)
+        pairs = ((row["id"], Input(row["features"])) for row in rows)
+        inputs = {row_id: same.get(one, one) for row_id, one in pairs}
         return [
             _run(row, referred(schema.inputs, inputs, row["input_id"]))
             for row in _rows_of(runs, key, space)
@@ -193,11 +203,11 @@ def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[
         return [command_of(row) for row in rows]
 
 
-def _run(row: StoredRow, problem: StoredRow) -> Run:
+def _run(row: StoredRow, problem: Input) -> Run:
     notes = read_notes(row["notes"])
     return Run(
         row["uuid"],
-        Input(problem["features"]),
+        problem,
         row["technique"],
         row["seed"],
         row["test_limit"],
