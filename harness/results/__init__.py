@@ -13,6 +13,7 @@ from harness.results.read import (
     InterleavedByConfigs,
     by_configs,
     interleaved_groups,
+    last_interleaved,
     read_measurements,
 )
 from harness.results.runs import (
@@ -60,6 +61,7 @@ __all__ = [
     "insert_keyed",
     "insert_rows",
     "interleaved_groups",
+    "last_interleaved",
     "merge_database",
     "placed_runs",
     "read_campaign",

@@ -57,7 +57,7 @@ class Coded(Generic[T]):
 
     def at(self, row: int) -> T:
         """Return the value of a row."""
-        value: T = self.values[self.codes[row]]
+        value: T = self.values[self.codes.item(row)]  # a fourth of the time of codes[row]
         return value
 
     def code(self, value: T) -> int:
@@ -172,8 +172,11 @@ class MeasurementColumns:
         return Timing(samples_s, stopped, self.occasions.at(row), self.statistic)
 
     def _observed(self, row: int) -> dict[str, float]:
-        values = ((name, float(column[row])) for name, column in self.observed.items())
-        return {name: value for name, value in values if not math.isnan(value)}
+        return {
+            name: value
+            for name, column in self.observed.items()
+            if not math.isnan(value := column.item(row))
+        }
 
 
 class MeasurementRows(Sequence[MeasurementRow]):

@@ -148,12 +148,23 @@ def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:
     if not rows:
         return []
     selected = as_rows(rows)
-    columns = selected.columns
+    return [list(map(selected.columns.measurement, group)) for group in _groups(selected)]
+
+
+def last_interleaved(rows: MeasurementRows) -> Interleaved:
+    """Return the last of the `interleaved_groups` of one input, without records of the others."""
+    return list(map(rows.columns.measurement, _groups(rows)[-1]))
+
+
+def _groups(rows: MeasurementRows) -> list[list[int]]:
+    """Return the rows of each group, in the order of the groups."""
+    columns = rows.columns
     found: dict[str | bytes, list[int]] = {}
-    for row in selected.selected.tolist():
+    for row in rows.selected.tolist():
         found.setdefault(columns.groups.at(row) or columns.uuids[row], []).append(row)
-    ordered = sorted(found.values(), key=lambda group: max(columns.measured_at[group]))
-    return [list(map(columns.measurement, group)) for group in ordered]
+    if len(found) == 1:
+        return list(found.values())
+    return sorted(found.values(), key=lambda group: max(columns.measured_at[group]))
 
 
 def by_configs(groups: Iterable[Interleaved]) -> InterleavedByConfigs:

@@ -36,6 +36,7 @@ from harness.results import (
     as_rows,
     campaigns,
     interleaved_groups,
+    last_interleaved,
     placed_runs,
     read_campaign,
     reading,
@@ -110,12 +111,12 @@ class Results:
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
         """By input, the last interleaved measurements of the winner and the default."""
-        return LazyMapping(self._interleaved(FINAL), lambda groups: groups[-1])
+        return LazyMapping(self._of_stage(FINAL), last_interleaved)
 
     @cached_property
     def choices(self) -> Mapping[Input, Sequence[Measurement]]:
         """By input, the last interleaved measurements of the finalists, which chose the winner."""
-        return LazyMapping(self._interleaved(CHOICE), lambda groups: groups[-1])
+        return LazyMapping(self._of_stage(CHOICE), last_interleaved)
 
     @cached_property
     def candidates(self) -> Mapping[Input, Sequence[Interleaved]]:
@@ -130,7 +131,10 @@ class Results:
         return LazyMapping(inputs, lambda i: [one for stage in stages for one in stage.get(i, ())])
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
-        return LazyMapping(by_input(self.rows.of_stages([stage])), interleaved_groups)
+        return LazyMapping(self._of_stage(stage), interleaved_groups)
+
+    def _of_stage(self, stage: str) -> Mapping[Input, MeasurementRows]:
+        return by_input(self.rows.of_stages([stage]))
 
     @cached_property
     def failed_later(self) -> list[Measurement]:
