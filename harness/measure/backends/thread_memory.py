@@ -72,7 +72,6 @@ class ThreadMemory:
         self._locals = np.zeros(self._threads, np.uint64)
         self._words = np.zeros(2, np.uint64)
         self._random = random.Random()  # not the generator that a seed repeats a search with
-        self._queued: Any | None = None  # the event of the last launch
         self._kernel = self._build(context)
 
     def _build(self, context: Any) -> Any:
@@ -95,8 +94,6 @@ class ThreadMemory:
         twice, which takes some 0.3 ms. A thread that the machine does not run for long keeps its
         memory.
         """
-        if self._queued is not None:  # a refused launch has not waited, and this changes its stack
-            self._queued.wait()
         self._queue.finish()  # a launch that was refused has not waited for the last overwriting
         if not self._locals.all():
             self._find_addresses()
@@ -132,10 +129,7 @@ class ThreadMemory:
 
     def _launch(self) -> Any:
         self._arrived[0] = 0
-        self._queued = self._cl.enqueue_nd_range_kernel(
-            self._queue, self._kernel, (self._threads,), (1,)
-        )
-        return self._queued
+        return self._cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._threads,), (1,))
 
 
 def _touched_from(address: int, size_bytes: int) -> int:
