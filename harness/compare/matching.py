@@ -37,12 +37,19 @@ def match(
 
 def _require_one_statistic(base: KernelResults, candidate: KernelResults) -> None:
     old, new = base.statistic.value, candidate.statistic.value
-    if old != new:
-        raise UsageError(
-            f"{candidate.kernel} was tuned by the {new} of its samples, but BASE by the {old}. "
-            f"Tune CANDIDATE again with `measure: {{statistic: {old}}}`: it uses the measurements "
-            "that are there"
-        )
+    if old == new:
+        return
+    for side, other, results in (("BASE", new, base), ("CANDIDATE", old, candidate)):
+        if results.program is None:
+            raise UsageError(
+                f"{side} is an export, which is compared by medians, but {results.kernel} was "
+                f"tuned by the {other} of its samples; give the database that {side} is from"
+            )
+    raise UsageError(
+        f"{candidate.kernel} was tuned by the {new} of its samples, but BASE by the {old}. "
+        f"Tune CANDIDATE again with `measure: {{statistic: {old}}}`: it uses the measurements "
+        "that are there"
+    )
 
 
 def _same(others: Sequence[KernelResults], results: KernelResults) -> KernelResults | None:
