@@ -10,9 +10,9 @@ from harness.core.records import Value
 from harness.source.pragmas import (
     Pragma,
     is_ours,
-    lookalike,
     number,
     read_pragma,
+    typing_error,
     unroll_factor,
     unroll_names,
 )
@@ -127,7 +127,8 @@ def test_a_fault_says_what_was_found_and_expected(operands: str, printed: str) -
 )
 def test_slips_are_told_from_other_peoples_pragmas(word: str, near: str | None) -> None:
     [directive] = scan(f"#pragma {word} x").directives
-    assert lookalike(directive) == near
+    found = typing_error(directive)
+    assert (found and found.split("did you mean ")[1]) == (near and f"`#pragma {near}`?")
 
 
 def test_loops_are_numbered_in_their_order_and_a_name_shifts_no_other() -> None:

@@ -340,6 +340,8 @@ def _load(folder: Path, kernel: str = KERNEL, space: str = SPACE) -> Spec:
          "eter nor a `#define`; did you mean `TILE_X`?"),
         ("tile x:TILE_X", "tile x=TILE_X", "k.cl:4: `#pragma tile x=TILE_X`: found `x=TILE_X`, "
          "expected VARIABLE:NAME of each loop, between commas, such as `#pragma tile i:TILE_I"),
+        ("tile x:TILE_X", "tiles x:TILE_X", "k.cl:4: `#pragma tiles` is unknown; did you mean `#pr"
+         "agma tile`?"),
         ("[0, 8, 16]", "[0, 8, 0.5]", "`TILE_X` in `#pragma tile` needs sizes from 0 (not tiled), "
          "but has the value 0.5"),
         ("values: [0, 8, 16], default: 0", "type: boolean, default: false", "the value false"),

@@ -15,10 +15,10 @@ from harness.source.pragmas import (
     Pragma,
     is_ours,
     is_unroll,
-    lookalike,
     number,
     read_pragma,
     tile_sizes,
+    typing_error,
     unroll_factor,
     unroll_names,
 )
@@ -117,9 +117,7 @@ class _PragmaReader:
 
     def read(self, index: int, directive: Directive) -> None:
         """Read one preprocessor line; ignore it unless it is a pragma of ours."""
-        near = lookalike(directive)
-        if near:
-            text = f"`#pragma {directive.word}` is unknown; did you mean `#pragma {near}`?"
+        if text := typing_error(directive):
             self._fault(directive.line, text)
         if not is_ours(directive):
             return

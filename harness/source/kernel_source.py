@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.source.conditions import decide
-from harness.source.pragmas import TILE, is_ours, is_unroll, unroll_names
+from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
 from harness.source.preprocessor import Directive, scan
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ class Source:
         except SpecError as error:
             return error.faults
         return ()
+
+    def misspelt_pragmas(self) -> tuple[Fault, ...]:
+        """Return the pragmas that resemble one of ours, which compilers would ignore."""
+        found = [(directive.line, typing_error(directive)) for directive in self._directives]
+        return tuple(Fault(str(self.path), line, text) for line, text in found if text)
 
     @cached_property
     def _directives(self) -> tuple[Directive, ...]:

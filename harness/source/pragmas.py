@@ -108,12 +108,13 @@ def tile_sizes(directive: Directive) -> frozenset[str]:
     return frozenset(size.text for colon, size in pairs if colon.text == ":")
 
 
-def lookalike(directive: Directive) -> str | None:
-    """Return the pragma of ours that an unknown one resembles, likely a typing error."""
+def typing_error(directive: Directive) -> str | None:
+    """Say which pragma of ours an unknown one resembles; None where it resembles none."""
     word = directive.word
     if directive.name != "pragma" or word in (*EXAMPLES, *_OTHERS, ""):
         return None
-    return nearest(word, EXAMPLES, cutoff=0.75)
+    near = nearest(word, EXAMPLES, cutoff=0.75)
+    return f"`#pragma {word}` is unknown; did you mean `#pragma {near}`?" if near else None
 
 
 def read_pragma(directive: Directive) -> Pragma:

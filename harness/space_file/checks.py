@@ -80,11 +80,13 @@ def check_use(
             if reason is not None:
                 document.fault_at(location, f"cannot be tuned: {reason}")
     for source in {source.path: source for source in sources}.values():
-        _check_tiles(document, source, {parameter.name: parameter for parameter in parameters})
+        _check_pragmas(document, source, {parameter.name: parameter for parameter in parameters})
 
 
-def _check_tiles(document: Document, source: Source, parameters: Mapping[str, Parameter]) -> None:
-    """Check that the loops of each `#pragma tile` can be tiled, by whole sizes from 0."""
+def _check_pragmas(document: Document, source: Source, parameters: Mapping[str, Parameter]) -> None:
+    """Check that no pragma has a typing error, since compilers would ignore it, and that the loops
+    of each `#pragma tile` can be tiled, by whole sizes from 0."""
+    document.faults += source.misspelt_pragmas()
     faults = source.nest_faults()
     document.faults += faults
     for nest in () if faults else source.nests:
