@@ -283,6 +283,10 @@ def test_a_command_that_fails_or_prints_too_little_is_named(every: Path, run: Ru
         count.write_text("#!/bin/sh\nexit 3\n")
         found = run(GOOD)
         assert "rows is word 1 of the output of `./count {--file}`, which failed" in found.stderr
+        count.write_text("#!/bin/sh\nprintf '5 7 %065532d' 1\n")  # 65,536 bytes
+        assert run(GOOD).status == 0
+        count.write_text("#!/bin/sh\ntrap '' PIPE\nprintf '5 7 %070000d' 1\nexit 0\n")
+        assert "which failed or printed more than 65536 bytes" in run(GOOD).stderr
         count.write_text("#!/bin/sh\necho 5\n")
         assert "the feature lines is missing: it is word 2 of the output" in run(GOOD).stderr
         count.unlink()

@@ -11,6 +11,7 @@ from harness.space_file.templates import Template
 from harness.space_file.tuned import Name, StrictModel, plain
 
 _OPTION = re.compile(r"-[^\s=]*[^\s=-]=?|[^\s={}-][^\s={}]*=")
+_MOST = 65_535  # arguments of a command line, and words of an output
 _KINDS = ("argument", "file_size", "command", "environment")
 
 
@@ -21,8 +22,8 @@ def is_argument(text: str) -> bool:
 
 def _argument(value: Any) -> Any:
     """Check a position or an option of the command line."""
-    if isinstance(value, int) and value < 1:
-        raise ValueError(f"arguments count from 1, but got {value}")
+    if isinstance(value, int) and not 1 <= value <= _MOST:
+        raise ValueError(f"arguments count from 1 to {_MOST:,}, but got {value}")
     if isinstance(value, str) and not is_argument(plain(value)):
         raise ValueError(
             f"`{value}` is neither a position such as 1 nor an option such as --size or size="
@@ -67,7 +68,7 @@ class FeatureSource(StrictModel):
         default=None, description="a command that prints it, with {1} or {--size} for arguments"
     )
     environment: Name | None = Field(default=None, description="an environment variable")
-    field: Annotated[StrictInt, Field(ge=1)] = Field(
+    field: Annotated[StrictInt, Field(ge=1, le=_MOST)] = Field(
         default=1, description="which word of the command's output"
     )
 

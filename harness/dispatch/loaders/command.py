@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_MOST_OUTPUT = 65536  # bytes of a command's
 _FAILED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 
 
@@ -229,7 +230,8 @@ class _FeatureReader:
             output = self.output(words)
             if output is None:
                 about = f"the feature {feature['name']} is {feature['source']}"
-                raise LaunchError(f"{about}, which failed")
+                limit = f"which failed or printed more than {_MOST_OUTPUT} bytes"
+                raise LaunchError(f"{about}, {limit}")
             self._outputs[tuple(words)] = output
         found = re.findall(r"[^ \t\n\v\f\r]+", self._outputs[tuple(words)])
         return found[feature["field"] - 1] if len(found) >= feature["field"] else None
@@ -247,20 +249,20 @@ class _FeatureReader:
         return found
 
     def output(self, words: Sequence[str], more: Mapping[str, str] | None = None) -> str | None:
-        """Return what a command prints; None if it fails. Standard input is the program's."""
+        """Return what a command prints; None if it fails or prints more than _MOST_OUTPUT bytes.
+        Standard input is the program's."""
         environment = {**os.environ, **(more or {})}
         try:
-            done = subprocess.run(
-                words,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                check=False,
+            child = subprocess.Popen(
+                words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
             )
         except OSError as error:
             print(f"`{words[0]}`: {error.strerror}", file=sys.stderr)
             return None
-        return None if done.returncode else os.fsdecode(done.stdout)
+        with child:
+            assert child.stdout is not None
+            printed = child.stdout.read(_MOST_OUTPUT + 1)
+        return None if child.returncode or len(printed) > _MOST_OUTPUT else os.fsdecode(printed)
 
 
 def _processor() -> str:
