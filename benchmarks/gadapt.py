@@ -38,6 +38,7 @@ from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.measure.backends.choose import choose
+from harness.measure.choose import with_cache
 from harness.measure.kernels import KernelMeasurer
 from harness.models.gadapt import judge
 from harness.search.techniques.hill_climb import steps_up
@@ -173,7 +174,7 @@ def _run(args: argparse.Namespace) -> int:
     backend, rows, device = choose(args.backend), list[ProgramFigures](), ""
     for name in args.kernel or args.names:
         spec = load_spec(SPACES / f"{name}.yaml")
-        with closing(KernelMeasurer(spec, backend)) as measurer:
+        with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
             if not rows:
                 device = str(measurer.environment)
                 print(f"{device}\n\n{HEAD}", flush=True)

@@ -29,6 +29,7 @@ from benchmarks.arguments import count, make_parser
 from harness.commands.run import run_command
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.measure.backends.choose import choose
+from harness.measure.choose import with_cache
 from harness.measure.kernels import KernelMeasurer
 from harness.models.prediction import PairEncoder
 from harness.space import ConstrainedSpace
@@ -149,7 +150,7 @@ def _measure(args: argparse.Namespace) -> int:
     for name in args.kernel or args.names:
         print(name, file=sys.stderr, flush=True)
         spec = load_spec(SPACES / f"{name}.yaml").with_measure(QUICK)
-        with closing(KernelMeasurer(spec, backend)) as measurer:
+        with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
             if not rows:
                 device = str(measurer.environment)
                 print(f"{device}\n\n{HEAD}", flush=True)

@@ -32,6 +32,7 @@ from harness.core.records import Input, Outcome
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.measure.backends.choose import Backend, choose
+from harness.measure.choose import with_cache
 from harness.measure.kernels import KernelMeasurer
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
@@ -87,7 +88,7 @@ def _measure(args: argparse.Namespace) -> int:
     found = map(load_spec, paths or sorted((ROOT / "spaces").glob("*.yaml")))
     specs = [spec for spec in found if paths or _is_of_suite(spec)]
     backend = choose(args.backend)
-    with closing(KernelMeasurer(specs[0], backend)) as measurer:
+    with closing(KernelMeasurer(specs[0], with_cache(specs[0], backend))) as measurer:
         device = str(measurer.environment)
     rows: list[KernelRow] = []
     with writing(str(args.database)) as engine:
@@ -139,7 +140,7 @@ def _row(spec: Spec, backend: Backend, store: Store, args: argparse.Namespace) -
         parallelism=4,
     )
     with (
-        closing(KernelMeasurer(tuned, backend)) as measurer,
+        closing(KernelMeasurer(tuned, with_cache(tuned, backend))) as measurer,
         ProgressDisplay(make_console(), quiet=True) as display,
     ):
         plan = CampaignPlan(tuned, options, fresh=True)
@@ -151,7 +152,7 @@ def _row(spec: Spec, backend: Backend, store: Store, args: argparse.Namespace) -
 def _affordable(spec: Spec, backend: Backend, longest_s: float) -> list[Input]:
     """List the inputs on which the default is fast enough, the smallest first; at least one."""
     found: list[Input] = []
-    with closing(KernelMeasurer(spec, backend)) as measurer:
+    with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
         for problem in sorted(spec.inputs, key=_size):
             space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
             measured = measurer.measure(space, problem, space.default, None)
