@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import gc
 import importlib
 import pkgutil
 import re
@@ -13,7 +14,10 @@ from pathlib import Path
 import pytest
 
 import harness.commands
+import harness.commands.analyse
 from harness.__main__ import COMMANDS, main
+from harness.commands.run import EXIT_ERROR
+from harness.core.errors import UsageError
 from harness.core.invocation import invocation
 
 ROOT = Path(__file__).parent.parent
@@ -160,3 +164,19 @@ def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert "fault" in done.stderr
     assert done.stdout == f"{space}: reading the space\nloaded:\n"
+
+
+def test_analyse_collects_rarely_and_then_as_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, during = gc.get_threshold(), []
+
+    def analyse(*_: object) -> int:
+        during.append(gc.get_threshold())
+        raise UsageError("no runs yet")
+
+    monkeypatch.setattr("harness.commands.analyse.command.analyse", analyse)
+    assert harness.commands.analyse.main(["r.db"]) == EXIT_ERROR
+    assert during[0][0] >= 1_000_000 > before[0]
+    assert gc.get_threshold() == before
+    assert "no runs yet" in capsys.readouterr().err

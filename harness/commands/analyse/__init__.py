@@ -9,7 +9,14 @@ from pathlib import Path
 
 from harness.analysis import SLOWDOWN
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
-from harness.commands.run import add_json, add_kernel_version, options_of, run_command, whole_number
+from harness.commands.run import (
+    add_json,
+    add_kernel_version,
+    collecting_rarely,
+    options_of,
+    run_command,
+    whole_number,
+)
 from harness.core.files import check_writable
 from harness.core.invocation import command_line
 
@@ -138,4 +145,5 @@ def _run(args: argparse.Namespace) -> int:
         check_writable(args.picture, "name another file with --picture")
     from harness.commands.analyse.command import analyse  # here: it takes seconds to load
 
-    return analyse(options_of(AnalyseOptions, args), options_of(TreeOptions, args))
+    with collecting_rarely():
+        return analyse(options_of(AnalyseOptions, args), options_of(TreeOptions, args))
