@@ -31,6 +31,7 @@ from harness.recordings.replay import open_replay
 from harness.recordings.t4 import write_t4
 from harness.results import FINAL
 from tests.results_examples import (
+    ENVIRONMENT,
     REQUESTOR,
     SPEC,
     begin_search,
@@ -238,6 +239,19 @@ def test_last_campaign_is_exported_beside_its_database(
         Measurement(make_ok(2).config, SPEC.inputs[0], Outcome.OK,
                     Timing((2e-3, 1e-3, 3e-3), StopReason.RECORDED))
     )  # fmt: skip
+
+
+def test_an_export_names_the_environments_that_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "r.db", make_ok(1))
+    assert export.main([str(tmp_path / "r.db")]) == 0
+    assert "Left out" not in capsys.readouterr().out
+    cold = dataclasses.replace(ENVIRONMENT, cache="cold")
+    write(tmp_path / "r.db", make_ok(2), plan=make_plan(environment=cold))
+    assert export.main([str(tmp_path / "r.db")]) == 0
+    left_out = f"one environment: mvmul on {ENVIRONMENT}"
+    assert capsys.readouterr().out.rstrip().endswith(left_out)
 
 
 @pytest.mark.parametrize(

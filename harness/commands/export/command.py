@@ -49,7 +49,7 @@ def _export(
     output: Path | None,
     campaign: StoredCampaign,
     rows: MeasurementRows,
-    claims: Sequence[str],
+    notes: Sequence[str],
 ) -> int:
     """Export a campaign's measurements."""
     path = output or _default_output(database, campaign.space_name, format_)
@@ -87,8 +87,8 @@ def _export(
             lambda file: write_mapping(file, name, environment, default, features, values),
         )
         print(escaped(f"{mapping}: what the columns of {path.name} mean"))
-    for line in claims:
-        print(f"Times are those of the search. In the final measurement: {line}")
+    for line in notes:
+        print(escaped(line))
     return 0
 
 
@@ -103,11 +103,12 @@ def _read(
     database: str, space: str | None, kernel_version: str
 ) -> tuple[StoredCampaign, MeasurementRows, list[str]]:
     """Return the campaign that was tuned last, of the named space if there is a name; its
-    measurements by the search, and what may be claimed of its speed-ups."""
+    measurements by the search; what may be claimed of its speed-ups, and what is left out."""
     with reading(database) as engine, engine.connect() as connection:
         found = campaigns(connection)
         named = [c for c in found if space in (None, c.space_name)]
-        last = next(iter(of_version(named, kernel_version)), None)
+        kept = of_version(named, kernel_version)
+        last = next(iter(kept), None)
         every = read_measurements(connection, last.key, space=last.space_name) if last else None
         every = every.by(last.statistic) if last and every else every
     rows = every.of_stages(SEARCHED) if every else None
@@ -119,8 +120,18 @@ def _read(
         )
     # A space that changed its parameters has configurations of several sets; keep the last set.
     latest = [known.rows.selected for known in measured_by_input(rows).values()]
-    kept = rows.take(np.concatenate(latest)).with_names_of(rows.selected[-1])
-    return last, kept, list(claims_lines(input_reports(Results(last, (database,), every))))
+    newest = rows.take(np.concatenate(latest)).with_names_of(rows.selected[-1])
+    claims = claims_lines(input_reports(Results(last, (database,), every)))
+    notes = [f"Times are those of the search. In the final measurement: {line}" for line in claims]
+    return last, newest, [*notes, *_left_out(last, kept)]
+
+
+def _left_out(exported: StoredCampaign, found: Sequence[StoredCampaign]) -> Iterator[str]:
+    """Name the spaces and environments that an export of one of them leaves out."""
+    names = dict.fromkeys(f"{one.space_name} on {one.environment}" for one in found)
+    names.pop(f"{exported.space_name} on {exported.environment}")
+    if names:
+        yield f"Left out, since a file has one space and one environment: {'; '.join(names)}"
 
 
 def _default(campaign: StoredCampaign, names: Sequence[str]) -> Mapping[str, Value]:
