@@ -83,6 +83,10 @@ def test_a_changed_value_is_refused_by_readers_and_by_merging(
         ("seeds = '[{}]'", "its values do not have their checksum"),
         ("seeds = '[[]]', checksum = NULL", "runs 1: [] is not an object"),
         ("notes = '[]', checksum = NULL", "its notes are no object"),
+        (
+            "notes = json_set(notes, '$.statistic', 'max'), checksum = NULL",
+            "runs 1: its note 'statistic' is 'max'; it must be median or mean",
+        ),
     ],
 )
 def test_a_run_that_somebody_changed_is_not_continued(

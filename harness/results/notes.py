@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.core.records import Config
+from harness.core.records import Config, Statistic
 from harness.core.text import escaped
 
 BASELINES = "baselines"
@@ -51,6 +51,7 @@ OBJECTIVE = "objective"
 """The note of the objective of a run of OpenTuner's."""
 
 _JSON = (BASELINES, LIMITS, ABLATION)
+_STATISTICS = tuple(statistic.value for statistic in Statistic)
 
 
 def read_notes(notes: object) -> dict[str, str]:
@@ -63,9 +64,16 @@ def read_notes(notes: object) -> dict[str, str]:
     for name, text in notes.items():
         if not isinstance(text, str):
             raise ValueError(f"its note {name!r} is no text")
-        if name in _JSON:
-            _check_object(name, text)
+        _check_note(name, text)
     return notes
+
+
+def _check_note(name: str, text: str) -> None:
+    """Raise ValueError where a text is not what the note of this name holds."""
+    if name in _JSON:
+        _check_object(name, text)
+    if name == STATISTIC and text not in _STATISTICS:
+        raise ValueError(f"its note {name!r} is {text!r}; it must be {' or '.join(_STATISTICS)}")
 
 
 def _check_object(name: str, text: str) -> None:
