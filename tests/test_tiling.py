@@ -411,6 +411,53 @@ def test_the_example_is_right_with_every_kind_of_tile(opencl: Backend) -> None:
     assert len({make_program(spec, space, c, "opencl").text for c in configs}) == 3
 
 
+WAVES = """\
+kernel void waves(global int *y, int n) {
+    for (int x = 0; x < n; x++) y[x] = x * x;
+#pragma tile y_:TILE_Y, x:TILE_X
+    for (int y_ = 1; y_ < n; y_++)
+        for (int x = 0; x < n - 1; x++)
+            y[y_ * n + x] = y[(y_ - 1) * n + x + 1];
+}
+"""
+WAVES_SPACE = """\
+name: waves
+kernel: {function: waves, source: waves.cl, host: waves.py}
+parameters: {TILE_X: {values: [0, 8], default: 0}, TILE_Y: {values: [0, 8], default: 0}}
+launch: {group: [1], grid: [1]}
+inputs: {features: [n], values: [{n: 32}]}
+measure: {warmup: 1, repeats: 2}
+"""
+WAVES_HOST = """\
+import numpy as np
+INOUT = ("y",)
+
+def arguments(features, rng):
+    n = features["n"]
+    return {"y": np.zeros((n, n), np.int32), "n": np.int32(n)}
+
+def reference(arguments):
+    y = arguments["y"].copy()
+    y[0] = np.arange(len(y)) ** 2
+    for row in range(1, len(y)):
+        y[row, :-1] = y[row - 1, 1:]
+    return {"y": y}
+"""
+
+
+def test_tiles_that_change_the_result_are_wrong_results(tmp_path: Path, opencl: Backend) -> None:
+    """Each element needs one of the next column, which a later tile writes."""
+    files = {"waves.cl": WAVES, "waves.py": WAVES_HOST, "waves.yaml": WAVES_SPACE}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    spec, problem = load_spec(tmp_path / "waves.yaml"), Input({"n": 32})
+    with closing(KernelMeasurer(spec, opencl)) as measurer:
+        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+        configs = [Config({"TILE_X": x, "TILE_Y": y}) for x, y in ((0, 8), (8, 0))]
+        found = [measurer.measure(space, problem, config, None).outcome for config in configs]
+    assert found == [Outcome.OK, Outcome.WRONG_RESULT]
+
+
 def test_nvcc_names_the_line_of_the_file_in_a_tiled_kernel() -> None:
     try:
         compiler = Nvcc("sm_90")
