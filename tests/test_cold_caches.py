@@ -11,7 +11,7 @@ import pytest
 
 from harness.compare.matching import match
 from harness.compare.reading import KernelResults
-from harness.core.errors import SpecError, UsageError
+from harness.core.errors import LaunchFailed, SpecError, UsageError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Environment
 from harness.measure.backends.cache_flush import last_cache_bytes
@@ -95,13 +95,13 @@ def test_cold_caches_are_written_over_before_every_run(twice: Binary) -> None:
     for _ in range(2):
         device.restore({})
         device.launch(module, [TWICE])
-        flush, queue = device._flush, device._queue
-        assert flush is not None
-        written = np.ones(flush._memory.size, np.uint8)
-        device._cl.enqueue_copy(queue, written, flush._memory)
+        memory, queue = device._flushed_with, device._queue
+        assert memory is not None
+        written = np.ones(memory.size, np.uint8)
+        device._cl.enqueue_copy(queue, written, memory)
         assert written.nbytes >= 2 * device._device.global_mem_cache_size
         assert not written.any()
-        device._cl.enqueue_fill_buffer(queue, flush._memory, np.uint8(1), 0, written.nbytes)
+        device._cl.enqueue_fill_buffer(queue, memory, np.uint8(1), 0, written.nbytes)
     device.close()
 
 
@@ -134,12 +134,23 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
     assert stub.allocated_bytes == before
 
 
+def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = CudaDevice(COLD)
+    monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@2+:2")
+    with pytest.raises(LaunchFailed, match="to empty the caches with: .*out of memory"):
+        device.bind({"z": np.ones(4, np.float32)})
+    stub.reset()
+    device.close()
+
+
 def test_warm_caches_are_left_alone(twice: Binary) -> None:
     device = OpenClDevice(find_device())
     device.bind({"x": np.ones(4, np.float32)})
     device.restore({})
     device.launch(device.load(twice), [TWICE])
-    assert device._flush is None
+    assert device._flushed_with is None
     assert device.environment("a compiler").cache == WARM
 
 

@@ -24,14 +24,13 @@ class CacheFlush:
     their own caches hold.
     """
 
-    def __init__(self, cl: Any, context: Any, queue: Any, size_bytes: int) -> None:
+    def __init__(self, cl: Any, context: Any, queue: Any) -> None:
         self._cl, self._queue = cl, queue
-        self._lines = -(-size_bytes // _LINE_BYTES)
-        self._memory = cl.Buffer(context, cl.mem_flags.READ_WRITE, self._lines * _LINE_BYTES)
         program = cl.Program(context, _SOURCE).build(cache_dir=False)
         self._kernel = cl.Kernel(program, "flush")
-        self._kernel.set_args(self._memory)
 
-    def queue(self) -> None:
+    def queue(self, memory: Any, size_bytes: int) -> None:
         """Queue the kernel: what is queued next finds empty caches."""
-        self._cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._lines,), None)
+        self._kernel.set_args(memory)
+        lines = size_bytes // _LINE_BYTES
+        self._cl.enqueue_nd_range_kernel(self._queue, self._kernel, (lines,), None)

@@ -108,6 +108,10 @@ class DriverDevice(ABC):
                     self._arguments[name] = self._between_zones(name, value)
             else:
                 self._arguments[name] = value
+        if self._cache == COLD:
+            size_bytes = 2 * self._cache_bytes
+            with self._errors(f"allocating {size_bytes:,} bytes to empty the caches with"):
+                self._flushed_with = self._allocated(size_bytes)
 
     def _between_zones(self, name: str, array: npt.NDArray[Any]) -> BoundArray:
         """Return a copy of an array on the device, between two guard zones."""
@@ -145,14 +149,11 @@ class DriverDevice(ABC):
         if self._is_flush_due:
             self._is_flush_due = False
             with self._errors("emptying the caches"):
-                self._empty_caches()
+                self._empty_caches(self._flushed_with, 2 * self._cache_bytes)
 
-    def _empty_caches(self) -> None:
+    def _empty_caches(self, memory: Any, size_bytes: int) -> None:
         """Write to memory of twice the size of the last cache, as nvbench does for cold times."""
-        size_bytes = 2 * self._cache_bytes
-        if self._flushed_with is None:
-            self._flushed_with = self._allocated(size_bytes)
-        self._fill(self._flushed_with, 0, 0, size_bytes)
+        self._fill(memory, 0, 0, size_bytes)
 
     def _restore(self, name: str, content: Contents) -> None:
         if isinstance(content, Fill):

@@ -77,8 +77,9 @@ class LoadedVariables:
 
 
 @lru_cache(maxsize=1)
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None)
+def libc() -> ctypes.CDLL:
+    """Return the C library of this process."""
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _loads_so_far() -> tuple[int, int]:
@@ -88,7 +89,7 @@ def _loads_so_far() -> tuple[int, int]:
 
 def _visited(most: int) -> list[_LoadedObject]:
     """Return copies of the records of so many loaded objects."""
-    iterate: Any = getattr(_libc(), "dl_iterate_phdr", None)
+    iterate: Any = getattr(libc(), "dl_iterate_phdr", None)
     found: list[_LoadedObject] = []
 
     def note(loaded: Any, _size: int, _data: object) -> int:

@@ -143,10 +143,10 @@ class OpenClDevice(DriverDevice):
     def _cache_bytes(self) -> int:
         return last_cache_bytes(self._device, self.shares_cpu)
 
-    def _empty_caches(self) -> None:
+    def _empty_caches(self, memory: Any, size_bytes: int) -> None:
         if self._flush is None:
-            self._flush = CacheFlush(self._cl, self._context, self._queue, 2 * self._cache_bytes)
-        self._flush.queue()
+            self._flush = CacheFlush(self._cl, self._context, self._queue)
+        self._flush.queue(memory, size_bytes)
 
     def _wait(self) -> None:
         self._queue.finish()

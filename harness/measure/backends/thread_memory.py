@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.measure.backends.loaded_variables import libc
+
 _SOURCE = """
 kernel void overwrite(volatile global int *arrived, volatile global ulong *stacks,
                       volatile global ulong *locals, global const ulong *words,
@@ -167,7 +169,7 @@ def _drop(begin: int, end: int) -> None:
 
 @lru_cache(maxsize=1)
 def _libc() -> ctypes.CDLL:
-    library = ctypes.CDLL(None, use_errno=True)
+    library = libc()
     library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
     library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return library
