@@ -139,7 +139,7 @@ def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
 ) -> None:
     device = CudaDevice(COLD)
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@2+:2")
-    with pytest.raises(LaunchFailed, match="to empty the caches with: .*out of memory"):
+    with pytest.raises(LaunchFailed, match=r"to empty the caches with: .*out of memory"):
         device.bind({"z": np.ones(4, np.float32)})
     stub.reset()
     device.close()
