@@ -182,8 +182,9 @@ def test_rows_of_older_versions_count_as_warm() -> None:
 
 def test_compare_refuses_to_mix_them() -> None:
     warm, cold = (KernelResults("k", environment(cache), "p", {}) for cache in (WARM, COLD))
-    with pytest.raises(UsageError, match="cache: warm -> cold"):
+    with pytest.raises(UsageError, match="cache: warm -> cold") as refused:
         list(match([warm], [cold], across_environments=False))
+    assert "Tune BASE again with `measure: {cache: cold}` in its space" in str(refused.value)
 
 
 def test_one_process_measures_either_cold_or_warm(write: Write) -> None:

@@ -96,11 +96,15 @@ def _unknown(base: KernelResults, candidate: KernelResults) -> Iterator[str]:
 
 
 def _refusal(base: KernelResults, candidate: KernelResults) -> str:
-    changes = [f"    {n}: {a} -> {b}" for n, (a, b) in _differences(base, candidate).items()]
+    differences = _differences(base, candidate)
+    changes = [f"    {n}: {a} -> {b}" for n, (a, b) in differences.items()]
+    same = "in this environment"
+    if set(differences) == {"cache"}:
+        same = f"with `measure: {{cache: {candidate.environment.cache}}}` in its space"
     return (
         f"{candidate.kernel} was measured in another environment than BASE\n"
         + "\n".join(changes)
-        + "\nTune BASE again in this environment. To compare the two environments, use "
+        + f"\nTune BASE again {same}. To compare the two environments, use "
         "--across-environments"
     )
 
