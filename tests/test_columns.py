@@ -203,3 +203,11 @@ def test_a_failure_has_no_stop_reason() -> None:
     (row,) = as_rows([MeasurementRow(1, "search", make_ok(1))])
     assert row.measurement.timing is not None
     assert row.measurement.timing.stopped is StopReason.PRECISE
+
+
+def test_json_cells_are_parsed_each_by_itself() -> None:
+    assert chunks._parsed(["[1]", None, '{"a": "b"}', "[1]"]) == [[1], None, {"a": "b"}, [1]]
+    assert chunks._parsed([]) == []
+    # Joined by commas, these would be three values in the wrong rows.
+    with pytest.raises(ValueError, match="Expecting"):
+        chunks._parsed(["[1", "2]", "3, 4"])

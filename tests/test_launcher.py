@@ -18,7 +18,9 @@ import pytest
 
 from harness.api import dispatched_program, dispatching
 from harness.commands import dispatch
+from harness.core.errors import BuildFailed
 from harness.core.records import Config, Environment, Input
+from harness.dispatch import launcher_code
 from harness.dispatch.launcher import make_launcher
 from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.package import write_dispatcher
@@ -519,3 +521,15 @@ def test_without_a_c_compiler_the_launcher_is_source(
     monkeypatch.setattr(dispatched_program, "launcher_compiler", lambda: None)
     (notice,) = dispatched_program.program_notices(spec, facts(environment))
     assert notice.startswith("No C compiler found: build the launcher with the command at the top")
+
+
+def test_a_c_compiler_that_hangs_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 30\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(launcher_code, "launcher_compiler", lambda: str(slow))
+    monkeypatch.setattr(launcher_code, "_TIMEOUT_S", 0.05)
+    with pytest.raises(BuildFailed, match=r"slow did not compile blur\.c within 0\.05 s"):
+        launcher_code.compile_launcher("blur", b"", b"")

@@ -223,9 +223,14 @@ def compile_launcher(name: str, header: bytes, source: bytes) -> bytes:
         Path(folder, f"{name}.h").write_bytes(header)
         Path(folder, f"{name}.c").write_bytes(source)
         command = [compiler, *_OPTIONS, "-o", "launcher", f"{name}.c", "-lm"]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise BuildFailed(
+                f"{compiler} did not compile {name}.c within {_TIMEOUT_S:g} s"
+            ) from None
         if done.returncode != 0:
             raise BuildFailed(f"{name}.c does not compile with {compiler}:\n{done.stderr.strip()}")
         return Path(folder, "launcher").read_bytes()
