@@ -34,6 +34,16 @@ def add_recordings(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_kernels(parser: argparse.ArgumentParser, spaces: Path) -> None:
+    """Add --backend and --kernel, which names space files of a folder; `names` are all of them."""
+    names = sorted(path.stem for path in spaces.glob("*.yaml"))
+    parser.add_argument("--backend", default="auto", help="auto, cuda or opencl (default auto)")
+    parser.add_argument(
+        "--kernel", action="append", default=[], choices=names, help="only this; may be repeated"
+    )
+    parser.set_defaults(names=names)
+
+
 def add_output(parser: argparse.ArgumentParser, folder: str, files: str) -> None:
     """Add --output, a folder under results/benchmarks/ for these files, and --jobs."""
     parser.add_argument(

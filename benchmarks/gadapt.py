@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchmarks.arguments import count, make_parser
+from benchmarks.arguments import add_kernels, count, make_parser
 from harness.commands.run import run_command
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
@@ -152,12 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = sorted(path.stem for path in SPACES.glob("*.yaml"))
     parser = make_parser("gadapt", __doc__)
-    parser.add_argument("--backend", default="auto", help="auto, cuda or opencl (default auto)")
-    parser.add_argument(
-        "--kernel", action="append", default=[], choices=names, help="only this; may be repeated"
-    )
+    add_kernels(parser, SPACES)
     parser.add_argument(
         "--rounds", type=count, default=5, metavar="N", help="of each half (default 5)"
     )
@@ -165,7 +161,6 @@ def _parser() -> argparse.ArgumentParser:
         "--longest", type=float, default=0.3, metavar="S",
         help="the longest time of the default, in seconds (0.3)",
     )  # fmt: skip
-    parser.set_defaults(names=names)
     return parser
 
 

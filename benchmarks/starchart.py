@@ -25,7 +25,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.arguments import count, make_parser
+from benchmarks.arguments import add_kernels, count, make_parser
 from harness.commands.run import run_command
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.measure.backends.choose import choose
@@ -127,12 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = sorted(path.stem for path in SPACES.glob("*.yaml"))
     parser = make_parser("starchart", __doc__)
-    parser.add_argument("--backend", default="auto", help="auto, cuda or opencl (default auto)")
-    parser.add_argument(
-        "--kernel", action="append", default=[], choices=names, help="only this; may be repeated"
-    )
+    add_kernels(parser, SPACES)
     parser.add_argument(
         "--samples", type=count, default=400, metavar="N", help="most samples to learn from (400)"
     )
@@ -140,7 +136,6 @@ def _parser() -> argparse.ArgumentParser:
         "--target", type=float, default=0.15, metavar="E", help="median relative error (0.15)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the samples (0)")
-    parser.set_defaults(names=names)
     return parser
 
 
