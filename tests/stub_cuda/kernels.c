@@ -117,7 +117,7 @@ Run *kernel_named(const char *name)
         Run *run;
     } known[] = {{"add", add},         {"twice", twice}, {"narrow", narrow},
                  {"stray", stray},     {"nothing", nothing}, {"mvmul", mvmul},
-                 {"read_clocks", read_clocks}};
+                 {"read_clocks", read_clocks}, {"wait_for_host", wait_for_host}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, name))
             return known[i].run;

@@ -6,6 +6,7 @@
 typedef struct Block {
     CUdeviceptr begin;
     size_t bytes;
+    int on_host; /* page-locked: the device has the same address for it */
     struct Block *next;
 } Block;
 static Block *blocks;
@@ -24,13 +25,10 @@ void *reach(CUdeviceptr address, size_t bytes)
     return NULL;
 }
 
-CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+static CUresult allocate(CUdeviceptr *address, size_t bytes, int on_host)
 {
-    ENTER("cuMemAlloc", NEEDS_CONTEXT);
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    if (bytes > (size_t)number("CUDA_STUB_MEMORY", 80L << 30) - used)
-        return CUDA_ERROR_OUT_OF_MEMORY;
     Block *block = malloc(sizeof *block);
     /* The gap behind each block belongs to none: one past the end is not the next one. */
     void *memory = aligned_alloc(256, (bytes + 511) / 256 * 256);
@@ -39,27 +37,60 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
         free(memory);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *block = (Block){(CUdeviceptr)memory, bytes, blocks};
+    *block = (Block){(CUdeviceptr)memory, bytes, on_host, blocks};
     blocks = block;
-    used += bytes;
+    used += on_host ? 0 : bytes;
     *address = block->begin;
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemFree_v2(CUdeviceptr address)
+static CUresult release(CUdeviceptr address, int on_host)
 {
-    ENTER("cuMemFree", NEEDS_CONTEXT);
     CUresult error = finish();
     for (Block **link = &blocks; *link; link = &(*link)->next)
-        if ((*link)->begin == address) {
+        if ((*link)->begin == address && (*link)->on_host == on_host) {
             Block *block = *link;
             *link = block->next;
-            used -= block->bytes;
+            used -= on_host ? 0 : block->bytes;
             free((void *)block->begin);
             free(block);
             return error;
         }
     return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+{
+    ENTER("cuMemAlloc", NEEDS_CONTEXT);
+    if (bytes > (size_t)number("CUDA_STUB_MEMORY", 80L << 30) - used)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return allocate(address, bytes, 0);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+    ENTER("cuMemFree", NEEDS_CONTEXT);
+    return release(address, 0);
+}
+
+CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    ENTER("cuMemHostAlloc", NEEDS_CONTEXT);
+    return allocate((CUdeviceptr *)address, bytes, 1);
+}
+
+CUresult cuMemFreeHost(void *address)
+{
+    ENTER("cuMemFreeHost", NEEDS_CONTEXT);
+    return release((CUdeviceptr)address, 1);
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *address, void *host, unsigned flags)
+{
+    ENTER("cuMemHostGetDevicePointer", NEEDS_CONTEXT);
+    *address = (CUdeviceptr)host;
+    return flags || !reach(*address, 1) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)

@@ -1,4 +1,4 @@
-/* Modules: what a cubin says of its kernels (see NVIDIA's cuobjdump --dump-elf). */
+/* Modules: what a cubin says of its kernels (see NVIDIA's cuobjdump --dump-elf), or PTX text. */
 #include "stub.h"
 #include <elf.h>
 #include <stdlib.h>
@@ -20,6 +20,30 @@ struct CUmod_st {
     char *image;
     Function *functions;
 };
+
+static int is_ptx(const char *image)
+{
+    return !strncmp(image, ".version ", 9);
+}
+
+/* The parameters of a kernel in PTX text, of 64 bits each; NULL where it is not there. */
+static const char *ptx_parameters(CUmodule module, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = module->image; (at = strstr(at, ".entry ")); at++)
+        if (!strncmp(at + 7, name, length) && at[7 + length] == '(')
+            return at + 7 + length;
+    return NULL;
+}
+
+static void describe_ptx(CUmodule module, Function *function)
+{
+    const char *at = ptx_parameters(module, function->name), *end = strchr(at, ')');
+    for (; (at = strstr(at, ".param .u64")) && at < end; at++)
+        function->argument_bytes += 8;
+    function->bound = MAX_THREADS;
+    function->registers = 16;
+}
 
 static const Elf64_Ehdr *header(CUmodule module)
 {
@@ -131,6 +155,11 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
         if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
             options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
             values[i] = 0;
+    if (is_ptx(image)) {
+        *module = calloc(1, sizeof **module);
+        (*module)->image = strdup(image);
+        return CUDA_SUCCESS;
+    }
     CUresult error = why_not(image);
     if (error)
         return error;
@@ -166,13 +195,14 @@ CUresult cuModuleUnload(CUmodule module)
 CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module, const char *name)
 {
     ENTER("cuModuleGetFunction", NEEDS_CONTEXT);
-    if (!section(module, ".text.", name))
+    int from_ptx = is_ptx(module->image);
+    if (from_ptx ? !ptx_parameters(module, name) : !section(module, ".text.", name))
         return CUDA_ERROR_NOT_FOUND;
     if (!kernel_named(name))
         return not_modelled(name);
     Function *function = calloc(1, sizeof *function);
     strncpy(function->name, name, sizeof function->name - 1);
-    describe(module, function);
+    (from_ptx ? describe_ptx : describe)(module, function);
     function->run = kernel_named(name);
     function->next = module->functions;
     module->functions = function;

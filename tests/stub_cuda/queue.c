@@ -21,9 +21,11 @@ typedef struct {
     CUdeviceptr to, from;
     size_t bytes;
     int byte;
+    uint64_t released_ns; /* when a waiting kernel was seen to be released; 0 before */
 } Work;
 static Work *queue;
 static size_t queued, room;
+static size_t waiter; /* the index, plus 1, of a kernel that waits for the host; or 0 */
 
 static uint64_t free_ns; /* when the device has done what ran so far */
 static long launches;    /* that ran */
@@ -34,20 +36,73 @@ void forget_queue(void)
 {
     for (size_t i = 0; i < queued; i++)
         free(queue[i].arguments);
-    queued = 0;
+    queued = waiter = 0;
     free_ns = 0;
     launches = 0;
     mhz = FULL_MHZ;
 }
 
+/* ------------------------------------------------------------------ the kernel that waits
+
+   The host releases it by a write to memory, which takes effect at the host's next call. */
+
+typedef struct {
+    CUdeviceptr words;
+    uint64_t number, limit_ns;
+} Wait;
+
+static Wait wait_of(const Work *work)
+{
+    Wait wait;
+    memcpy(&wait, work->arguments, sizeof wait);
+    return wait;
+}
+
+static void note_release(void)
+{
+    if (!waiter)
+        return;
+    Wait wait = wait_of(&queue[waiter - 1]);
+    const volatile uint64_t *words = reach(wait.words, 2 * sizeof *words);
+    if (words && words[0] >= wait.number) {
+        queue[waiter - 1].released_ns = now_ns();
+        waiter = 0;
+    }
+}
+
+CUresult wait_for_host(const uint64_t at_ns, const unsigned *grid, const unsigned *group,
+                       const char *arguments)
+{
+    (void)at_ns, (void)grid, (void)group, (void)arguments;
+    return not_modelled("wait_for_host, but by run_waiter");
+}
+
+static CUresult run_waiter(const Work *work, uint64_t start_ns, int64_t *took_ns)
+{
+    Wait wait = wait_of(work);
+    volatile uint64_t *words = reach(wait.words, 2 * sizeof *words);
+    if (!words)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    uint64_t end_ns = work->released_ns > start_ns ? work->released_ns : start_ns;
+    if (!work->released_ns || end_ns - start_ns >= wait.limit_ns) {
+        end_ns = start_ns + wait.limit_ns;
+        words[1] = wait.number;
+    }
+    *took_ns = (int64_t)(end_ns - start_ns);
+    return CUDA_SUCCESS;
+}
+
 static void append(Work work)
 {
+    note_release();
     if (queued == room) {
         room = room ? 2 * room : 64;
         queue = realloc(queue, room * sizeof *queue);
     }
     work.queued_ns = now_ns();
     queue[queued++] = work;
+    if (work.kind == LAUNCH && work.function.run == wait_for_host)
+        waiter = queued;
 }
 
 /* ------------------------------------------------------------------ the clock */
@@ -113,7 +168,10 @@ static CUresult run(const Work *work)
     int64_t took_ns = 0;
     CUresult error = CUDA_SUCCESS;
     switch (work->kind) {
-    case LAUNCH: error = run_kernel(work, start_ns, &took_ns); break;
+    case LAUNCH:
+        error = (work->function.run == wait_for_host ? run_waiter : run_kernel)(work, start_ns,
+                                                                               &took_ns);
+        break;
     case RECORD: work->event->at_ns = start_ns; break;
     case SET: memset((void *)work->to, work->byte, work->bytes); break;
     case COPY: memmove((void *)work->to, (void *)work->from, work->bytes); break;
@@ -127,6 +185,7 @@ static CUresult run(const Work *work)
 
 CUresult finish(void)
 {
+    note_release();
     for (size_t i = 0; i < queued; i++) {
         CUresult error = run(&queue[i]);
         if (error) { /* spoils the context, and what comes after it never runs */
@@ -136,7 +195,7 @@ CUresult finish(void)
         }
         free(queue[i].arguments);
     }
-    queued = 0;
+    queued = waiter = 0;
     for (uint64_t now = now_ns(); now < free_ns; now = now_ns()) {
         uint64_t left = free_ns - now;
         nanosleep(&(struct timespec){(time_t)(left / 1000000000u), (long)(left % 1000000000u)},

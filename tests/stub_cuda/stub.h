@@ -1,8 +1,8 @@
 /* A stand-in for NVIDIA's driver, libcuda.so.1, on a machine without a GPU.
  *
  * It has one primary context a device, one queue in order, and memory of the host. Kernels are
- * functions of kernels.c, found by the name of a kernel in a real cubin. Checks and error codes are
- * the driver's. A call that is not modelled prints its name and returns CUDA_ERROR_NOT_SUPPORTED.
+ * functions of kernels.c, found by the name of a kernel in a real cubin or in PTX text. Checks and
+ * error codes are the driver's. A call that is not modelled prints its name and returns CUDA_ERROR_NOT_SUPPORTED.
  *
  * Environment variables, read at every call:
  *
@@ -84,6 +84,7 @@ Run *kernel_named(const char *name);
 /* queue.c */
 CUresult finish(void); /* run what is queued, and wait for it */
 void forget_queue(void);
+Run wait_for_host; /* a kernel of harness's own: not counted, and no variable sets its time */
 uint64_t cycles_at(uint64_t at_ns);
 
 #endif
