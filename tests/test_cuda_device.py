@@ -31,6 +31,13 @@ extern "C" __global__ void add(float *z, const float *x, const float *y, int n) 
 }
 extern "C" __global__ void stray(float *z) { z[(1ull << 40) + threadIdx.x] = 1.0f; }
 extern "C" __global__ void __launch_bounds__(64) narrow(float *z) { z[threadIdx.x] = 1.0f; }
+extern "C" __global__ void twice(const float *x, float *y) {
+    extern __shared__ float tile[];
+    __shared__ float fixed[256];
+    fixed[threadIdx.x] = tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = tile[threadIdx.x] + fixed[threadIdx.x];
+}
 """
 N = 1 << 20
 ONES = np.ones(64, np.float32)
@@ -137,6 +144,21 @@ class TestOnAnyDevice:
         assert gpu.read("z").sum() == 64
         assert gpu.healthy
 
+    def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(self, gpu, kernels):
+        most = gpu.limits.max_shared_bytes
+        assert most > gpu.limits.max_local_bytes
+        gpu.bind({"x": ONES, "y": np.zeros(64, np.float32)})
+        for shared_bytes in (most - 1024, 256, most - 2048):
+            gpu.restore({"y": NAN})
+            launch = Launch("twice", (64,), (1,), ("x", "y"), shared_bytes)
+            gpu.launch(gpu.load(kernels), [launch])
+            np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
+        launch = Launch("twice", (64,), (1,), ("x", "y"), most - 1020)
+        wanted = rf"{most + 4:,} bytes of shared memory .* \(1,024 static, .* device has {most:,}"
+        with pytest.raises(LaunchFailed, match=wanted):
+            gpu.launch(gpu.load(kernels), [launch])
+        assert gpu.healthy
+
     def test_binary_of_garbage_is_refused_and_the_device_survives(self, gpu):
         with pytest.raises(LaunchFailed, match="loading the binary"):
             gpu.load(Binary(build(), b"garbage" * 100))
@@ -232,6 +254,18 @@ def test_time_of_launches_is_the_sum_of_their_seconds(device, module, stub, monk
     assert 0.006 <= device.launch(module, [ADD, ADD, ADD]) < 1
     assert stub.calls().count("cuLaunchKernel add grid 2 1 1 group 8 4 1") == 3
     assert device.read("z").tolist() == [2.0] * 64
+
+
+def test_driver_is_asked_for_more_shared_memory_only_where_a_launch_needs_more(
+    device, module, stub
+):
+    device.bind({"x": ONES, "y": ONES})
+    for shared_bytes, is_asked in ((0, False), (48 << 10, True), (47 << 10, False)):
+        device.launch(module, [Launch("twice", (64,), (1,), ("x", "y"), shared_bytes)])
+        calls = stub.calls()
+        assert ("cuFuncSetAttribute" in calls) is is_asked
+        passed = f" shared {shared_bytes}" * (shared_bytes > 0)
+        assert f"cuLaunchKernel twice grid 1 1 1 group 64 1 1{passed}" in calls
 
 
 def test_device_waits_after_the_last_launch_and_not_between(device, module, stub):

@@ -348,6 +348,32 @@ def test_numbers_of_numpy_are_computed_with_exactly() -> None:
     assert module["launch_size"](0, np.int32(40000), np.int32(60000)) == ((64,), (37500000,))
 
 
+def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path) -> None:
+    program = mvmul_program()
+    sizes = (Expression("64"),), (Expression("1"),)
+    cases = {"16 * n - 256": [256, 0, -1], "n / 16": [2, 1, -1], "4096": [4096] * 3}
+    for text, expected in cases.items():
+        plan = LaunchPlan(*sizes, Expression(text))
+        features = mvmul_features(program)
+        dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE, plan)
+        shared_bytes = python_of(python_module(dispatcher))["shared_bytes"]
+        for n, size in zip((32, 16, 8), expected, strict=True):
+            if size < 0:
+                with pytest.raises(ValueError, match=r"whole number of bytes|below the tuned"):
+                    shared_bytes(0, m=16, n=n)
+            else:
+                assert shared_bytes(0, m=16, n=n) == size
+        calls = "".join(f'printf("%d ", (int)p_shared_bytes(0, 16, {n}));' for n in (32, 16, 8))
+        (tmp_path / "p.h").write_text(c_header(dispatcher))
+        (tmp_path / "p.c").write_text(
+            f'#include <stdio.h>\n#include "p.h"\nint main(void) {{ {calls} return 0; }}'
+        )
+        flags = ["-std=c99", "-Wall", "-Werror", "-Wno-unused-function"]
+        subprocess.run(["cc", *flags, "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
+        printed = subprocess.run(["./p"], cwd=tmp_path, capture_output=True, check=True).stdout
+        assert [int(word) for word in printed.split()] == expected
+
+
 def test_feature_of_numbers_and_words_is_refused() -> None:
     with pytest.raises(UsageError, match="m is a number for some inputs and a word for others"):
         features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))

@@ -99,16 +99,24 @@ def test_more_resources_never_raise_occupancy(arch, group_size, registers, share
 
 def test_least_occupancy_of_a_runs_launches_is_observed():
     build = Build("k", "", "nvcc", 0.1, registers=32, shared_bytes=0)
-    both = observe_occupancy("sm_90", build, [64, 1024])
-    assert both == observe_occupancy("sm_90", build, [1024, 64])
-    alone = [observe_occupancy("sm_90", build, [size])["occupancy"] for size in (64, 1024)]
+    both = observe_occupancy("sm_90", build, [(64, 0), (1024, 0)])
+    assert both == observe_occupancy("sm_90", build, [(1024, 0), (64, 0)])
+    alone = [observe_occupancy("sm_90", build, [(n, 0)])["occupancy"] for n in (64, 1024)]
     assert both["occupancy"] == min(alone)
     assert both["active_warps"] == both["occupancy"] * 64
 
 
+def test_dynamic_shared_memory_lowers_the_occupancy():
+    build = Build("k", "", "nvcc", 0.1, registers=32, shared_bytes=1024)
+    found = [observe_occupancy("sm_90", build, [(64, b)]) for b in (0, 112 << 10, 113 << 10)]
+    # 228 KiB hold 112 KiB, the static 1 KiB and the driver's 1 KiB twice.
+    assert [each["active_warps"] for each in found] == [64, 4, 2]
+
+
 @pytest.mark.parametrize(
-    ("arch", "registers", "sizes"), [(None, 32, [64]), ("sm_90", None, [64]), ("sm_90", 32, [])]
+    ("arch", "registers", "blocks"),
+    [(None, 32, [(64, 0)]), ("sm_90", None, [(64, 0)]), ("sm_90", 32, [])],
 )
-def test_nothing_is_observed_where_something_is_not_known(arch, registers, sizes):
+def test_nothing_is_observed_where_something_is_not_known(arch, registers, blocks):
     build = Build("k", "", "nvcc", 0.1, registers=registers, shared_bytes=0)
-    assert observe_occupancy(arch, build, sizes) == {}
+    assert observe_occupancy(arch, build, blocks) == {}

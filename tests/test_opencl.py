@@ -34,6 +34,14 @@ kernel void large(global float *y) {
     barrier(CLK_LOCAL_MEM_FENCE);
     y[0] = big[1];
 }
+kernel void neighbours(global float *y, local float *tile, int n) {
+    local float fixed[1];
+    tile[get_local_id(0)] = get_local_id(0);
+    if (get_local_id(0) == 0) fixed[0] = n;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    y[get_local_id(0)] = tile[(get_local_id(0) + 1) % get_local_size(0)] + fixed[0];
+}
+kernel void two(global float *y, local float *a, local int *b) { a[0] = b[0] = y[0]; }
 kernel void vectors(global float4 *y, float2 c, uchar b, global uint *u) {
     y[get_global_id(0)] = (float4)(c.x, c.y, b, u[0]);
 }
@@ -252,6 +260,32 @@ def test_too_much_local_memory_is_reported_with_both_figures(
     there = f"{device.limits.max_local_bytes:,}"
     with pytest.raises(LaunchFailed, match=rf"needs 16,777,216 bytes.*device has {there}"):
         launch(device, module, "large", {"y": Y})
+
+
+def test_local_pointer_gets_the_launchs_shared_memory(device: OpenClDevice, module: object) -> None:
+    device.bind({"y": Y, "n": np.int32(10)})
+    most = device.limits.max_local_bytes
+    for shared_bytes in (64, most - 4):
+        device.launch(module, [Launch("neighbours", (16,), (1,), ("y", "n"), shared_bytes)])
+        np.testing.assert_array_equal(device.read("y"), np.roll(np.arange(16), -1) + 10)
+    device.launch(module, [Launch("f", (16,), (1,), ("y", "n", np.float32(1)), 64)])
+
+
+@pytest.mark.parametrize(
+    ("launch", "reason"),
+    [
+        (Launch("neighbours", (8,), (1,), ("y", "n")), r"parameter 2 .* needs a size: .*shared"),
+        (Launch("two", (8,), (1,), ("y",), 8), r"2 `local` pointer parameters.* join them"),
+        (Launch("neighbours", (8,), (1,), ("y", "n"), 1 << 40), r"4 static, 1,099,511,627,776 dyn"),
+        (Launch("neighbours", (8,), (1,), ("y",), 64), r"takes 2 arguments.* passes 1: y"),
+    ],
+)
+def test_shared_memory_that_does_not_fit_the_kernel_is_a_failed_launch(
+    device: OpenClDevice, module: object, launch: Launch, reason: str
+) -> None:
+    device.bind({"y": Y, "n": np.int32(10)})
+    with pytest.raises(LaunchFailed, match=reason):
+        device.launch(module, [launch])
 
 
 def test_group_that_the_kernel_is_not_compiled_for_is_reported(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,4 +157,7 @@ def test_limits_go_by_the_names_that_constraints_use() -> None:
         "max_local_bytes": 49152,
         "compute_units": 8,
         "warp_size": 32,
+        "max_shared_bytes": 49152,
     }
+    larger = replace(limits, opt_in_local_bytes=101376)
+    assert larger.names()["max_shared_bytes"] == 101376

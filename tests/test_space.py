@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -544,6 +545,18 @@ def test_a_launch_size_that_is_no_whole_number_is_refused(size: str, found: str)
     assert str(raised.value) == (
         f"the launch size `{size}` must be a whole number from 1, but is {found}"
     )
+
+
+def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
+    plan = LaunchPlan((Expression("X"),), (Expression("1"),), Expression("X * 1024 - 4096"))
+    asking = replace(DEVICE, opt_in_local_bytes=8192)
+    for limits, legal in ((DEVICE, {4, 8}), (asking, {4, 8, 12})):
+        checked = ConstrainedSpace([parameter("X", (2, 4, 8, 12, 16))], (), {}, limits, plan)
+        assert {config["X"] for config in checked} == legal
+    assert checked.launch(Config({"X": 4}), "f", ()).shared_bytes == 0
+    assert checked.launch(Config({"X": 8}), "f", ()).shared_bytes == 4096
+    with pytest.raises(ExpressionError, match="must be a whole number from 0, but is -2048"):
+        checked.launch(Config({"X": 2}), "f", ())
 
 
 def test_a_whole_number_may_be_a_float() -> None:

@@ -67,18 +67,22 @@ class Launch:
     """One kernel launch: `group` work-items per dimension, `grid` groups per dimension.
 
     `arguments` are what is passed, in the kernel's order: the names of bound arguments, or
-    numpy scalars by value. Raises TypeError for anything else.
+    numpy scalars by value. Raises TypeError for anything else. `shared_bytes` is the dynamic shared
+    memory of a group: `extern __shared__` in CUDA, the `local` pointer parameter in OpenCL.
     """
 
     function: str
     group: tuple[int, ...]
     grid: tuple[int, ...]
     arguments: tuple[str | np.generic, ...]
+    shared_bytes: int = 0
 
     def __post_init__(self) -> None:
         for extent in (*self.group, *self.grid):
             if not isinstance(extent, (int, np.integer)):
                 raise TypeError(f"group and grid hold whole numbers, but got {extent!r}")
+        if not isinstance(self.shared_bytes, (int, np.integer)) or self.shared_bytes < 0:
+            raise TypeError(f"shared_bytes is a whole number from 0, but got {self.shared_bytes!r}")
         # A text would count as a tuple of letters.
         listed = [self.arguments] if isinstance(self.arguments, str) else list(self.arguments)
         wrong = [item for item in listed if not isinstance(item, (str, np.generic))]

@@ -321,7 +321,11 @@ class Measurement:
 @dataclass(frozen=True)
 class DeviceLimits:
     """The limits of a device on work-groups (blocks) and grids; `compute_units` counts
-    multiprocessors or cores."""
+    multiprocessors or cores.
+
+    `max_local_bytes` bounds the local (shared) memory that a kernel declares with a fixed size.
+    With dynamic memory, a group may have `opt_in_local_bytes` in all; None where that is no more.
+    """
 
     max_group_size: int
     max_group_dims: tuple[int, int, int]
@@ -329,6 +333,12 @@ class DeviceLimits:
     max_local_bytes: int
     compute_units: int
     warp_size: int
+    opt_in_local_bytes: int | None = None
+
+    @property
+    def max_shared_bytes(self) -> int:
+        """The bytes of local (shared) memory that a group may have, dynamic memory included."""
+        return max(self.max_local_bytes, self.opt_in_local_bytes or 0)
 
     def names(self) -> dict[str, int]:
         """Return the limits by the names that constraints use."""
@@ -337,10 +347,17 @@ class DeviceLimits:
             "max_local_bytes": self.max_local_bytes,
             "compute_units": self.compute_units,
             "warp_size": self.warp_size,
+            "max_shared_bytes": self.max_shared_bytes,
         }
 
 
-LIMIT_NAMES = ("max_group_size", "max_local_bytes", "compute_units", "warp_size")
+LIMIT_NAMES = (
+    "max_group_size",
+    "max_local_bytes",
+    "compute_units",
+    "warp_size",
+    "max_shared_bytes",
+)
 """The device limits that constraints may name."""
 
 

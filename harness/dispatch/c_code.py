@@ -54,6 +54,8 @@ _HELPERS = {
     "    return log;\n}}".replace("DIGITS", str(LOG2_DIGITS)),
     "size": "int64_t {0}_size(double a) {{ /* 0, which cannot be launched, for a fraction */\n"
     "    return a >= 1 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : 0;\n}}",
+    "bytes": "int64_t {0}_bytes(double a) {{ /* -1, which cannot be launched, for a fraction */\n"
+    "    return a >= 0 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : -1;\n}}",
 }
 """Helpers of conditions, sizes and columns; the header has only those that it calls."""
 
@@ -62,8 +64,10 @@ def c_header(dispatcher: Dispatcher) -> str:
     """Write the header; `docs/dispatch.md` describes its contents."""
     writer = _CWriter(dispatcher)
     launches = [(index, list(writer.sizes(index))) for index in range(len(dispatcher.sizes))]
+    shared = list(writer.shared())
     guarded = [(p, g.c) for p, g in enumerate(dispatcher.guards) if g.c != "1"]
     exact = [*(c for _, c in guarded), *(line for _, lines in launches for line in lines)]
+    exact += [text for _, text in shared]
     tables, choice = writer.tables_and_choice()
     return rendered(
         "header.h.j2",
@@ -88,6 +92,7 @@ def c_header(dispatcher: Dispatcher) -> str:
         tables=tables,
         choice=choice,
         launches=launches,
+        shared=shared,
         dimensions=len(dispatcher.sizes[0][0]) if launches else 0,
     )
 
@@ -256,11 +261,20 @@ class _CWriter:
 
     def sizes(self, index: int) -> Iterator[str]:
         """Write the sizes of a candidate: the group's, then the grid's."""
-        group, grid = self._dispatcher.sizes[index]
+        group, grid, _ = self._dispatcher.sizes[index]
         for number, size in enumerate((*group, *grid)):
             is_whole = size.type is Type.WHOLE
             text = bare(size.c) if is_whole else f"{self._dispatcher.name}_size({bare(size.c)})"
             yield f"sizes[{number}] = {text};"
+
+    def shared(self) -> Iterator[tuple[int, str]]:
+        """Write the bytes of dynamic shared memory of each candidate; nothing where there are
+        none."""
+        for index, (_, _, sizes) in enumerate(self._dispatcher.sizes):
+            for size in sizes:
+                is_whole = size.type is Type.WHOLE
+                call = f"{self._dispatcher.name}_bytes({bare(size.c)})"
+                yield index, bare(size.c) if is_whole else call
 
 
 def _within(feature: Feature, low: float, high: float) -> Iterator[str]:

@@ -88,7 +88,8 @@ class Dispatcher:
 
     @property
     def sizes(self) -> tuple[tuple[tuple[Formula, ...], ...], ...]:
-        """Group and grid of each candidate within the box; empty without a launch plan."""
+        """Group, grid and shared memory of each candidate within the box; empty without a launch
+        plan. The shared memory is one size, or none."""
         return self._exact[1]
 
     @cached_property
@@ -154,7 +155,7 @@ class Dispatcher:
             conjunction([scope.condition(text) for text in texts])
             for scope, texts in zip(scopes, self.program.guards, strict=True)
         )
-        plan = (self.launch.group, self.launch.grid) if self.launch else ()
+        plan = self.launch.sizes if self.launch else ()
         return guards, tuple(
             tuple(tuple(scope.number(e.text) for e in extents) for extents in plan)
             for scope in scopes

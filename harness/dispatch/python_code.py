@@ -92,6 +92,7 @@ def python_module(dispatcher: Dispatcher) -> str:
             if guard.python != "True"
         ],
         launches=list(writer.launches()),
+        shared=list(writer.shared()),
         loader=f"_{environment.backend}",
         item=dispatcher.item,
         loaded="Kernel" if dispatcher.item == "kernel" else "LaunchedProgram",
@@ -212,7 +213,7 @@ class _PythonWriter:
 
     def launches(self) -> Iterator[str]:
         """Write the sizes of each candidate."""
-        for index, (group, grid) in enumerate(self._dispatcher.sizes):
+        for index, (group, grid, _) in enumerate(self._dispatcher.sizes):
             yield f"{'elif' if index else 'if'} index == {index}:"
             yield f"    group = ({_bare_list(group)})"
             yield f"    grid = ({_bare_list(grid)})"
@@ -220,11 +221,17 @@ class _PythonWriter:
             yield "else:"
             yield '    raise ValueError(f"there is no configuration {index}")'
 
+    def shared(self) -> Iterator[tuple[int, str]]:
+        """Write the bytes of dynamic shared memory of each candidate; nothing where there are
+        none."""
+        for index, (_, _, sizes) in enumerate(self._dispatcher.sizes):
+            yield from ((index, bare(size.python)) for size in sizes)
+
     # ---------------------------------------------------------------------------- imports
 
     def imports(self, texts: str) -> list[str]:
         """List the standard-library modules that are needed."""
-        sizes = [s.python for group, grid in self._dispatcher.sizes for s in (*group, *grid)]
+        sizes = [s.python for plan in self._dispatcher.sizes for part in plan for s in part]
         is_cached = not isinstance(self._dispatcher.program.choice, TreeChoice)
         needs_math = any("math." in text for text in (texts, *sizes))
         is_exact = bool(self._dispatcher.sizes) or any(

@@ -67,10 +67,15 @@ class KernelJob(Job):
     functions: tuple[str, ...] = ()
     twin: Twin | None = None
 
-    def observed(self, groups: Iterable[tuple[int, ...]] = ()) -> dict[str, float]:
-        """Return the occupancy of the build under its launches' groups and these others."""
-        sizes = map(math.prod, (*(launch.group for launch in self.launches), *groups))
-        return observe_occupancy(self.arch, self.binary.build, sizes)
+    def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
+        """Return the occupancy of the build under its launches' blocks and these others."""
+        listed = [*map(_block, self.launches), *blocks]
+        return observe_occupancy(self.arch, self.binary.build, listed)
+
+
+def _block(launch: Launch) -> tuple[int, int]:
+    """Return the threads of a launch's blocks and their bytes of dynamic shared memory."""
+    return math.prod(launch.group), launch.shared_bytes
 
 
 def measure_kernel(device: Device, data: KernelData, job: KernelJob) -> Measurement:
@@ -105,7 +110,7 @@ class KernelRunner:
     writes: _Writes = field(default_factory=_Writes)
     _module: object = None
     _arranged: Mapping[str, Array] = field(default_factory=dict)
-    _groups: set[tuple[int, ...]] = field(default_factory=set)  # that the host module launched
+    _blocks: set[tuple[int, int]] = field(default_factory=set)  # that the host module launched
     _host_observed: Mapping[str, float] = field(default_factory=dict)
     _twin_outputs: Mapping[str, Array] | None = None
     _time: CheckTime = field(default_factory=CheckTime)
@@ -197,7 +202,7 @@ class KernelRunner:
     def observed(self) -> dict[str, float]:
         """Return the occupancy, the comparison with the twin, and what the host module observes."""
         exact = {} if self.job.twin is None else {BIT_EXACT: float(self._twin_outputs is not None)}
-        return self.job.observed(self._groups) | exact | dict(self._host_observed)
+        return self.job.observed(self._blocks) | exact | dict(self._host_observed)
 
     # ---------------------------------------------------------------------------- verifying
 
@@ -294,7 +299,7 @@ class KernelRunner:
         if not launches:
             return 0.0
         elapsed_s = self._launch(launches)
-        self._groups |= {launch.group for launch in launches}
+        self._blocks |= set(map(_block, launches))
         return elapsed_s
 
     def _launch(self, launches: Sequence[Launch]) -> float:

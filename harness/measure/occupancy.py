@@ -50,6 +50,11 @@ class Multiprocessor:
     shared_step_bytes: int = 128
 
     @property
+    def max_group_shared_bytes(self) -> int:
+        """The most shared memory of one block that opts in to it."""
+        return self.shared_bytes - self.reserved_bytes
+
+    @property
     def max_warps(self) -> int:
         """The most resident warps."""
         return self.max_threads // WARP_SIZE
@@ -141,9 +146,11 @@ def occupancy(arch: str, group_size: int, registers: int, shared_bytes: int) -> 
 
 
 def observe_occupancy(
-    arch: str | None, build: Build, group_sizes: Iterable[int]
+    arch: str | None, build: Build, blocks: Iterable[tuple[int, int]]
 ) -> dict[str, float]:
-    """Return a build's lowest occupancy over blocks of `group_sizes` threads, to be recorded.
+    """Return a build's lowest occupancy over blocks, to be recorded.
+
+    A block is given by its threads and its bytes of dynamic shared memory.
 
     That is `occupancy` (0 to 1) and `active_warps` per multiprocessor. Registers and shared memory
     are the most of any function of the source. Where they or the multiprocessor are not known,
@@ -155,8 +162,8 @@ def observe_occupancy(
         multiprocessor(arch)
     except ValueError:
         return {}
-    sizes = set(group_sizes)
-    found = [occupancy(arch, s, build.registers, build.shared_bytes or 0) for s in sizes]
+    static, registers = build.shared_bytes or 0, build.registers
+    found = [occupancy(arch, size, registers, static + more) for size, more in set(blocks)]
     if not found:
         return {}
     least = min(found, key=lambda one: one.active_warps)

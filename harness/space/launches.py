@@ -23,6 +23,9 @@ def launch_constraints(plan: LaunchPlan | None, limits: DeviceLimits | None) -> 
     grid = [_factor(expression) for expression in plan.grid]
     made += [f"{s} <= {m}" for s, m in zip(grid, limits.max_grid_dims, strict=False)]
     made += [f"{size} >= 1" for size in (*sizes, *grid)]
+    if plan.shared is not None:
+        shared = _factor(plan.shared)
+        made += [f"{shared} <= {limits.max_shared_bytes}", f"{shared} >= 0"]
     return [Expression(text) for text in made]
 
 
@@ -40,14 +43,16 @@ def launch_of(
         raise UsageError("this space has no launch sizes")
     group = tuple(_whole(expression, values) for expression in plan.group)
     grid = tuple(_whole(expression, values) for expression in plan.grid)
-    return Launch(function, group, grid, tuple(arguments))
+    shared_bytes = _whole(plan.shared, values, least=0) if plan.shared is not None else 0
+    return Launch(function, group, grid, tuple(arguments), shared_bytes)
 
 
-def _whole(expression: Expression, values: Mapping[str, Value]) -> int:
+def _whole(expression: Expression, values: Mapping[str, Value], least: int = 1) -> int:
     size = expression(values)
-    if not isinstance(size, (int, float)) or size != size // 1 or size < 1:
+    if not isinstance(size, (int, float)) or size != size // 1 or size < least:
         raise ExpressionError(
-            f"the launch size `{expression.text}` must be a whole number from 1, but is {size}"
+            f"the launch size `{expression.text}` must be a whole number from {least}, "
+            f"but is {size}"
         )
     return int(size)
 

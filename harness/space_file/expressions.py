@@ -13,6 +13,9 @@ from harness.core.text import suggestion
 from harness.space_file.document import Document, Location
 from harness.space_file.files import section
 
+SHARED: Location = ("launch", "shared")
+"""The location of the size of dynamic shared memory."""
+
 
 @dataclass(frozen=True)
 class Expressions:
@@ -21,13 +24,16 @@ class Expressions:
     constraints: Mapping[int, Expression]
     group: Mapping[int, Expression]
     grid: Mapping[int, Expression]
+    shared: Expression | None  # bytes of dynamic shared memory
     whens: Mapping[Location, Expression]  # by the place of the parameter or flag
 
     def launch_sizes(self) -> Iterator[tuple[Location, Expression]]:
-        """Yield each launch size with its location."""
+        """Yield each size of a launch, the shared memory's included, with its location."""
         for key, sizes in (("group", self.group), ("grid", self.grid)):
             for index, expression in sizes.items():
                 yield ("launch", key, index), expression
+        if self.shared is not None:
+            yield SHARED, self.shared
 
 
 def flag_name(name: str) -> str:
@@ -43,6 +49,7 @@ def check_expressions(document: Document) -> Expressions:
         _parsed(document, ("constraints",), document.data.get("constraints"), known),
         _parsed(document, ("launch", "group"), launch.get("group"), known),
         _parsed(document, ("launch", "grid"), launch.get("grid"), known),
+        _parsed_one(document, SHARED, launch.get("shared"), known),
         dict(_whens(document, known)),
     )
 
@@ -84,11 +91,19 @@ def _parsed(
     """Return the expressions of a list that parse, by their index."""
     parsed = {}
     for index, text in enumerate(listed if isinstance(listed, list) else ()):
-        if isinstance(text, (str, int)) and not isinstance(text, bool):
-            expression = _expression(document, (*location, index), str(text), known)
-            if expression is not None:
-                parsed[index] = expression
+        expression = _parsed_one(document, (*location, index), text, known)
+        if expression is not None:
+            parsed[index] = expression
     return parsed
+
+
+def _parsed_one(
+    document: Document, location: Location, text: object, known: Sequence[str] | None
+) -> Expression | None:
+    """Return an expression; None where it does not parse, or is none: the model reports that."""
+    if not isinstance(text, (str, int)) or isinstance(text, bool):
+        return None
+    return _expression(document, location, str(text), known)
 
 
 def _expression(

@@ -153,7 +153,7 @@ def _spec(
             Constraint(expression, document.line_of(("constraints", index)))
             for index, expression in expressions.constraints.items()
         ),
-        launch=LaunchPlan(tuple(group), tuple(grid)) if group else None,
+        launch=LaunchPlan(tuple(group), tuple(grid), expressions.shared) if group else None,
         features=tuple(model.inputs.features),
         inputs=inputs,
         verify=model.verify,

@@ -115,6 +115,9 @@ class LaunchModel(StrictModel):
         min_length=1, max_length=3, description="work-items (threads) per group (block)"
     )
     grid: list[Expression] = Field(min_length=1, max_length=3, description="groups (blocks)")
+    shared: Expression | None = Field(
+        default=None, description="bytes of dynamic shared (local) memory per group"
+    )
 
     @model_validator(mode="after")
     def _same_dimensions(self) -> LaunchModel:

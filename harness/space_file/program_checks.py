@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.constraints.expression import Expression
-from harness.core.records import Input
+from harness.core.records import LIMIT_NAMES, Input
 from harness.core.text import suggestion
 from harness.source.kernel_source import Source, read_source
 from harness.space_file.document import Document, Location, located
@@ -219,7 +219,7 @@ def _check_limits(document: Document, expressions: Expressions) -> None:
             document.fault_at(location, text)
 
 
-GPU_LIMITS = frozenset(("max_group_size", "max_local_bytes", "warp_size"))
+GPU_LIMITS = frozenset(LIMIT_NAMES) - {"compute_units"}
 
 
 def check_flags(document: Document, model: ProgramSpaceFile) -> None:

@@ -11,13 +11,13 @@ from harness.constraints.solver import Solutions, TooLarge, constraint_factor
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
 from harness.space_file.document import Document
-from harness.space_file.expressions import Expressions
+from harness.space_file.expressions import SHARED, Expressions
 
 if TYPE_CHECKING:
     from harness.space_file.parameters import Parameter
 
 # The limits of some device: with them only the types of what constraints compute are checked.
-SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32), strict=True))
+SOME_LIMITS = dict(zip(LIMIT_NAMES, (1024, 48 << 10, 16, 32, 99 << 10), strict=True))
 
 _EXPLAINED = 20
 
@@ -162,12 +162,14 @@ def _check_launch(
     expressions: Expressions,
     inputs: Sequence[Input],
 ) -> None:
-    """Check that the default's launch sizes are whole numbers from 1 on every input."""
+    """Check that the default's launch sizes are whole numbers on every input: from 1, and bytes of
+    shared memory from 0."""
     default: dict[str, Value] = {p.name: p.default for p in parameters}
     for location, size in expressions.launch_sizes():
+        least = 0 if location == SHARED else 1
         for problem in _differing(inputs, size.names):
             values = {**default, **problem}
-            message = _why_no_size(size, values) if size.names <= set(values) else None
+            message = _why_no_size(size, least, values) if size.names <= set(values) else None
             if message is not None:
                 document.fault_at(location, message)
                 break
@@ -181,13 +183,13 @@ def _differing(inputs: Iterable[Input], names: Collection[str]) -> Iterable[Inpu
     return found.values()
 
 
-def _why_no_size(size: Expression, values: Mapping[str, Value]) -> str | None:
+def _why_no_size(size: Expression, least: int, values: Mapping[str, Value]) -> str | None:
     try:
         found = size(values)
     except ExpressionError as error:
         return str(error)
-    if isinstance(found, (int, float)) and found >= 1 and found % 1 == 0:
+    if isinstance(found, (int, float)) and found >= least and found % 1 == 0:
         return None
     used = ", ".join(f"{name}={shown(values[name])}" for name in sorted(size.names))
     message = f"`{size.text}` is {shown(found)}" + (f" with {used}" if used else "")
-    return f"{message}; a launch size must be a whole number from 1"
+    return f"{message}; a launch size must be a whole number from {least}"

@@ -34,10 +34,17 @@ class Constraint:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """Group and grid sizes as expressions, one per dimension."""
+    """Group and grid sizes as expressions, one per dimension, and the bytes of dynamic shared
+    memory of a group."""
 
     group: tuple[Expression, ...]
     grid: tuple[Expression, ...]
+    shared: Expression | None = None
+
+    @property
+    def sizes(self) -> tuple[tuple[Expression, ...], ...]:
+        """The group, the grid, and the shared memory: one size, or none."""
+        return self.group, self.grid, () if self.shared is None else (self.shared,)
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,7 @@ class Spec:
             parts += [language, source.text, *source.includes.values()]
         if self.launch is not None:
             parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
+            parts += [f"shared {self.launch.shared.text}"] if self.launch.shared else []
         parts += [p.option or "" for p in self.parameters]
         parts += self.program.sha256_parts() if self.program is not None else []
         # Left out where it is not set, so that older spaces keep their measurements.

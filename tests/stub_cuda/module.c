@@ -121,6 +121,7 @@ static void describe(CUmodule module, Function *function)
     function->bound = bound ? word(bound, 1) * word(bound, 2) * word(bound, 3) : MAX_THREADS;
     function->registers = registers ? word(registers, 2) : 0;
     function->shared_bytes = shared ? (unsigned)shared->sh_size - RESERVED_SHARED : 0;
+    function->dynamic_bytes = SHARED_BYTES - function->shared_bytes;
 }
 
 /* Registers are given to warps by 256 at a time. */
@@ -207,6 +208,19 @@ CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module, const char *na
     function->next = module->functions;
     module->functions = function;
     *handle = (CUfunction)function;
+    return CUDA_SUCCESS;
+}
+
+/* A function may have more dynamic shared memory than 48 KiB once this is called. */
+CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute asked, int value)
+{
+    ENTER("cuFuncSetAttribute", NEEDS_CONTEXT);
+    Function *function = (Function *)handle;
+    if (asked != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+        return not_modelled("an attribute that cuFuncSetAttribute is to set");
+    if (value < 0 || function->shared_bytes + (unsigned)value > OPT_IN_SHARED_BYTES)
+        return CUDA_ERROR_INVALID_VALUE;
+    function->dynamic_bytes = (unsigned)value;
     return CUDA_SUCCESS;
 }
 

@@ -233,7 +233,7 @@ static CUresult why_unlaunchable(const Function *function, const unsigned *grid,
     unsigned threads = group[0] * group[1] * group[2];
     if (!within(grid, most_grid) || !within(group, most_group) || threads > MAX_THREADS)
         return CUDA_ERROR_INVALID_VALUE;
-    if (bytes != function->argument_bytes || shared + function->shared_bytes > SHARED_BYTES)
+    if (bytes != function->argument_bytes || shared > function->dynamic_bytes)
         return CUDA_ERROR_INVALID_VALUE;
     return threads > most_threads(function) ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
 }
@@ -243,7 +243,11 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gx, unsigned gy, unsigned gz
                         void **extra)
 {
     const Function *function = (const Function *)handle;
-    trace("cuLaunchKernel %s grid %u %u %u group %u %u %u", function->name, gx, gy, gz, bx, by, bz);
+    char dynamic[24] = "";
+    if (shared)
+        snprintf(dynamic, sizeof dynamic, " shared %u", shared);
+    trace("cuLaunchKernel %s grid %u %u %u group %u %u %u%s", function->name, gx, gy, gz, bx, by,
+          bz, dynamic);
     ENTER("cuLaunchKernel", NEEDS_CONTEXT);
     if (stream || each)
         return not_modelled("a launch in a stream, or with separate arguments");

@@ -41,6 +41,7 @@
 #define FULL_MHZ 1980
 #define MAX_THREADS 1024
 #define SHARED_BYTES 49152
+#define OPT_IN_SHARED_BYTES 232448
 #define REGISTERS 65536
 #define CAPABILITY_MAJOR 9
 #define CAPABILITY_MINOR 0
@@ -73,6 +74,7 @@ typedef CUresult Run(const uint64_t at_ns, const unsigned *grid, const unsigned 
 typedef struct Function {
     char name[128];
     unsigned registers, bound, shared_bytes, argument_bytes;
+    unsigned dynamic_bytes; /* the most dynamic shared memory that a launch may have */
     Run *run;
     struct Function *next;
 } Function;

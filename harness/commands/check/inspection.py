@@ -11,7 +11,7 @@ from typing import Protocol
 from harness.analysis.failures import headline
 from harness.commands.check.targets import CompileTarget, fitted_spec, target_spaces
 from harness.core.errors import BuildFailed, ExpressionError
-from harness.core.program import Binary, Program
+from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
 from harness.core.text import first_few
 from harness.measure.backends.cubin import kernel_names
@@ -192,10 +192,11 @@ class Inspection:
         try:
             binary = self._builds.finish(self._program(config))
             build = binary.build
-            group_size = self._group_size(config)
+            launch = self._launch(config)
         except (BuildFailed, ExpressionError) as error:
             return Compiled(config, failure=str(error))
-        resident = self._occupancy(build, group_size)
+        group_size = math.prod(launch.group) if launch else None
+        resident = self._occupancy(build, launch)
         failure = failure or self._why_missing(binary)
         failure = failure or why_unloadable(build, self.target.limits)
         if not failure and resident is not None and resident.active_groups == 0:
@@ -219,16 +220,17 @@ class Inspection:
             f"__global__ void {missing[0]}; a template needs such a kernel that calls it"
         )
 
-    def _group_size(self, config: Config) -> int | None:
+    def _launch(self, config: Config) -> Launch | None:
         """Return None where the host module makes the launches, which needs the input's data."""
         if self.spec.launch is None:
             return None
-        return math.prod(self.space.launch(config, self.spec.functions[0], ()).group)
+        return self.space.launch(config, self.spec.functions[0], ())
 
-    def _occupancy(self, build: Build, group_size: int | None) -> Occupancy | None:
+    def _occupancy(self, build: Build, launch: Launch | None) -> Occupancy | None:
         if self.target.nvcc is None or build.registers is None or self.target.why_no_occupancy:
             return None
-        if group_size is None:
+        if launch is None:
             return None
-        shared_bytes = build.shared_bytes or 0
+        group_size = math.prod(launch.group)
+        shared_bytes = (build.shared_bytes or 0) + launch.shared_bytes
         return occupancy(self.target.nvcc.arch, group_size, build.registers, shared_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,10 @@ def architecture_target(arch: str) -> CompileTarget:
     """
     nvcc = Nvcc(arch)
     backend = Backend("cuda", "nvcc", "its architecture was named", arch=arch)
+    with contextlib.suppress(ValueError):
+        opt_in_bytes = multiprocessor(arch).max_group_shared_bytes
+        limits = dataclasses.replace(ARCHITECTURE_LIMITS, opt_in_local_bytes=opt_in_bytes)
+        return CompileTarget(arch, backend, nvcc.identity, limits, nvcc)
     return CompileTarget(arch, backend, nvcc.identity, ARCHITECTURE_LIMITS, nvcc)
 
 
@@ -105,6 +110,9 @@ def unchecked(spec: Spec, target: CompileTarget) -> list[str]:
     ]
     grid = spec.launch.grid if spec.launch else ()
     named += [f"the grid size `{size.text}`" for size in grid if _needs_device(size)]
+    shared = spec.launch.shared if spec.launch else None
+    if shared is not None and _needs_device(shared):
+        named.append(f"the size of shared memory `{shared.text}`")
     return [
         f"{name} needs a device, which alone has {DEVICE_ONLY_LIMIT}; it is not checked for "
         f"{target.name}, so configurations that it forbids may be counted and compiled"
@@ -139,7 +147,9 @@ def _without_device(launch: LaunchPlan, path: Path) -> LaunchPlan:
                 f"{DEVICE_ONLY_LIMIT}; leave --arch out on a machine with one"
             )
     grid = tuple(Expression("1") if _needs_device(s) else s for s in launch.grid)
-    return dataclasses.replace(launch, grid=grid)
+    shared = launch.shared
+    shared = None if shared is not None and _needs_device(shared) else shared
+    return dataclasses.replace(launch, grid=grid, shared=shared)
 
 
 def _needs_device(expression: Expression) -> bool:

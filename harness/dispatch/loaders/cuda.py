@@ -68,4 +68,15 @@ class Kernel:
             )
         group, grid = self._dispatcher.launch_size(index, **features)
         (kernel,) = self.kernels(index)
-        kernel(*arguments, block=(*group, 1, 1)[:3], grid=(*grid, 1, 1)[:3], stream=stream)
+        shared = self._shared_bytes(kernel, index, features)
+        block, blocks = (*group, 1, 1)[:3], (*grid, 1, 1)[:3]
+        kernel(*arguments, block=block, grid=blocks, stream=stream, shared=shared)
+
+    def _shared_bytes(self, kernel: Any, index: int, features: dict[str, Any]) -> int:
+        """Return the dynamic shared memory of a block, and let the kernel have it: a device gives
+        some 48 KiB to every kernel, and more to one that asks."""
+        if not hasattr(self._dispatcher, "shared_bytes"):
+            return 0
+        shared = int(self._dispatcher.shared_bytes(index, **features))
+        kernel.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+        return shared

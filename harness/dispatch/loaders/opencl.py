@@ -59,7 +59,9 @@ class Kernel:
             file, options = self._dispatcher.KERNELS[index]
             path = Path(self._dispatcher.__file__).parent / "kernels" / file
             program = cl.Program(self._context, path.read_text(encoding="utf-8"))
-            program.build(list(options))
+            # A kernel's `local` parameter is found by what the kernel keeps of its source.
+            needs_local = hasattr(self._dispatcher, "shared_bytes")
+            program.build([*options, *["-cl-kernel-arg-info"] * needs_local])
             functions = self._dispatcher.FUNCTIONS
             self._built[index] = tuple(cl.Kernel(program, name) for name in functions)
         return self._built[index]
@@ -77,5 +79,18 @@ class Kernel:
         group, grid = self._dispatcher.launch_size(index, **features)
         (kernel,) = self.kernels(index)
         size = tuple(extent * count for extent, count in zip(group, grid, strict=True))
-        kernel.set_args(*arguments)
+        kernel.set_args(*self._with_local(kernel, index, arguments, features))
         return cl.enqueue_nd_range_kernel(queue, kernel, size, group, wait_for=wait_for)
+
+    def _with_local(
+        self, kernel: cl.Kernel, index: int, arguments: tuple[Any, ...], features: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """Return the arguments with the local memory of the launch, for a kernel that takes it."""
+        if not hasattr(self._dispatcher, "shared_bytes"):
+            return arguments
+        local = cl.LocalMemory(self._dispatcher.shared_bytes(index, **features))
+        qualifier = cl.kernel_arg_info.ADDRESS_QUALIFIER
+        for place in range(kernel.num_args):
+            if kernel.get_arg_info(place, qualifier) == cl.kernel_arg_address_qualifier.LOCAL:
+                return (*arguments[:place], local, *arguments[place:])
+        return arguments

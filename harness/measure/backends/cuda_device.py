@@ -37,8 +37,9 @@ class _LoadedModule:
 
 
 _Shape = tuple[int, int, int]
-_PreparedLaunch = tuple[Any, _Shape, _Shape, bytes]
-"""Function, grid, group and packed arguments, so that little happens between events."""
+_PreparedLaunch = tuple[Any, _Shape, _Shape, bytes, int]
+"""Function, grid, group, packed arguments and bytes of dynamic shared memory, so that little
+happens between events."""
 
 
 class CudaDevice(DriverDevice):
@@ -70,7 +71,7 @@ class CudaDevice(DriverDevice):
 
     @cached_property
     def limits(self) -> DeviceLimits:
-        """The device's limits; shared memory is that of a block that does not opt in to more."""
+        """The device's limits on a launch."""
         ask = self._attribute
         return DeviceLimits(
             max_group_size=ask("MAX_THREADS_PER_BLOCK"),
@@ -83,6 +84,7 @@ class CudaDevice(DriverDevice):
             max_local_bytes=ask("MAX_SHARED_MEMORY_PER_BLOCK"),
             compute_units=ask("MULTIPROCESSOR_COUNT"),
             warp_size=ask("WARP_SIZE"),
+            opt_in_local_bytes=ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         )
 
     def environment(self, compiler: str) -> Environment:
@@ -219,15 +221,12 @@ class CudaDevice(DriverDevice):
         return f"{meaning_of(error)}: "
 
     def _prepare(self, module: _LoadedModule, launch: Launch) -> _PreparedLaunch:
-        reason = why_unlaunchable(launch, self.limits)
-        if reason:
-            raise LaunchFailed(reason)
         function = self._function(module, launch.function)
         self._check_function(function, launch)
         packed = pack_arguments([self._passed(each, launch) for each in launch.arguments])
         # All arguments as one string of bytes: PyCUDA's formats have neither bool nor half.
         function.prepare([f"{len(packed)}s"])
-        return function, three(launch.grid), three(launch.group), packed
+        return function, three(launch.grid), three(launch.group), packed, int(launch.shared_bytes)
 
     def _function(self, module: _LoadedModule, name: str) -> Any:
         if name not in module.functions:
@@ -236,11 +235,20 @@ class CudaDevice(DriverDevice):
         return module.functions[name]
 
     def _check_function(self, function: Any, launch: Launch) -> None:
-        """Raise LaunchFailed for a group that the registers or launch bounds do not allow."""
+        """Raise LaunchFailed for a group that the device, the registers or launch bounds do not
+        allow; let the function have its dynamic shared memory."""
         names = self._driver.function_attribute
         with self._errors(f"asking what {launch.function} needs"):
             most = function.get_attribute(names.MAX_THREADS_PER_BLOCK)
             registers = function.get_attribute(names.NUM_REGS)
+            static_bytes = function.get_attribute(names.SHARED_SIZE_BYTES)
+        reason = why_unlaunchable(launch, self.limits, static_bytes)
+        if reason:
+            raise LaunchFailed(reason)
+        if static_bytes + launch.shared_bytes > self.limits.max_local_bytes:
+            dynamic_bytes = int(launch.shared_bytes)
+            with self._errors(f"giving {launch.function} {dynamic_bytes:,} bytes of shared memory"):
+                function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic_bytes)
         x, y, z = three(launch.group)
         if x * y * z > most:
             raise LaunchFailed(
@@ -260,9 +268,9 @@ class CudaDevice(DriverDevice):
         return np.uintp(value.memory) if isinstance(value, BoundArray) else value
 
     def _enqueue(self, prepared: _PreparedLaunch, start: Any, stop: Any) -> None:
-        function, grid, group, packed = prepared
+        function, grid, group, packed, shared_bytes = prepared
         start.record()
-        function.prepared_async_call(grid, group, None, packed)
+        function.prepared_async_call(grid, group, None, packed, shared_size=shared_bytes)
         stop.record()
 
 

@@ -6,8 +6,11 @@ from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
 
 
-def why_unlaunchable(launch: Launch, limits: DeviceLimits) -> str | None:
-    """Return why no kernel can be launched in this shape on a device; None where one can."""
+def why_unlaunchable(launch: Launch, limits: DeviceLimits, static_bytes: int = 0) -> str | None:
+    """Return why no kernel can be launched in this shape on a device; None where one can.
+
+    `static_bytes` is the shared memory that the kernel declares with a fixed size.
+    """
     group, grid = three(launch.group), three(launch.grid)
     size = group[0] * group[1] * group[2]
     shapes = (("group", group, limits.max_group_dims), ("grid", grid, limits.max_grid_dims))
@@ -18,6 +21,13 @@ def why_unlaunchable(launch: Launch, limits: DeviceLimits) -> str | None:
         return (
             f"group {group} of {launch.function} has {size:,} threads, "
             f"but the device takes {limits.max_group_size:,} at most"
+        )
+    dynamic_bytes = launch.shared_bytes
+    if dynamic_bytes and static_bytes + dynamic_bytes > limits.max_shared_bytes:
+        return (
+            f"{launch.function} needs {static_bytes + dynamic_bytes:,} bytes of shared memory per "
+            f"block ({static_bytes:,} static, {dynamic_bytes:,} dynamic), but the device has "
+            f"{limits.max_shared_bytes:,}"
         )
     return None
 

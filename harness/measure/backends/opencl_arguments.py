@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from harness.core.errors import LaunchFailed
 from harness.core.program import Launch
 from harness.measure.backends.driver_device import BoundArray
 
@@ -34,6 +35,30 @@ class KernelParameter(NamedTuple):
 
     type_name: str | None = None
     is_array: bool | None = None
+    is_local: bool | None = None
+
+
+def local_position(launch: Launch, parameters: Sequence[KernelParameter]) -> int | None:
+    """Return the index of the `local` pointer that gets a launch's shared memory; None for none.
+
+    Where the driver does not describe the parameters, it is the last one. Raises LaunchFailed for
+    several, and for one without a size.
+    """
+    found = [place for place, parameter in enumerate(parameters) if parameter.is_local]
+    if not found and len(parameters) == len(launch.arguments) + 1 and launch.shared_bytes:
+        is_unknown = parameters[-1].is_local is None
+        return len(parameters) - 1 if is_unknown else None
+    if len(found) > 1:
+        raise LaunchFailed(
+            f"{launch.function} has {len(found)} `local` pointer parameters, but a launch gives "
+            "one size of shared memory: join them into one, and compute the others from it"
+        )
+    if found and not launch.shared_bytes:
+        raise LaunchFailed(
+            f"parameter {found[0] + 1} of {launch.function} is a `local` pointer, which needs a "
+            "size: write `launch: {shared: BYTES}`"
+        )
+    return found[0] if found else None
 
 
 def why_unfit(
@@ -64,7 +89,7 @@ def why_unfit(
 
 
 def _why_other(parameter: KernelParameter, value: BoundArray | np.generic) -> str | None:
-    type_name, is_array = parameter
+    type_name, is_array, _ = parameter
     if is_array is None or type_name is None:
         return None
     if is_array != isinstance(value, BoundArray):

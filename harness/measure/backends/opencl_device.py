@@ -28,7 +28,7 @@ from harness.measure.backends.opencl import (
     device_of,
     load_pyopencl,
 )
-from harness.measure.backends.opencl_arguments import KernelParameter, why_unfit
+from harness.measure.backends.opencl_arguments import KernelParameter, local_position, why_unfit
 from harness.measure.backends.thread_memory import ThreadMemory, is_known
 
 POCL = "Portable Computing Language"
@@ -44,6 +44,7 @@ class _OpenClKernel(NamedTuple):
     kernel: Any
     parameters: list[KernelParameter]
     group: tuple[int, ...]
+    static_bytes: int  # of local memory
 
 
 @dataclass
@@ -213,10 +214,10 @@ class OpenClDevice(DriverDevice):
         return math.fsum([self._launch(module, launch) for launch in launches])
 
     def _launch(self, module: _LoadedProgram, launch: Launch) -> float:
-        reason = why_unlaunchable(launch, self.limits)
+        kernel, parameters, group, static_bytes = self._kernel(module, launch.function)
+        reason = why_unlaunchable(launch, self.limits, static_bytes)
         if reason:
             raise LaunchFailed(reason)
-        kernel, parameters, group = self._kernel(module, launch.function)
         if any(group) and group != three(launch.group):
             raise LaunchFailed(
                 f"{launch.function} is compiled for groups of {group}, but the launch's are "
@@ -234,23 +235,28 @@ class OpenClDevice(DriverDevice):
 
     def _values(self, launch: Launch, parameters: Sequence[KernelParameter]) -> list[Any]:
         """Return the values to pass, checked: drivers crash on a number in place of an array."""
-        reason = why_unfit(launch, parameters, self._arguments)
+        local = local_position(launch, parameters)
+        passed = [p for place, p in enumerate(parameters) if place != local]
+        reason = why_unfit(launch, passed, self._arguments)
         if reason:
             raise LaunchFailed(reason)
         values = [
             each if isinstance(each, np.generic) else self._arguments[each]
             for each in launch.arguments
         ]
-        return [each.memory if isinstance(each, BoundArray) else each for each in values]
+        found = [each.memory if isinstance(each, BoundArray) else each for each in values]
+        if local is not None:
+            found.insert(local, self._cl.LocalMemory(int(launch.shared_bytes)))
+        return found
 
     def _kernel(self, module: _LoadedProgram, function: str) -> _OpenClKernel:
         if function not in module.kernels:
             with self._errors(f"looking up {function}"):
                 kernel = self._cl.Kernel(module.program, function)
-                self._check_local_memory(kernel)
+                static_bytes = self._local_memory(kernel)
                 group = self._ask(kernel, "COMPILE_WORK_GROUP_SIZE")
                 module.kernels[function] = _OpenClKernel(
-                    kernel, self._parameters(kernel), tuple(group)
+                    kernel, self._parameters(kernel), tuple(group), static_bytes
                 )
         return module.kernels[function]
 
@@ -258,13 +264,15 @@ class OpenClDevice(DriverDevice):
         info = getattr(self._cl.kernel_work_group_info, name)
         return kernel.get_work_group_info(info, self._device)
 
-    def _check_local_memory(self, kernel: Any) -> None:
+    def _local_memory(self, kernel: Any) -> int:
+        """Return the bytes that a kernel declares; raises LaunchFailed for too many."""
         wanted = int(self._ask(kernel, "LOCAL_MEM_SIZE"))
         if wanted > self.limits.max_local_bytes:
             raise LaunchFailed(
                 f"it needs {wanted:,} bytes of local memory a group, but the device has "
                 f"{self.limits.max_local_bytes:,}"
             )
+        return wanted
 
     def _parameters(self, kernel: Any) -> list[KernelParameter]:
         """Return the kernel's parameters, as far as the driver describes them."""
@@ -277,7 +285,8 @@ class OpenClDevice(DriverDevice):
             except self._cl.Error:  # for a binary, for instance
                 found.append(KernelParameter())
             else:
-                found.append(KernelParameter(type_name, is_array=space != spaces.PRIVATE))
+                is_local = space == spaces.LOCAL
+                found.append(KernelParameter(type_name, space != spaces.PRIVATE, is_local))
         return found
 
     def close(self) -> None:
