@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.errors import BackendUnavailable, BuildFailed, HostTooSlow, LaunchFailed
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build
 from harness.measure.backends import cuda
 from harness.measure.backends.cuda import load_pycuda
 from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.cuda_module import PreparedLaunch
+from harness.measure.backends.cuda_stream import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.verify import NAN
 from tests.stub_driver import StubDriver
@@ -207,6 +210,7 @@ def device(stub: StubDriver) -> Iterator[CudaDevice]:
     """A device of the stand-in, with the arguments of `add` bound."""
     device = CudaDevice()
     device.bind(ARGUMENTS)
+    stub.calls()
     yield device
     stub.reset()
     device.close()
@@ -276,13 +280,20 @@ def test_device_waits_after_the_last_launch_and_not_between(device, module, stub
     assert max(work) < calls.index("cuCtxSynchronize") < calls.index("cuEventElapsedTime")
 
 
-def test_nothing_is_between_an_event_and_its_launch(device, module, stub):
-    device.launch(module, [ADD])
-    calls = stub.calls()
-    begin, end = (i for i, call in enumerate(calls) if call == "cuEventRecord")
-    assert [call.split()[0] for call in calls[begin + 1 : end]] == [
-        "cuFuncSetBlockShape",  # PyCUDA's own, in its call
-        "cuLaunchKernel",
+def test_sample_calls_the_driver_for_its_work_alone(device, module, stub):
+    """Before this, a sample of one launch took 12 calls: two more of events, and others."""
+    launches = (ADD,)
+    for _ in range(2):
+        device.launch(module, launches)
+    stub.calls()
+    device.launch(module, launches)
+    assert [call.partition(" grid")[0] for call in stub.calls()] == [
+        "cuLaunchKernel wait_for_host",
+        "cuEventRecord",
+        "cuLaunchKernel add",
+        "cuEventRecord",
+        "cuCtxSynchronize",
+        "cuEventElapsedTime",
     ]
 
 
@@ -349,6 +360,81 @@ def test_binary_of_a_later_toolkit_names_the_cure(driver, is_older, device, stub
     assert ("CUDACXX" in str(failure.value)) == is_older
 
 
+# ------------------------------------------------------------------------- the host's work
+
+KERNEL_NS = 1_500
+
+
+@pytest.fixture
+def slow_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of KERNEL_NS, each launched by a host that is busy for longer than that."""
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
+    queue = PreparedLaunch.queue
+
+    def late(self: PreparedLaunch) -> None:
+        time.sleep(20e-6)
+        queue(self)
+
+    monkeypatch.setattr(PreparedLaunch, "queue", late)
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, module, slow_host):
+    first_s, *others_s = [device.launch(module, [ADD] * count) for _ in range(3)]
+    assert first_s > count * 20e-6
+    assert others_s == pytest.approx([count * KERNEL_NS * 1e-9] * 2)
+
+
+def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device, module, stub):
+    device.launch(module, [ADD])
+    stub.calls()
+    device.launch(module, [ADD] * (HELD_AT_ONCE + 1))
+    calls = [call.split()[:2] for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    waits = [i for i, (_, kernel) in enumerate(calls) if kernel == "wait_for_host"]
+    assert waits == [0, HELD_AT_ONCE + 1]
+
+
+def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, monkeypatch):
+    device.launch(module, [ADD])
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.measure.backends.cuda_stream.LIMIT_NS", 1)
+        with pytest.raises(HostTooSlow, match="waited 1e-09 s in vain for the host"):
+            device.launch(module, [ADD])
+    assert device.healthy
+    assert device.launch(module, [ADD]) > 0
+
+
+def test_device_does_not_wait_for_a_launch_that_was_refused(device, module, fail):
+    device.launch(module, [ADD])
+    fail("cuLaunchKernel@2:1")  # the first is the kernel that waits
+    began_s = time.monotonic()
+    with pytest.raises(LaunchFailed, match="invalid argument"):
+        device.launch(module, [ADD])
+    assert device.healthy
+    assert time.monotonic() - began_s < 0.5e-9 * LIMIT_NS
+
+
+def test_launches_that_were_prepared_are_prepared_anew_for_other_arguments(device, module):
+    launches = (ADD,)
+    for factor in (1, 2):
+        device.bind({**ARGUMENTS, "x": factor * ONES, "z": np.zeros(64, np.float32)})
+        for _ in range(2):
+            device.launch(module, launches)
+        assert device.read("z").tolist() == [factor + 1] * 64
+
+
+def test_blocking_launches_are_refused(stub, monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    with pytest.raises(BackendUnavailable, match=r"CUDA_LAUNCH_BLOCKING is set: .* Unset it"):
+        CudaDevice()
+
+
+def test_driver_that_cannot_compile_ptx_is_unavailable(stub, fail):
+    fail("cuModuleLoadData@1:221")
+    with pytest.raises(BackendUnavailable, match=r"own kernels: .* PTX must be there"):
+        CudaDevice()
+
+
 # ------------------------------------------------------------------------- its failures
 
 CODES = {"Error": 999, "LogicError": 1, "LaunchError": 719, "MemoryError": 2, "RuntimeError": 100}
@@ -365,7 +451,6 @@ CALLS = {
     "cuFuncGetAttribute": lambda device, module: device.launch(module, [ADD]),
     "cuEventCreate": lambda device, module: device.launch(module, [ADD]),
     "cuEventRecord": lambda device, module: device.launch(module, [ADD]),
-    "cuFuncSetBlockShape": lambda device, module: device.launch(module, [ADD]),
     "cuLaunchKernel": lambda device, module: device.launch(module, [ADD]),
     "cuCtxSynchronize": lambda device, module: device.launch(module, [ADD]),
     "cuEventElapsedTime": lambda device, module: device.launch(module, [ADD]),

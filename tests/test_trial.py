@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.core.errors import HostTooSlow
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
@@ -74,6 +75,28 @@ def test_first_launch_is_in_no_sample() -> None:
     assert max(found.timing.samples_s) == 1e-3
     assert found.warmup_s == (100.0,)
     assert len(device.launched) == 1 + found.timing.count
+
+
+@pytest.mark.parametrize("too_slow", [4, 5])
+def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: int) -> None:
+    late = iter([*[False] * 2, *[True] * too_slow])
+
+    class Device(FakeDevice):
+        def launch(self, module: object, launches: Sequence[Launch]) -> float:
+            elapsed_s = super().launch(module, launches)
+            if next(late, False):
+                raise HostTooSlow("the host is late")
+            return elapsed_s
+
+    device = Device()
+    device.bind(CASE.arguments)
+    found = measure_kernel(device, CASE, JOB)
+    if too_slow == 4:
+        assert found.timing is not None
+        assert len(device.launched) == 1 + found.timing.count + too_slow
+    else:
+        assert found.outcome is Outcome.TIMEOUT
+        assert found.message.startswith("the host is late, 5 times in a row. Close other programs")
 
 
 def test_without_a_host_module_that_reads_the_configuration_nothing_was_read() -> None:

@@ -13,6 +13,7 @@ HarnessError
     MeasurementFailed       one configuration failed; becomes an outcome, never ends a run
         BuildFailed
         LaunchFailed
+            HostTooSlow     the host's work is in a time: measure again
 """
 
 from __future__ import annotations
@@ -96,3 +97,7 @@ class BuildFailed(MeasurementFailed):
 
 class LaunchFailed(MeasurementFailed):
     """The device refused or aborted the launch."""
+
+
+class HostTooSlow(LaunchFailed):
+    """The device did not wait for the host, whose work is therefore in the time: run again."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.core.errors import LaunchFailed
+from harness.core.errors import HostTooSlow, LaunchFailed
 from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure import trial
@@ -30,6 +30,9 @@ _KEPT_BYTES = 1 << 26
 """Interleaved configurations keep right outputs up to this size: they all do so at once."""
 
 _SAMPLE = "the outputs of a sample"
+
+_MOST_TRIES = 5
+"""The host may be too slow by chance for so many runs, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +260,22 @@ class KernelRunner:
     # ---------------------------------------------------------------------------- launching
 
     def _run(self) -> float:
+        """Run; return the launches' seconds, without those of runs for which the host was too slow.
+
+        Raises RunFailed where it was too slow several times in a row.
+        """
+        for _ in range(_MOST_TRIES):
+            try:
+                return self._run_once()
+            except HostTooSlow as error:
+                reason = error
+        raise RunFailed(
+            Outcome.TIMEOUT,
+            f"{reason}, {_MOST_TRIES} times in a row. Close other programs; no profiler or "
+            "debugger may run, since these make the host wait for each launch",
+        )
+
+    def _run_once(self) -> float:
         """Give the arguments what they hold before every run; run; return the launches' seconds."""
         with self._time.working():
             fresh = self.data.fresh(self._arranged)

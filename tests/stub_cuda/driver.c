@@ -263,6 +263,7 @@ static CUresult described(CUresult error, const char **name, const char **meanin
         NAMED(CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")
         NAMED(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")
         NAMED(CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")
+        NAMED(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, "PTX JIT compiler library not found")
         NAMED(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "the provided PTX was compiled with an unsupported toolchain.")
         NAMED(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")
         NAMED(CUDA_ERROR_NOT_FOUND, "named symbol not found")

@@ -151,11 +151,11 @@ static CUresult why_not(const unsigned char *image)
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
                             CUjit_option *options, void **values)
 {
-    ENTER("cuModuleLoadData", NEEDS_CONTEXT);
     for (unsigned i = 0; i < count; i++) /* nothing was written to the logs */
         if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
             options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
             values[i] = 0;
+    ENTER("cuModuleLoadData", NEEDS_CONTEXT);
     if (is_ptx(image)) {
         *module = calloc(1, sizeof **module);
         (*module)->image = strdup(image);

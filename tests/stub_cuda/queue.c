@@ -194,6 +194,7 @@ CUresult finish(void)
             return error;
         }
         free(queue[i].arguments);
+        queue[i].arguments = NULL;
     }
     queued = waiter = 0;
     for (uint64_t now = now_ns(); now < free_ns; now = now_ns()) {

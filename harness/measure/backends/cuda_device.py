@@ -8,13 +8,12 @@ Its process must then be replaced, since no new device in it would work.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable, LaunchFailed
@@ -22,24 +21,12 @@ from harness.core.program import Binary, Launch
 from harness.core.records import WARM, DeviceLimits, Environment
 from harness.measure.backends.cuda import load_pycuda, meaning_of
 from harness.measure.backends.cuda_driver import driver_version, require_driver
-from harness.measure.backends.driver_device import BoundArray, DriverDevice
-from harness.measure.backends.launch_checks import three, why_unlaunchable, why_unloadable
+from harness.measure.backends.cuda_module import CudaModule
+from harness.measure.backends.cuda_stream import TimedStream
+from harness.measure.backends.driver_device import DriverDevice
+from harness.measure.backends.launch_checks import why_unloadable
 
 _KEPT_MODULES = 2  # of a configuration and its twin
-
-
-@dataclass
-class _LoadedModule:
-    """A module on the device; each of its functions is looked up once."""
-
-    module: Any
-    functions: dict[str, Any] = field(default_factory=dict)
-
-
-_Shape = tuple[int, int, int]
-_PreparedLaunch = tuple[Any, _Shape, _Shape, bytes, int]
-"""Function, grid, group, packed arguments and bytes of dynamic shared memory, so that little
-happens between events."""
 
 
 class CudaDevice(DriverDevice):
@@ -54,6 +41,11 @@ class CudaDevice(DriverDevice):
     def __init__(self, cache: str = WARM) -> None:
         """`cache` is WARM or COLD, what runs find in the GPU's caches."""
         require_driver()
+        if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
+            raise BackendUnavailable(
+                "CUDA_LAUNCH_BLOCKING is set: the host would wait for each launch, and the device "
+                "for the next one, so that times hold the host's work. Unset it"
+            )
         self._driver = load_pycuda()
         super().__init__(self._driver.Error, "context", cache)
         self._context: Any = None
@@ -67,6 +59,18 @@ class CudaDevice(DriverDevice):
             raise BackendUnavailable(
                 f"CUDA device 0 cannot be opened: {error}. Check nvidia-smi, "
                 "and whether another process holds the device exclusively"
+            ) from error
+        self._stream = self._open_stream()
+
+    def _open_stream(self) -> TimedStream:
+        """Load the kernel that keeps the host's work out of times; raises BackendUnavailable."""
+        try:
+            return TimedStream(self._driver)
+        except self._driver.Error as error:
+            self._close_context()
+            raise BackendUnavailable(
+                f"the NVIDIA driver does not load harness's own kernels: {error}. Its compiler of "
+                "PTX must be there (libnvidia-ptxjitcompiler.so), and CUDA_DISABLE_PTX_JIT unset"
             ) from error
 
     @cached_property
@@ -134,27 +138,28 @@ class CudaDevice(DriverDevice):
         """Forget the modules that were loaded last."""
         self._module.cache_clear()
 
-    def _make_module(self, data: bytes) -> _LoadedModule:
-        return _LoadedModule(self._driver.module_from_buffer(data))
+    def _make_module(self, data: bytes) -> CudaModule:
+        module = self._driver.module_from_buffer(data)
+        return CudaModule(self._driver, module, self.limits, self._errors)
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds.
 
         Each launch is between two events of its own, so that the host's work between launches does
-        not count. With cold caches the device is busy emptying them while the host queues the first
-        launches. With warm ones it waits for the host, and the time of a tiny kernel includes the
-        launch latency of a few microseconds.
+        not count, and the device starts when all is queued (see TimedStream). At the first launch
+        of a function the driver may load code, for which it waits for the device: it is not held
+        back, and the time may hold the host's work. Raises HostTooSlow where the host was too slow.
         """
-        if not isinstance(module, _LoadedModule):
+        if not isinstance(module, CudaModule):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
-        prepared = [self._prepare(module, launch) for launch in launches]
+        prepared = module.prepare(launches, self._arguments)
+        is_held = all(one.function.has_run for one in prepared)
         with self._errors("running " + ", ".join(launch.function for launch in launches)):
-            events = [(self._driver.Event(), self._driver.Event()) for _ in prepared]
-            self._before_launch()
-            for one, (start, stop) in zip(prepared, events, strict=True):
-                self._enqueue(one, start, stop)
+            self._stream.queue([one.queue for one in prepared], self._before_launch, is_held)
             self._wait()
-            return float(sum(stop.time_since(start) for start, stop in events)) * 1e-3
+            for one in prepared:
+                one.function.has_run = True
+            return self._stream.elapsed_s(len(prepared))
 
     def close(self) -> None:
         """Free the arguments and release the context; a second call does nothing.
@@ -164,10 +169,14 @@ class CudaDevice(DriverDevice):
         """
         if self._context is None:
             return
-        context, self._context = self._context, None
         self.unload()
+        del self._stream
         if self.healthy:
             self._release_arguments()
+        self._close_context()
+
+    def _close_context(self) -> None:
+        context, self._context = self._context, None
         # In a spoiled context every call fails, and the process is about to end anyway.
         ignored = contextlib.nullcontext() if self.healthy else contextlib.suppress(LaunchFailed)
         with ignored, self._errors("closing the device"):
@@ -210,7 +219,7 @@ class CudaDevice(DriverDevice):
     def _free(self, whole: Any, part: Any = None) -> None:
         whole.free()
 
-    @property
+    @cached_property
     def _cache_bytes(self) -> int:
         return self._attribute("L2_CACHE_SIZE")
 
@@ -220,75 +229,7 @@ class CudaDevice(DriverDevice):
     def _meaning(self, error: Exception) -> str:
         return f"{meaning_of(error)}: "
 
-    def _prepare(self, module: _LoadedModule, launch: Launch) -> _PreparedLaunch:
-        function = self._function(module, launch.function)
-        self._check_function(function, launch)
-        packed = pack_arguments([self._passed(each, launch) for each in launch.arguments])
-        # All arguments as one string of bytes: PyCUDA's formats have neither bool nor half.
-        function.prepare([f"{len(packed)}s"])
-        return function, three(launch.grid), three(launch.group), packed, int(launch.shared_bytes)
-
-    def _function(self, module: _LoadedModule, name: str) -> Any:
-        if name not in module.functions:
-            with self._errors(f'looking up {name} (a kernel must be declared extern "C")'):
-                module.functions[name] = module.module.get_function(name)
-        return module.functions[name]
-
-    def _check_function(self, function: Any, launch: Launch) -> None:
-        """Raise LaunchFailed for a group that the device, the registers or launch bounds do not
-        allow; let the function have its dynamic shared memory."""
-        names = self._driver.function_attribute
-        with self._errors(f"asking what {launch.function} needs"):
-            most = function.get_attribute(names.MAX_THREADS_PER_BLOCK)
-            registers = function.get_attribute(names.NUM_REGS)
-            static_bytes = function.get_attribute(names.SHARED_SIZE_BYTES)
-        reason = why_unlaunchable(launch, self.limits, static_bytes)
-        if reason:
-            raise LaunchFailed(reason)
-        if static_bytes + launch.shared_bytes > self.limits.max_local_bytes:
-            dynamic_bytes = int(launch.shared_bytes)
-            with self._errors(f"giving {launch.function} {dynamic_bytes:,} bytes of shared memory"):
-                function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic_bytes)
-        x, y, z = three(launch.group)
-        if x * y * z > most:
-            raise LaunchFailed(
-                f"group {(x, y, z)} of {launch.function} has {x * y * z:,} threads, but with "
-                f"its {registers} registers and its launch bounds the kernel takes {most:,}"
-            )
-
-    def _passed(self, argument: str | np.generic, launch: Launch) -> np.generic:
-        if isinstance(argument, np.generic):
-            return argument
-        if argument not in self._arguments:
-            raise LaunchFailed(
-                f"{launch.function} takes an argument {argument}, but bound are "
-                f"{', '.join(self._arguments) or 'none'}"
-            )
-        value = self._arguments[argument]
-        return np.uintp(value.memory) if isinstance(value, BoundArray) else value
-
-    def _enqueue(self, prepared: _PreparedLaunch, start: Any, stop: Any) -> None:
-        function, grid, group, packed, shared_bytes = prepared
-        start.record()
-        function.prepared_async_call(grid, group, None, packed, shared_size=shared_bytes)
-        stop.record()
-
 
 def _cuda_version(number: int) -> str:
     """Return the version that the driver writes as 12040: 12.4."""
     return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def pack_arguments(values: Sequence[np.generic]) -> bytes:
-    """Return kernel arguments as the driver takes them: each at a multiple of its own size.
-
-    This is the layout of C, and of CUDA's complex numbers (float2, double2), whose alignment
-    is their size. Structures (numpy.void) have the alignment of their dtype.
-    """
-    packed = bytearray()
-    for value in values:
-        structure = isinstance(value, np.void)
-        alignment = value.dtype.alignment if structure else value.dtype.itemsize
-        packed += b"\0" * (-len(packed) % alignment)
-        packed += value.tobytes()
-    return bytes(packed)

@@ -1,0 +1,167 @@
+"""Loaded CUDA modules and their launches, prepared so that a sample needs few calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.core.errors import LaunchFailed
+from harness.core.program import Launch
+from harness.core.records import DeviceLimits
+from harness.measure.backends.driver_device import BoundArray
+from harness.measure.backends.launch_checks import three, why_unlaunchable
+
+_KEPT_LAUNCHES = 64  # of configurations of the same machine code
+
+Bound = Mapping[str, BoundArray | np.generic]
+"""The bound arguments of a device; another object after each `bind`."""
+
+
+@dataclass
+class _CudaFunction:
+    """A kernel, what it allows and needs; `has_run` once a launch has ended.
+
+    `dynamic_bytes` are the most of dynamic shared memory that it was let have.
+    """
+
+    handle: Any
+    most_threads: int
+    registers: int
+    static_bytes: int
+    dynamic_bytes: int = 0
+    has_run: bool = False
+
+
+_Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class PreparedLaunch:
+    """A launch that was checked, with its arguments packed."""
+
+    function: _CudaFunction
+    grid: _Shape
+    group: _Shape
+    packed: bytes
+    shared_bytes: int
+
+    def queue(self) -> None:
+        """Queue it on the default stream.
+
+        The arguments are one string of bytes, since PyCUDA's formats have neither bool nor half.
+        Its prepared calls set the group first, by another call to the driver.
+        """
+        launch = self.function.handle._launch_kernel
+        launch(self.grid, self.group, self.packed, self.shared_bytes, None)
+
+
+class CudaModule:
+    """A module on the device; what does not change from sample to sample is found once.
+
+    `errors` turns those of the driver into LaunchFailed, given what is being done.
+    """
+
+    def __init__(
+        self,
+        driver: Any,
+        module: Any,
+        limits: DeviceLimits,
+        errors: Callable[[str], AbstractContextManager[None]],
+    ) -> None:
+        self._names = driver.function_attribute
+        self._module = module
+        self._limits = limits
+        self._errors = errors
+        self._functions: dict[str, _CudaFunction] = {}
+        self._bound: Bound | None = None
+        self._prepared: dict[int, tuple[Sequence[Launch], list[PreparedLaunch]]] = {}
+
+    def prepare(self, launches: Sequence[Launch], bound: Bound) -> list[PreparedLaunch]:
+        """Check launches and pack their arguments; a tuple of launches is prepared once.
+
+        Raises LaunchFailed for what the device or the kernel does not allow.
+        """
+        if bound is not self._bound or len(self._prepared) == _KEPT_LAUNCHES:
+            self._bound = bound
+            self._prepared.clear()
+        kept = self._prepared.get(id(launches))
+        if kept is not None:
+            return kept[1]
+        prepared = [self._prepare(launch, bound) for launch in launches]
+        if isinstance(launches, tuple):  # which cannot change, and whose id stays while it is kept
+            self._prepared[id(launches)] = launches, prepared
+        return prepared
+
+    def _prepare(self, launch: Launch, bound: Bound) -> PreparedLaunch:
+        function = self._function(launch.function)
+        reason = why_unlaunchable(launch, self._limits, function.static_bytes)
+        if reason:
+            raise LaunchFailed(reason)
+        _check_group(function, launch)
+        self._allow_memory(function, launch)
+        packed = pack_arguments([_passed(each, launch, bound) for each in launch.arguments])
+        shape = three(launch.grid), three(launch.group)
+        return PreparedLaunch(function, *shape, packed, int(launch.shared_bytes))
+
+    def _allow_memory(self, function: _CudaFunction, launch: Launch) -> None:
+        """Let a function have its dynamic shared memory, where that needs a permission."""
+        wanted = int(launch.shared_bytes)
+        if function.static_bytes + wanted <= self._limits.max_local_bytes:
+            return
+        if wanted > function.dynamic_bytes:
+            with self._errors(f"giving {launch.function} {wanted:,} bytes of shared memory"):
+                function.handle.set_attribute(self._names.MAX_DYNAMIC_SHARED_SIZE_BYTES, wanted)
+            function.dynamic_bytes = wanted
+
+    def _function(self, name: str) -> _CudaFunction:
+        if name not in self._functions:
+            with self._errors(f'looking up {name} (a kernel must be declared extern "C")'):
+                handle = self._module.get_function(name)
+            with self._errors(f"asking what {name} needs"):
+                most = handle.get_attribute(self._names.MAX_THREADS_PER_BLOCK)
+                registers = handle.get_attribute(self._names.NUM_REGS)
+                static_bytes = handle.get_attribute(self._names.SHARED_SIZE_BYTES)
+            self._functions[name] = _CudaFunction(handle, most, registers, static_bytes)
+        return self._functions[name]
+
+
+def _check_group(function: _CudaFunction, launch: Launch) -> None:
+    """Raise LaunchFailed for a group that the registers or launch bounds do not allow."""
+    x, y, z = three(launch.group)
+    if x * y * z > function.most_threads:
+        raise LaunchFailed(
+            f"group {(x, y, z)} of {launch.function} has {x * y * z:,} threads, but with its "
+            f"{function.registers} registers and its launch bounds the kernel takes "
+            f"{function.most_threads:,}"
+        )
+
+
+def _passed(argument: str | np.generic, launch: Launch, bound: Bound) -> np.generic:
+    if isinstance(argument, np.generic):
+        return argument
+    if argument not in bound:
+        raise LaunchFailed(
+            f"{launch.function} takes an argument {argument}, but bound are "
+            f"{', '.join(bound) or 'none'}"
+        )
+    value = bound[argument]
+    return np.uintp(value.memory) if isinstance(value, BoundArray) else value
+
+
+def pack_arguments(values: Sequence[np.generic]) -> bytes:
+    """Return kernel arguments as the driver takes them: each at a multiple of its own size.
+
+    This is the layout of C, and of CUDA's complex numbers (float2, double2), whose alignment
+    is their size. Structures (numpy.void) have the alignment of their dtype.
+    """
+    packed = bytearray()
+    for value in values:
+        structure = isinstance(value, np.void)
+        alignment = value.dtype.alignment if structure else value.dtype.itemsize
+        packed += b"\0" * (-len(packed) % alignment)
+        packed += value.tobytes()
+    return bytes(packed)
