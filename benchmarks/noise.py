@@ -303,6 +303,14 @@ class _Launches:
             time_s * math.exp(next(self.process) + self.noise.launch(self._load))
         )
 
+    def is_warm(self) -> bool:
+        """Say yes: nothing is warmed up."""
+        return True
+
+    def keeps_sample(self) -> bool:
+        """Say yes: there is no clock."""
+        return True
+
     def verify(self) -> None:
         """Do nothing: all outputs are right."""
 

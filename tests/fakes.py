@@ -29,6 +29,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.backends.launch_checks import why_unlaunchable
 from harness.measure.backends.nvcc import Nvcc
+from harness.measure.clock_watch import ClockWatch
 
 Kernel = Callable[..., None]
 Array = npt.NDArray[Any]
@@ -74,6 +75,7 @@ class FakeCompiler:
 class FakeDevice:
     """A device in memory; each launch takes the next of `times_s` on its clock.
 
+    The clock of its multiprocessors is the next of `clocks_mhz`, and unknown after the last.
     `launched` keeps the arguments' values of each launch as the kernel found them.
     """
 
@@ -81,8 +83,15 @@ class FakeDevice:
     overran = False
     limits = LIMITS
 
-    def __init__(self, times_s: Iterable[float] = (), kernels: Mapping[str, Kernel] = KERNELS):
+    def __init__(
+        self,
+        times_s: Iterable[float] = (),
+        kernels: Mapping[str, Kernel] = KERNELS,
+        clocks_mhz: Iterable[float | None] = (),
+    ) -> None:
         self.healthy = True
+        self.watch = ClockWatch(1000.0)
+        self._clocks_mhz = iter(clocks_mhz)
         self.clock_s = 0.0
         self.launched: list[dict[str, Any]] = []
         self.bound: dict[str, Any] = {}
@@ -147,6 +156,10 @@ class FakeDevice:
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
         return sum(self._launch(module, launch) for launch in launches)
 
+    def sm_clock_mhz(self) -> float | None:
+        """Return the next clock."""
+        return next(self._clocks_mhz, None)
+
     def _launch(self, module: list[str], launch: Launch) -> float:
         reason = why_unlaunchable(launch, self.limits)
         missing = [name for name in launch.arguments if name not in self.bound]
@@ -183,6 +196,11 @@ class FakeBackend(Backend):
     refused_binds: tuple[int, ...] = ()
     spoilt_by: str | None = None
     hashes: bool = False
+
+    @property
+    def is_gpu(self) -> bool:
+        """Say no: nothing is warmed up."""
+        return False
 
     def open_device(self) -> Device:
         """Open a fake device that takes its time."""

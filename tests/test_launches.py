@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from pathlib import Path
 
@@ -101,6 +102,13 @@ def test_time_of_a_run_is_the_sum_of_its_launches(tmp_path: Path) -> None:
     found = measure_kernel(device_of(case, (1.0, 2.0, 4.0, 8.0, 16.0) * 9), case, job_of(STEPS=1))
     assert found.timing is not None
     assert set(found.timing.samples_s) == {31.0}
+
+
+def test_clock_of_a_run_is_the_lowest_of_its_launches(tmp_path: Path) -> None:
+    case = case_of(tmp_path)
+    device = FakeDevice((), KERNELS, clocks_mhz=itertools.cycle((990, 970, 980)))
+    device.bind(case.arguments)
+    assert measure_kernel(device, case, job_of(STEPS=1)).observed == {"sm_clock_mhz": 970}
 
 
 def test_configuration_chooses_the_launches(tmp_path: Path) -> None:

@@ -272,8 +272,8 @@ class DeviceWorker:
 
 
 def _once(job: KernelJob) -> KernelJob:
-    """Return a job of one warm-up run and one sample."""
-    once = dataclasses.replace(job.sampling, warmup=1, repeats=1, min_repeats=1)
+    """Return a job of one warm-up run and one sample: first runs are compared with second ones."""
+    once = dataclasses.replace(job.sampling, warmup=1, warmup_time_s=0.0, repeats=1, min_repeats=1)
     return dataclasses.replace(job, sampling=once, best_s=None)
 
 

@@ -13,6 +13,7 @@ from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure import trial
 from harness.measure.backends.base import Device
+from harness.measure.clock_watch import SampleClocks
 from harness.measure.host_module import Array
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_astray
 from harness.measure.kernel_data import KernelData
@@ -117,6 +118,7 @@ class KernelRunner:
     _host_observed: Mapping[str, float] = field(default_factory=dict)
     _twin_outputs: Mapping[str, Array] | None = None
     _time: CheckTime = field(default_factory=CheckTime)
+    _run_mhz: float | None = None  # the lowest clock of the last run's launches
     _runs: int = 0
     _verified_run: int = 0  # the last one
     _right: Mapping[str, Array] = field(default_factory=dict)  # outputs that were verified
@@ -124,6 +126,7 @@ class KernelRunner:
 
     def __post_init__(self) -> None:
         self._config = TrackedConfig(self.job.config)
+        self._clocks = SampleClocks(self.device.watch)
 
     @property
     def wall_s(self) -> float:
@@ -159,6 +162,14 @@ class KernelRunner:
             with self._time.checking(_SAMPLE):
                 self.verify()
         return elapsed_s
+
+    def is_warm(self) -> bool:
+        """Say whether the device has worked long enough, at a steady clock, for a sample."""
+        return self.device.watch.is_warm(self.job.sampling.warmup_time_s)
+
+    def keeps_sample(self) -> bool:
+        """Say whether the last run is a sample; throw it away where the clock was low."""
+        return self._clocks.keeps(self._run_mhz)
 
     def verify(self) -> None:
         """Compare the outputs of the last run with the reference and with the twin's."""
@@ -203,9 +214,11 @@ class KernelRunner:
         return self._why_astray(None)
 
     def observed(self) -> dict[str, float]:
-        """Return the occupancy, the comparison with the twin, and what the host module observes."""
+        """Return the occupancy, the comparison with the twin, what the host module observes, and
+        the device's clock."""
         exact = {} if self.job.twin is None else {BIT_EXACT: float(self._twin_outputs is not None)}
-        return self.job.observed(self._blocks) | exact | dict(self._host_observed)
+        occupancy, clocks = self.job.observed(self._blocks), self._clocks.observed()
+        return occupancy | exact | dict(self._host_observed) | clocks
 
     # ---------------------------------------------------------------------------- verifying
 
@@ -284,6 +297,7 @@ class KernelRunner:
                     self.device.write(name, array)
             self.device.restore(fresh)
             self._runs += 1
+            self._run_mhz = None
             if self.job.launches:
                 elapsed_s = self._launch(self.job.launches)
             else:
@@ -325,6 +339,11 @@ class KernelRunner:
         """Launch; what ran is clean again when its writes were checked."""
         if len(launches) > 1:
             self.data.is_clean = False
+        watch = self.device.watch
+        watch.run_begins()
         elapsed_s = self.device.launch(self._module, launches)
         self.data.is_clean = False  # not before: a single launch that is refused has not run
+        mhz = self.device.sm_clock_mhz()
+        watch.run_ended(mhz)
+        self._run_mhz = min((each for each in (self._run_mhz, mhz) if each), default=None)
         return elapsed_s

@@ -14,6 +14,7 @@ from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
+from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceWorker, Together
 from harness.measure.flags.fit import fitted_to_backend
@@ -52,6 +53,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             limits=self._facts.limits,
             compiler=backend.compiler,
             builds_disturb=self._facts.shares_cpu,
+            default_warmup_s=GPU_WARMUP_S if backend.is_gpu else 0.0,
         )
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
         if owner:

@@ -30,9 +30,14 @@ from harness.stats.timing import Sampling
 J = TypeVar("J", bound=Job)
 
 
-def sampling_of(spec: Spec) -> Sampling:
-    """Return when to stop timing a configuration of a space."""
-    return Sampling(**spec.measure.model_dump(exclude={"timeout_s", "cache"}))
+def sampling_of(spec: Spec, default_s: float = 0.0) -> Sampling:
+    """Return when to time a configuration of a space: after which warm-up, and until when.
+
+    `default_s` is for a space that does not say how long the device must have worked.
+    """
+    options = spec.measure.model_dump(exclude={"timeout_s", "cache", "warmup_time_s"})
+    time_s = getattr(spec.measure, "warmup_time_s", None)
+    return Sampling(**options, warmup_time_s=default_s if time_s is None else time_s)
 
 
 class LocalMeasurer(ABC, Generic[B, J]):
@@ -49,14 +54,17 @@ class LocalMeasurer(ABC, Generic[B, J]):
         limits: DeviceLimits,
         compiler: str | None,
         builds_disturb: bool,
+        default_warmup_s: float = 0.0,
     ) -> None:
-        """`compiler`: the one whose flags are tuned; `builds_disturb`: builds slow runs down."""
+        """`compiler`: the one whose flags are tuned; `builds_disturb`: builds slow runs down;
+        `default_warmup_s`: how long the device warms up, unless the space says."""
         self.environment = environment
         self.limits = limits
         self.compiler = compiler
         self._spec = spec
         self._builds = builds
         self._builds_disturb = builds_disturb
+        self._default_warmup_s = default_warmup_s
         self._has_measured = False
         self._proofs = Proofs()
         self._recalled: dict[Input, list[Measurement]] = {}
@@ -140,7 +148,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
 
     @property
     def _sampling(self) -> Sampling:
-        return sampling_of(self._spec)
+        return sampling_of(self._spec, self._default_warmup_s)
 
     def _due(self, configs: Iterable[Config]) -> Iterable[Config]:
         """Return what to build now: where times wait for all builds, the first configuration of a

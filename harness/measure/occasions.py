@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from harness.core.records import Measurement, Outcome, StopReason, Timing
+from harness.measure.clock_watch import THROTTLED_SAMPLES
 from harness.measure.trial import Job
 
 J = TypeVar("J", bound=Job)
@@ -76,7 +77,8 @@ def _works(parts: Sequence[Measurement]) -> bool:
 def join(parts: Sequence[Measurement]) -> Measurement:
     """Join the measurements of one configuration on successive occasions into one.
 
-    A failure on any occasion is its outcome. Observations are medians over the occasions.
+    A failure on any occasion is its outcome. Observations are medians over the occasions, and
+    counts their sums.
     """
     if len(parts) == 1:
         return parts[0]
@@ -89,7 +91,7 @@ def join(parts: Sequence[Measurement]) -> Measurement:
         warmup_s=tuple(time_s for part in parts for time_s in part.warmup_s),
         wall_s=sum(part.wall_s for part in parts),
         message=next((part.message for part in reversed(parts) if part.message), ""),
-        observed=_medians([part.observed for part in parts]),
+        observed=_joined_observations([part.observed for part in parts]),
         host_read=tuple(sorted({name for names in reads for name in names})) if reads else None,
     )
 
@@ -100,9 +102,13 @@ def _joined_timing(timings: Sequence[Timing]) -> Timing:
     return Timing(samples_s, StopReason.INTERLEAVED, occasions, timings[-1].statistic)
 
 
-def _medians(observed: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _joined_observations(observed: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for one in observed for name in one)
-    return {name: statistics.median(_known(observed, name)) for name in names}
+    return {name: _joined_observation(name, _known(observed, name)) for name in names}
+
+
+def _joined_observation(name: str, values: Iterator[float]) -> float:
+    return sum(values) if name == THROTTLED_SAMPLES else statistics.median(values)
 
 
 def _known(observed: Sequence[Mapping[str, float]], name: str) -> Iterator[float]:

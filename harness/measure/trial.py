@@ -8,6 +8,7 @@ never an exception.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,12 @@ from harness.core.records import (
     WorstElement,
 )
 from harness.stats.timing import Sampling
+
+_MOST_WARMUP_RUNS = 1000
+"""A device that never becomes warm is sampled after so many runs."""
+
+_KEPT_WARMUP_RUNS = 20
+"""Of the runs that warm the device, only so many are kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +79,12 @@ class Runner(Protocol):
 
     def run(self) -> float:
         """Run once, for a sample or to warm up; return the seconds."""
+
+    def is_warm(self) -> bool:
+        """Say whether the device is ready for a sample."""
+
+    def keeps_sample(self) -> bool:
+        """Say, once for each sample, whether the last run is one; not where the clock was low."""
 
     def verify(self) -> None:
         """Verify the outputs of the last run, unless `run` has done so."""
@@ -150,8 +163,19 @@ class _Trial:
             self.warmup_s.append(self.runner.run())
 
     def sample(self) -> None:
-        """Take one sample."""
-        self.samples_s.append(self.runner.run())
+        """Take one sample, as soon as the device is warm and its clock is not low."""
+        runs = itertools.count()
+        while not self.runner.is_warm() and next(runs) < _MOST_WARMUP_RUNS:
+            self._warm_up_once()
+        elapsed_s = self.runner.run()
+        while not self.runner.keeps_sample():
+            elapsed_s = self.runner.run()
+        self.samples_s.append(elapsed_s)
+
+    def _warm_up_once(self) -> None:
+        elapsed_s = self.runner.run()
+        if len(self.warmup_s) < _KEPT_WARMUP_RUNS:
+            self.warmup_s.append(elapsed_s)
 
     def last_sample(self) -> None:
         """Take one sample, and verify it before another configuration overwrites its outputs."""

@@ -31,10 +31,12 @@ class Sampling:
     Sampling stops after `repeats` samples. It stops sooner when the mean is known to +- `precision`
     of itself at `confidence`, after at least `min_repeats` samples; or when every sample is
     `give_up_at` times slower than the best so far, after at least three. With precision 0 only
-    equal samples are precise.
+    equal samples are precise. Before its samples a configuration runs `warmup` times untimed, and
+    then until the device has been at work for `warmup_time_s`.
     """
 
     warmup: int = 1
+    warmup_time_s: float = 0.0
     repeats: int = 20
     min_repeats: int = 5
     precision: float = 0.005

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from harness.core.program import Argument, Binary, Contents, Launch, Program
 from harness.core.records import DeviceLimits, Environment
 from harness.measure.backends.guard_zones import StrayWrite
+from harness.measure.clock_watch import ClockWatch
 
 
 class Compiler(Protocol):
@@ -57,6 +58,10 @@ class Device(Protocol):
     def overran(self) -> bool:
         """Whether a kernel wrote past a guard zone where this process may keep its own memory."""
 
+    @property
+    def watch(self) -> ClockWatch:
+        """How warm the device is, and the clocks that it had in this process."""
+
     def bind(self, arguments: Mapping[str, Argument]) -> None:
         """Replace the arguments on the device by copies of these ones."""
 
@@ -90,6 +95,10 @@ class Device(Protocol):
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds."""
+
+    def sm_clock_mhz(self) -> float | None:
+        """Return the mean clock of the multiprocessors around the last `launch`, in MHz; None
+        where the device cannot say."""
 
     def close(self) -> None:
         """Release the device."""

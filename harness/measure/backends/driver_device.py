@@ -15,6 +15,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import COLD
 from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
+from harness.measure.clock_watch import ClockWatch
 
 
 class BoundArray(NamedTuple):
@@ -54,6 +55,7 @@ class DriverDevice(ABC):
     def __init__(self, error: type[Exception], channel: str, cache: str) -> None:
         self.healthy = True
         self.overran = False
+        self.watch = ClockWatch()
         self._error = error
         self._channel = channel
         self._cache = cache
@@ -122,6 +124,10 @@ class DriverDevice(ABC):
             self._write(whole, begin, zone_content(name, array.dtype))
         self._write(whole, ZONE_BYTES, np.asarray(array, order="C"))
         return bound
+
+    def sm_clock_mhz(self) -> float | None:
+        """Return None: the driver does not say at which clock the last launch ran."""
+        return None
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
         """Overwrite one array argument; ValueError unless shape and dtype are as bound."""

@@ -175,6 +175,14 @@ class ProgramRunner:
         self._results.append(result)
         return time_s
 
+    def is_warm(self) -> bool:
+        """Say yes: a program's device is not watched."""
+        return True
+
+    def keeps_sample(self) -> bool:
+        """Say yes: all samples of programs are kept."""
+        return True
+
     def verify(self) -> None:
         """Do nothing: every run was verified."""
 

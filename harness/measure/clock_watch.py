@@ -1,0 +1,150 @@
+"""How warm a device is, and which samples its clock spoils.
+
+A GPU that had nothing to do lowers its clock, and takes some milliseconds of work to raise it
+again. Power and temperature lower it at any time. A sample that meets a low clock says more about
+the GPU than about the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SM_CLOCK_MHZ = "sm_clock_mhz"
+"""The observation of the clock in the samples of a measurement: their median."""
+
+THROTTLED_SAMPLES = "throttled_samples"
+"""The observation of how many samples were thrown away; absent where none were."""
+
+GPU_WARMUP_S = 0.025
+"""How long a GPU must have been at work before the first sample, unless the space says."""
+
+LOW_CLOCK = 0.75
+"""A lower share of the device's full clock is low; nvbench has the same limit."""
+
+PAUSE_S = 0.1
+"""After so many seconds without work a device may have lowered its clock."""
+
+_STEADY_RUNS = 3
+_STEADY_WITHIN = 1.02
+
+_MOST_WARMUPS = 10
+"""The clock may take so many times the time of the warm-up to become steady."""
+
+_MOST_THROWN = 5
+"""So many samples in a row are thrown away; after these the low clock counts as the device's."""
+
+_RECOVERY_S = 0.05
+"""The pause after a low clock, in which a hot device cools, and which is too short to make it
+idle."""
+
+
+class ClockWatch:
+    """The work of a device in this process, and the clocks that it had.
+
+    `full_mhz` is the clock that the device states, None where it states none. Where this clock
+    is not reached, because the user has locked the clocks or the device is too hot, the
+    `expected_mhz` become the highest clock of late: there is no use in waiting for more.
+    """
+
+    def __init__(
+        self, full_mhz: float | None = None, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.expected_mhz = full_mhz or 0.0
+        self._full_mhz = full_mhz
+        self._now_s = now_s
+        self._working_since_s = math.inf
+        self._last_run_s = -math.inf
+        self._is_warm = False
+        self._recent_mhz: deque[float] = deque(maxlen=_STEADY_RUNS)
+
+    def run_begins(self) -> None:
+        """Note that the device has work from now on."""
+        if self._has_paused:
+            self._working_since_s = self._now_s()
+            self._recent_mhz.clear()
+
+    def run_ended(self, mhz: float | None) -> None:
+        """Note that the device has no work from now on, and the clock of its run if it is known."""
+        self._last_run_s = self._now_s()
+        if mhz is not None:
+            self._recent_mhz.append(mhz)
+            self.expected_mhz = max(self.expected_mhz, min(mhz, self._full_mhz or mhz))
+
+    def is_warm(self, warmup_s: float) -> bool:
+        """Say whether the device has worked for so long without a pause, and its clock was steady
+        once, as far as it is known; 0 s asks for neither."""
+        if warmup_s == 0:
+            return True
+        if self._has_paused:
+            self._is_warm = False
+        elif not self._is_warm:
+            self._is_warm = self._has_warmed_up(warmup_s)
+        return self._is_warm
+
+    def _has_warmed_up(self, warmup_s: float) -> bool:
+        worked_s = self._last_run_s - self._working_since_s
+        if worked_s >= _MOST_WARMUPS * warmup_s:
+            self.expect_no_more()
+            return True
+        return worked_s >= warmup_s and (not self._recent_mhz or self._is_steady)
+
+    def is_low(self, mhz: float | None) -> bool:
+        """Say whether a clock is under 75 % of what is expected."""
+        return mhz is not None and mhz < LOW_CLOCK * self.expected_mhz
+
+    def expect_no_more(self) -> None:
+        """Take the highest clock of late for the device's, since waiting did not raise it."""
+        if self._recent_mhz:
+            self.expected_mhz = min(self.expected_mhz, max(self._recent_mhz))
+
+    @property
+    def _has_paused(self) -> bool:
+        return self._now_s() - self._last_run_s > PAUSE_S
+
+    @property
+    def _is_steady(self) -> bool:
+        low, high = min(self._recent_mhz), max(self._recent_mhz)
+        is_known = len(self._recent_mhz) == _STEADY_RUNS
+        return is_known and high <= _STEADY_WITHIN * low and not self.is_low(high)
+
+
+@dataclass
+class SampleClocks:
+    """The clocks of one measurement's samples: which were kept, and how many were thrown away."""
+
+    watch: ClockWatch
+    wait: Callable[[float], None] = time.sleep
+    kept_mhz: list[float] = field(default_factory=list)
+    thrown: int = 0
+    _in_a_row: int = 0
+    _takes_any: bool = False
+
+    def keeps(self, mhz: float | None) -> bool:
+        """Say whether a sample with this clock is kept; where not, wait for a better one.
+
+        After some in a row, this measurement takes all samples: its kernel may be what makes the
+        device so hot.
+        """
+        if self._takes_any or not self.watch.is_low(mhz):
+            self._in_a_row = 0
+            self.kept_mhz += [] if mhz is None else [mhz]
+            return True
+        self.thrown += 1
+        self._in_a_row += 1
+        if self._in_a_row == _MOST_THROWN:
+            self._takes_any = True
+            self.watch.expect_no_more()
+        else:
+            self.wait(_RECOVERY_S)
+        return False
+
+    def observed(self) -> dict[str, float]:
+        """Return the median clock of the samples where it is known, and the number of those that
+        were thrown away where some were."""
+        clock = {SM_CLOCK_MHZ: statistics.median(self.kept_mhz)} if self.kept_mhz else {}
+        return clock | ({THROTTLED_SAMPLES: float(self.thrown)} if self.thrown else {})
