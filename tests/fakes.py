@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.errors import BuildFailed, LaunchFailed
+from harness.core.errors import BuildFailed, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Binary, Contents, Fill, Launch, Program
 from harness.core.records import Build, DeviceLimits, Environment
 from harness.measure.backends.base import Compiler, Device
@@ -181,7 +181,8 @@ class FakeBackend(Backend):
     """A backend that writes each compilation and launch to `journal`: event, begin and end in s.
 
     The device's process dies at the launch after `lives`. Arrays beyond `memory_bytes` do not fit,
-    and binding fails at the binds that `refused_binds` numbers, from 0 over all processes. A launch
+    nor at the binds that `refused_binds` numbers, from 0 over all processes; at `broken_binds` the
+    driver fails otherwise. A launch
     of a program whose text has the words `spoilt_by` breaks the device of that process. If it
     `hashes` binaries, the lines that name kernels are the machine code. A real `arch` is compiled
     by nvcc.
@@ -194,6 +195,7 @@ class FakeBackend(Backend):
     lives: int = 1_000_000
     memory_bytes: int = 1_000_000
     refused_binds: tuple[int, ...] = ()
+    broken_binds: tuple[int, ...] = ()
     spoilt_by: str | None = None
     hashes: bool = False
 
@@ -238,10 +240,13 @@ class _JournalDevice(FakeDevice):
 
     def bind(self, arguments: Mapping[str, Argument]) -> None:
         wanted = sum(value.nbytes for value in arguments.values())
-        refused = self._binds() in self._backend.refused_binds
+        bind = self._binds()
+        refused = bind in self._backend.refused_binds
         with _noted(self._backend.journal, "bind"):
+            if bind in self._backend.broken_binds:
+                raise LaunchFailed("the driver is confused")
             if refused or wanted > self._backend.memory_bytes:
-                raise LaunchFailed(f"{wanted} bytes do not fit")
+                raise OutOfDeviceMemory(f"{wanted} bytes do not fit")
         super().bind(arguments)
 
     def _binds(self) -> int:

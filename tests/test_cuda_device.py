@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +13,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.core.errors import BackendUnavailable, BuildFailed, HostTooSlow, LaunchFailed
+from harness.core.errors import (
+    BackendUnavailable,
+    BuildFailed,
+    HostTooSlow,
+    LaunchFailed,
+    OutOfDeviceMemory,
+)
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build
 from harness.measure.backends import cuda
@@ -20,6 +27,7 @@ from harness.measure.backends.cuda import load_pycuda
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.cuda_module import PreparedLaunch
 from harness.measure.backends.cuda_stream import HELD_AT_ONCE, LIMIT_NS
+from harness.measure.backends.guard_zones import ZONE_BYTES
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.verify import NAN
 from tests.stub_driver import StubDriver
@@ -338,6 +346,21 @@ def test_array_is_restored_from_the_host_where_the_device_has_no_room(device, st
     assert device.healthy
 
 
+def test_lack_of_memory_is_described_by_who_holds_it(device, module, fail, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_MEMORY", "100000")
+    fail("cuLaunchKernel@1:2")
+    device.restore({"x": ONES})
+    with pytest.raises(OutOfDeviceMemory) as failure:
+        device.launch(module, [ADD])
+    zones = 3 * 2 * ZONE_BYTES
+    held = 4 * ONES.nbytes + zones
+    assert re.search(
+        rf"running add: .*: out of memory\. {100000 - held:,} of the device's 100,000 bytes are "
+        rf"free; harness holds {held:,}, and other programs may hold the rest \(nvidia-smi",
+        str(failure.value),
+    )
+
+
 def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DRIVER", "13020")
     environment = device.environment("nvcc 13.0 sm_90")
@@ -475,6 +498,9 @@ def test_every_error_of_every_call_becomes_launch_failed(
     monkeypatch.delenv("CUDA_STUB_FAIL")
     assert cuda.ERROR_MEANINGS[kind] in str(failure.value)
     assert f"{call} failed: " in str(failure.value).replace("DataEx", "Data")
+    is_memory = kind == "MemoryError"
+    assert isinstance(failure.value, OutOfDeviceMemory) == is_memory
+    assert ("bytes are free; harness holds" in str(failure.value)) == is_memory
     assert device.healthy
     device.close()
 

@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from harness.core.errors import DataDoesNotFit, HostModuleError, LaunchFailed
+from harness.core.errors import DataDoesNotFit, HostModuleError, LaunchFailed, OutOfDeviceMemory
 from harness.core.records import (
     Config,
     Environment,
@@ -307,9 +307,33 @@ def test_data_that_does_not_fit_is_no_configurations_fault(fake: Fake) -> None:
     local, space = fake(refused_binds=(2, 3))
     for given in (FOUR, FIVE):
         assert local.measure(space, given, space.default, None).outcome is Outcome.OK
-    with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Other programs may hold"):
+    with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Run the same command"):
         local.measure(space, FOUR, space.default, None)
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
+
+
+def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: Fake) -> None:
+    local, space = fake(broken_binds=(0, 2, 3))
+    assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
+    with pytest.raises(
+        HostModuleError, match="cannot be copied to the device: the driver is con"
+    ) as e:
+        local.measure(space, FIVE, space.default, None)
+    assert not isinstance(e.value, DataDoesNotFit)
+    assert local.measure(space, FIVE, space.default, None).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
+    fake: Fake, tmp_path: Path, count: int
+) -> None:
+    local, space = fake(refused_binds=(1,))
+    assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
+    found = local.measure_interleaved(space, FOUR, list(space)[:count], rounds=2)
+    assert [m.outcome for m in found] == [Outcome.OK] * count
+    done = [what for what, _, _ in read_journal(tmp_path / "journal") if what != "compile"]
+    binds = [number for number, what in enumerate(done) if what == "bind"]
+    assert binds[2] == binds[1] + 1, "nothing is launched between"
 
 
 def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_device(
@@ -384,6 +408,8 @@ def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.Monke
         (ProcessLost("hung", hung=True), Outcome.TIMEOUT),
         (ProcessLost("died"), Outcome.CRASHED),
         (LaunchFailed("refused"), Outcome.IMPLAUSIBLE),
+        (OutOfDeviceMemory("no room"), Outcome.OUT_OF_MEMORY),
+        (DataDoesNotFit("no room"), Outcome.OUT_OF_MEMORY),
     ],
 )
 def test_a_proof_whose_process_is_lost_ends_so_and_may_be_repeated(

@@ -442,15 +442,18 @@ def test_another_parallelism_is_another_run(tmp_path: Path) -> None:
     assert counts == [(40,)] * 4
 
 
-def test_what_ran_into_a_deadline_is_tried_again_with_a_later_one(tmp_path: Path) -> None:
+def test_what_need_not_end_alike_is_tried_again(tmp_path: Path) -> None:
+    """What found no memory on the device is, and what hung, with a later deadline."""
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
 
     class Hanging(FormulaMeasurer):
         def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
             found = super().measure(space, problem, config, best_s)
-            if not config["CACHE"]:
-                return found
-            return Measurement(config, problem, Outcome.TIMEOUT, message="it hung", wall_s=3.0)
+            if config["CACHE"]:
+                return Measurement(config, problem, Outcome.TIMEOUT, message="it hung", wall_s=3.0)
+            if config["BLOCK"] == 256:
+                return Measurement(config, problem, Outcome.OUT_OF_MEMORY, message="no room")
+            return found
 
     asked = []
     for timeout_s in (3.0, 3.0, 5.0):
@@ -459,8 +462,9 @@ def test_what_ran_into_a_deadline_is_tried_again_with_a_later_one(tmp_path: Path
         with opened(changed, database, measurer) as (campaign, _):
             campaign.run()
         asked.append(measurer.asked)
-    assert asked[1] == []
-    assert asked[2] == [(problem, config) for problem, config in asked[0] if config["CACHE"]]
+    assert asked[1] == [one for one in asked[0] if not one[1]["CACHE"] and one[1]["BLOCK"] == 256]
+    assert asked[2] == [one for one in asked[0] if one[1]["CACHE"] or one in asked[1]]
+    assert asked[1]
 
 
 def test_finals_are_measured_again_for_other_repeats(tmp_path: Path) -> None:

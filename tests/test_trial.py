@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.core.errors import HostTooSlow
+from harness.core.errors import HostTooSlow, OutOfDeviceMemory
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
@@ -325,7 +325,37 @@ def test_binary_that_cannot_be_loaded_is_a_failed_launch() -> None:
     assert "cannot be loaded" in found.message
 
 
+def fills_memory(x: Array, y: Array) -> None:
+    raise OutOfDeviceMemory("4 bytes are free")
+
+
+def test_launch_without_memory_is_nobodys_failure() -> None:
+    found = measure_kernel(device_with(fills_memory), CASE, JOB)
+    assert (found.outcome, found.message) == (Outcome.OUT_OF_MEMORY, "4 bytes are free")
+    assert not found.outcome.settles
+
+
+def test_twin_without_memory_is_nobodys_failure() -> None:
+    twin = Twin(Config({"A": 2}), JOB.binary, JOB.launches, must_repeat=True)
+    found = measure_kernel(device_with(fills_memory), CASE, job(twin=twin))
+    assert found.outcome is Outcome.OUT_OF_MEMORY
+    assert "without flags, to compare with, fails: 4 bytes are free" in found.message
+
+
 # -------------------------------------------------------------------------------- interleaved
+
+
+def test_interleaved_configuration_without_memory_leaves_the_others() -> None:
+    lacking: list[float] = [1, 2, 3, 4, 5]
+
+    def sometimes(x: Array, y: Array) -> None:
+        lacking.pop()
+        if len(lacking) == 1:
+            fills_memory(x, y)
+        y[...] = 2 * x
+
+    found = measure_interleaved(device_with(sometimes), CASE, jobs(2), rounds=2)
+    assert sorted(m.outcome for m in found) == [Outcome.OK, Outcome.OUT_OF_MEMORY]
 
 
 def jobs(count: int) -> list[KernelJob]:

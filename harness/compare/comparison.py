@@ -41,7 +41,7 @@ class Ending(str, Enum):
 BOTH = "the default is the best"
 """The note of a row that stands for both: one measurement on each side, and one test."""
 
-_CHANCE = (Outcome.TIMEOUT, Outcome.CRASHED)
+_CHANCE = (Outcome.TIMEOUT, Outcome.CRASHED, Outcome.OUT_OF_MEMORY)
 _MOST_REASON = 600  # characters: a default of many parameters precedes what went wrong
 REGRESSIONS = (ChangeVerdict.SLOWER, Ending.BROKEN)
 

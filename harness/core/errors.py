@@ -14,6 +14,7 @@ HarnessError
         BuildFailed
         LaunchFailed
             HostTooSlow     the host's work is in a time: measure again
+            OutOfDeviceMemory   other programs may hold the memory: not the configuration's fault
 """
 
 from __future__ import annotations
@@ -101,3 +102,7 @@ class LaunchFailed(MeasurementFailed):
 
 class HostTooSlow(LaunchFailed):
     """The device did not wait for the host, whose work is therefore in the time: run again."""
+
+
+class OutOfDeviceMemory(LaunchFailed):
+    """The device has no memory left for a launch or its data; other programs may hold it."""

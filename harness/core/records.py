@@ -30,12 +30,13 @@ class SampleRole(str, Enum):
 
 class Outcome(str, Enum):
     """How a measurement ended; `implausible`: its results are right, but its time is too good to be
-    true."""
+    true. `out_of_memory`: the device had no memory left, which other programs may hold."""
 
     OK = "ok"
     ILLEGAL = "illegal"
     BUILD_FAILED = "build_failed"
     LAUNCH_FAILED = "launch_failed"
+    OUT_OF_MEMORY = "out_of_memory"
     WRONG_RESULT = "wrong_result"
     IMPLAUSIBLE = "implausible"
     TIMEOUT = "timeout"
@@ -46,14 +47,15 @@ class Outcome(str, Enum):
 
     @property
     def repeats(self) -> bool:
-        """Whether equal code with an equal launch ends the same way again; a timeout, a crash or
-        an implausible time may have been chance."""
+        """Whether equal code with an equal launch ends the same way again; a timeout, a crash, a
+        lack of memory or an implausible time may have been chance."""
         return self in (Outcome.OK, Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED)
 
     @property
     def settles(self) -> bool:
         """Whether a configuration that ended so beside others need not be measured again: other
-        than a timeout or a crash, an implausible time was compared with the default's."""
+        than a timeout, a crash or a lack of memory, an implausible time was compared with the
+        default's."""
         return self.repeats or self is Outcome.IMPLAUSIBLE
 
 

@@ -13,6 +13,7 @@ from harness.core.errors import (
     DataDoesNotFit,
     HostModuleError,
     LaunchFailed,
+    OutOfDeviceMemory,
 )
 from harness.core.records import Input
 from harness.measure.backends.choose import Backend
@@ -78,15 +79,24 @@ class DeviceClient:
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
         """Make the data of an input in the process; raises HostModuleError.
 
-        Data that did fit before may fit again in a new process.
+        Data that did fit before may fit again in a new process, and any other error of the driver
+        may be due to this process.
         """
         try:
-            self._make_data(problem, seed)
-        except DataDoesNotFit:
+            return self._make_data(problem, seed)
+        except OutOfDeviceMemory as error:
             if problem not in self._names:
-                raise
-            self._processes.replace()
+                raise _does_not_fit(error) from None
+        except LaunchFailed:
+            pass
+        self._processes.replace()
+        try:
             self._make_data(problem, seed)
+        except OutOfDeviceMemory as error:
+            raise _does_not_fit(error) from None
+        except LaunchFailed as error:
+            self._processes.replace()  # the next input shall not find it broken
+            raise HostModuleError(f"its data cannot be copied to the device: {error}") from None
 
     def _make_data(self, problem: Input, seed: int) -> None:
         began_s = time.perf_counter()
@@ -95,12 +105,6 @@ class DeviceClient:
                 DeviceWorker.prepare, problem, seed, self._host, timeout_s=_PREPARE_TIMEOUT_S
             )
             self._made_s[problem] = time.perf_counter() - began_s
-        except LaunchFailed as error:
-            raise DataDoesNotFit(
-                f"its data does not fit on the device: {error}. Other programs may hold the "
-                "device's memory: run the same command again when they have ended. If the data "
-                "is too large even then, leave the input out with --inputs"
-            ) from None
         except ProcessLost as lost:
             raise HostModuleError(
                 f"{self._host}: the process that made the data of ({problem}) {lost}; "
@@ -160,3 +164,10 @@ class DeviceClient:
         """End the process, unless it is another client's."""
         if not self._is_guest:
             self._processes.close()
+
+
+def _does_not_fit(error: OutOfDeviceMemory) -> DataDoesNotFit:
+    return DataDoesNotFit(
+        f"its data does not fit on the device: {error}. Run the same command again when other "
+        "programs have ended. If the data is too large even then, leave the input out with --inputs"
+    )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from harness.core.errors import LaunchFailed
 from harness.core.modules import ImportsApart
@@ -53,12 +53,16 @@ class Reply(Generic[T]):
 
 
 class Together(NamedTuple):
-    """What was measured in interleaved rounds. Where the device broke meanwhile, or did not take
-    the data, the rounds are not `complete`: failures may be due to another configuration's fault.
+    """What was measured in interleaved rounds. Where the device broke meanwhile, the rounds are not
+    `complete`: failures may be due to another configuration's fault.
     """
 
     measured: list[Measurement]
     complete: bool
+
+
+class _DataLost(Exception):
+    """The device does not take the data of an input any more."""
 
 
 @dataclass
@@ -138,7 +142,7 @@ class DeviceWorker:
         if _is_wrong(measured) and not held.fresh and self._is_overwritten(held):
             # An earlier one may have overwritten a part that was not checked: measure on new data.
             if not self._renew(held):
-                return Reply(measured, healthy=False)
+                return self._without_data()
             measured = measure_kernel(self._device, held.data, job)
         held.fresh = False
         return Reply(measured, self._leaves_clean(held, [measured]))
@@ -154,9 +158,12 @@ class DeviceWorker:
             return Reply(None)
         if block.is_reloaded:
             self._device.unload()
-        found, healthy = self._together(held, jobs, block)
-        if len(jobs) > 1 and healthy and any(map(_is_wrong, found)):
-            found, healthy = self._apart(held, jobs, block, found)
+        try:
+            found, healthy = self._together(held, jobs, block)
+            if len(jobs) > 1 and healthy and any(map(_is_wrong, found)):
+                found, healthy = self._apart(held, jobs, block, found)
+        except _DataLost:
+            return self._without_data()
         clean = healthy and self._leaves_clean(held, found)
         return Reply(Together(found, complete=healthy), clean)
 
@@ -188,11 +195,20 @@ class DeviceWorker:
     def _together(
         self, held: _HeldData, jobs: Sequence[KernelJob], block: Block
     ) -> tuple[list[Measurement], bool]:
-        """Measure on data that was just copied; return whether the device still works, too."""
-        renewed = held.fresh or self._renew(held)
+        """Measure on data that was just copied; return whether the device still works, too.
+
+        Raises _DataLost where the device does not take the data any more.
+        """
+        if not held.fresh and not self._renew(held):
+            raise _DataLost
         found = measure_interleaved(self._device, held.data, jobs, block.rounds, block.order)
         held.fresh = False
-        return found, renewed and self._device.healthy
+        return found, self._device.healthy
+
+    def _without_data(self) -> Reply[Any]:
+        """Reply that the data must be made anew: nothing is measured on what is left of it."""
+        self._held = None
+        return Reply(None)
 
     def prove(self, job: KernelJob, default: KernelJob | None, count: int) -> Reply[ProofRuns]:
         """Run one configuration, and the default, on new data of the same input.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.core.errors import HostTooSlow, LaunchFailed
+from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure import trial
@@ -265,7 +265,8 @@ class KernelRunner:
             runner._run()
             runner.verify()
         except (LaunchFailed, RunFailed) as error:
-            raise LaunchFailed(
+            kind = OutOfDeviceMemory if isinstance(error, OutOfDeviceMemory) else LaunchFailed
+            raise kind(
                 f"the configuration without flags, to compare with, fails: {error}"
             ) from None
         return first if verify(runner._outputs(), first, _EXACT) is None else None

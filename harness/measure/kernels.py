@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
+from harness.core.errors import (
+    BuildFailed,
+    DataDoesNotFit,
+    ExpressionError,
+    HostModuleError,
+    LaunchFailed,
+    OutOfDeviceMemory,
+)
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
@@ -24,6 +31,7 @@ from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
 from harness.measure.processes import ProcessLost
+from harness.measure.trial import outcome_of
 from harness.measure.verify import Tolerance
 from harness.space import Space
 from harness.space.launches import make_program
@@ -223,6 +231,8 @@ def _lost_proof(error: ProcessLost | LaunchFailed | HostModuleError) -> Refusal:
     outcome = Outcome.IMPLAUSIBLE
     if isinstance(error, ProcessLost):
         outcome = Outcome.TIMEOUT if error.hung else Outcome.CRASHED
+    elif isinstance(error, OutOfDeviceMemory | DataDoesNotFit):
+        outcome = Outcome.OUT_OF_MEMORY
     return Refusal(outcome, f"a second run on other data failed: {error}")
 
 
@@ -230,7 +240,7 @@ def _failed(job: KernelJob, error: ProcessLost | LaunchFailed, timeout_s: float)
     """Return the measurement of a configuration whose process was lost, or whose device broke."""
     wall_s = 0.0
     if isinstance(error, LaunchFailed):
-        outcome, message = Outcome.LAUNCH_FAILED, str(error)
+        outcome, message = outcome_of(error), str(error)
     elif error.hung:
         outcome, wall_s = Outcome.TIMEOUT, timeout_s
         message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"

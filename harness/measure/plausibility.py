@@ -83,9 +83,9 @@ class Refusal:
 def failed_proof(again: Measurement) -> Refusal:
     """Return the refusal of a time whose second build did not run to its end, or is wrong.
 
-    A timeout or a crash stays one: it may have been chance, and is measured again.
+    What may have been chance stays so, and is measured again.
     """
-    is_kept = again.outcome in (Outcome.WRONG_RESULT, Outcome.TIMEOUT, Outcome.CRASHED)
+    is_kept = again.outcome is Outcome.WRONG_RESULT or not again.outcome.settles
     outcome = again.outcome if is_kept else Outcome.IMPLAUSIBLE
     reason = f"a second build and run ended differently: {again.outcome}: {again.message}"
     return Refusal(outcome, reason, again.worst)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.core.errors import LaunchFailed
+from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary
 from harness.core.records import (
     Config,
@@ -56,7 +56,10 @@ class RunFailed(Exception):
 
 def outcome_of(error: LaunchFailed | RunFailed) -> Outcome:
     """Return the outcome of a configuration that raised this error."""
-    return error.outcome if isinstance(error, RunFailed) else Outcome.LAUNCH_FAILED
+    if isinstance(error, RunFailed):
+        return error.outcome
+    is_short = isinstance(error, OutOfDeviceMemory)
+    return Outcome.OUT_OF_MEMORY if is_short else Outcome.LAUNCH_FAILED
 
 
 class Runner(Protocol):

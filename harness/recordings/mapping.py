@@ -63,6 +63,7 @@ class _OutcomeColumn(StrictModel):
     illegal: Names = Field(default_factory=list)
     build_failed: Names = Field(default_factory=list)
     launch_failed: Names = Field(default_factory=list)
+    out_of_memory: Names = Field(default_factory=list)
     wrong_result: Names = Field(default_factory=list)
     implausible: Names = Field(default_factory=list)
     timeout: Names = Field(default_factory=list)

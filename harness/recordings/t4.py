@@ -45,6 +45,7 @@ _WORDS: Mapping[Outcome, str] = {
     Outcome.ILLEGAL: "constraints",
     Outcome.BUILD_FAILED: "compile",
     Outcome.LAUNCH_FAILED: "runtime",
+    Outcome.OUT_OF_MEMORY: "runtime",
     Outcome.WRONG_RESULT: "correctness",
     Outcome.IMPLAUSIBLE: "correctness",
     Outcome.TIMEOUT: "timeout",

@@ -17,6 +17,8 @@ History of the schema, newest last:
     7   the outcome `implausible` of measurements, `wrong_result` in older rows: no table changed,
         but older versions of harness refuse an outcome that they do not know
     8   environments.cache: a new column, null in older rows, which count as warm
+    9   the outcome `out_of_memory` of measurements, `launch_failed` in older rows: no table
+        changed, but older versions of harness refuse an outcome that they do not know
 
 Reading never changes a database: what an older one lacks is read as empty. Writing adds the
 missing tables and columns and sets the present version.
@@ -42,7 +44,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 8
+VERSION = 9
 
 TABLES_SINCE = {"observations": 2, "commands": 4}
 """The version that added a table; the others are of version 1."""

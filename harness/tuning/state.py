@@ -152,18 +152,22 @@ class State:
                 row.measurement.config: Stored(row.id, row.measurement)
                 for row in rows
                 if space.is_legal(row.measurement.config)
-                and not self._may_finish_now(row.measurement)
+                and not self._may_end_otherwise(row.measurement)
             }
             self.measurer.recall(problem, self.measured(problem).values())
         return self._stored[problem]
 
-    def _may_finish_now(self, m: Measurement) -> bool:
-        """Whether a configuration timed out under a shorter deadline than the present one."""
-        is_real = not self.measurer.is_replay  # a recording would answer the same again
+    def _may_end_otherwise(self, m: Measurement) -> bool:
+        """Whether a configuration timed out under a shorter deadline than the present one, or
+        found no memory on the device, which other programs may have held."""
+        if self.measurer.is_replay:  # a recording would answer the same again
+            return False
+        if m.outcome is Outcome.OUT_OF_MEMORY:
+            return True
         program = self.spec.program
         deadline_s = program.limits.deadline_s if program else None
         allowed_s = min(self.spec.measure.timeout_s, deadline_s or math.inf)
-        return is_real and m.outcome is Outcome.TIMEOUT and m.wall_s < allowed_s
+        return m.outcome is Outcome.TIMEOUT and m.wall_s < allowed_s
 
     def interleaved(self, problem: Input, stage: str) -> list[Interleaved]:
         """Return the interleaved measurements of a stage on an input, oldest first."""

@@ -21,12 +21,13 @@ from harness.core.records import Outcome
 _STAGE = {
     Outcome.ILLEGAL: 0,
     Outcome.BUILD_FAILED: 1,
-    Outcome.LAUNCH_FAILED: 2,
-    Outcome.TIMEOUT: 3,
-    Outcome.CRASHED: 3,
-    Outcome.WRONG_RESULT: 4,
-    Outcome.IMPLAUSIBLE: 5,
-    Outcome.OK: 6,
+    Outcome.OUT_OF_MEMORY: 2,
+    Outcome.LAUNCH_FAILED: 3,
+    Outcome.TIMEOUT: 4,
+    Outcome.CRASHED: 4,
+    Outcome.WRONG_RESULT: 5,
+    Outcome.IMPLAUSIBLE: 6,
+    Outcome.OK: 7,
 }
 
 

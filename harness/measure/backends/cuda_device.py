@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from harness.core.errors import BackendUnavailable, LaunchFailed
+from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
 from harness.core.records import WARM, DeviceLimits, Environment
 from harness.measure.backends.cuda import load_pycuda, meaning_of
@@ -116,6 +116,8 @@ class CudaDevice(DriverDevice):
         try:
             with self._errors("loading the binary"):
                 return self._module(binary.data)
+        except OutOfDeviceMemory:
+            raise
         except LaunchFailed as error:
             raise LaunchFailed(f"{error}{self._advice(binary.build.compiler)}") from None
 
@@ -228,6 +230,19 @@ class CudaDevice(DriverDevice):
 
     def _meaning(self, error: Exception) -> str:
         return f"{meaning_of(error)}: "
+
+    def _is_out_of_memory(self, error: Exception) -> bool:
+        return isinstance(error, self._driver.MemoryError)
+
+    def _describe_memory(self) -> str:
+        try:
+            free, total = self._driver.mem_get_info()
+        except self._driver.Error:  # it is lost
+            return "See nvidia-smi"
+        return (
+            f"{free:,} of the device's {total:,} bytes are free; harness holds "
+            f"{self._held_bytes:,}, and other programs may hold the rest (nvidia-smi lists them)"
+        )
 
 
 def _cuda_version(number: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.errors import LaunchFailed
+from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import COLD
 from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
@@ -100,6 +100,14 @@ class DriverDevice(ABC):
     @abstractmethod
     def _wait(self) -> None:
         """Wait for the device; raises its error where it does not work any more."""
+
+    @abstractmethod
+    def _is_out_of_memory(self, error: Exception) -> bool:
+        """Whether a driver's error says that the device has no memory left."""
+
+    @abstractmethod
+    def _describe_memory(self) -> str:
+        """Return how much of the device's memory is free, and what may hold the rest."""
 
     def bind(self, arguments: Mapping[str, Argument]) -> None:
         """Replace the arguments on the device by copies of these ones."""
@@ -264,7 +272,19 @@ class DriverDevice(ABC):
         except self._error as error:
             self.healthy = self.healthy and self._answers()
             lost = "" if self.healthy else f"; the {self._channel} is lost and its process must end"
-            raise LaunchFailed(f"{doing}: {self._meaning(error)}{error}{lost}") from None
+            message = f"{doing}: {self._meaning(error)}{error}{lost}"
+            if self._is_out_of_memory(error):
+                message += f". {self._describe_memory()}"
+                raise OutOfDeviceMemory(message) from None
+            raise LaunchFailed(message) from None
+
+    @property
+    def _held_bytes(self) -> int:
+        """The device memory that this object has allocated."""
+        bound = [each for each in self._arguments.values() if isinstance(each, BoundArray)]
+        copies = [kept.array.nbytes for kept in self._kept.values() if kept.memory is not None]
+        flush_bytes = 0 if self._flushed_with is None else 2 * self._cache_bytes
+        return sum(each.size_bytes + 2 * ZONE_BYTES for each in bound) + sum(copies) + flush_bytes
 
     def _meaning(self, error: Exception) -> str:
         """Return what the type of a driver's error means, before its own text."""

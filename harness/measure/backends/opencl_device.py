@@ -152,6 +152,22 @@ class OpenClDevice(DriverDevice):
     def _wait(self) -> None:
         self._queue.finish()
 
+    def _is_out_of_memory(self, error: Exception) -> bool:
+        # NVIDIA's OUT_OF_RESOURCES has other causes too, such as too many registers.
+        codes, code = self._cl.status_code, getattr(error, "code", None)
+        return code in (
+            codes.MEM_OBJECT_ALLOCATION_FAILURE,
+            codes.OUT_OF_HOST_MEMORY,
+            codes.INVALID_BUFFER_SIZE,  # of one array alone
+        )
+
+    def _describe_memory(self) -> str:
+        total, most = self._device.global_mem_size, self._device.max_mem_alloc_size
+        return (
+            f"Of the device's {total:,} bytes harness holds {self._held_bytes:,}; other programs "
+            f"may hold the rest, and one array may have {most:,}"
+        )
+
     def restore(self, contents: Mapping[str, Contents]) -> None:
         """Restore arguments; with PoCL also the variables of programs, and threads' memory."""
         if self._variables is not None:
@@ -184,8 +200,9 @@ class OpenClDevice(DriverDevice):
         PoCL builds it again from its cache, which can take longer than all its launches.
         """
         try:
-            return self._program(binary.data)
-        except (BuildFailed, ValueError, self._cl.Error) as error:
+            with self._errors("loading the binary"):
+                return self._program(binary.data)
+        except (BuildFailed, ValueError) as error:
             raise LaunchFailed(f"the binary cannot be loaded: {error}") from None
 
     def unload(self) -> None:
