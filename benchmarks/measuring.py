@@ -10,7 +10,9 @@ random order, so that drift of the machine in time meets all of them alike:
 
     python -m benchmarks.measuring spaces/mvmul.yaml
     python -m benchmarks.measuring spaces/mvmul.yaml --backend cuda
+    python -m benchmarks.measuring spaces/mvmul.yaml --backend cuda --host
 
+With --host, it also measures the host's share of a CUDA sample (benchmarks/measuring_host.py).
 All figures are of logarithms, in percent of the time, and of all cases together. `within` is the
 standard deviation of a launch, without what the launches of its round share; `moments` is that of
 the rounds. `between` is the standard deviation of a load (variance components of a two-way analysis
@@ -37,6 +39,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from benchmarks.arguments import count, make_parser
+from benchmarks.measuring_host import print_host_share
 from harness.commands.run import run_command
 from harness.core.program import Binary, Launch
 from harness.core.records import Input
@@ -197,6 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = make_parser("measuring", __doc__)
     parser.add_argument("space", type=Path, metavar="SPACE", help="a kernel's space file")
     parser.add_argument("--backend", default="auto", help="auto, cuda or opencl")
+    parser.add_argument(
+        "--host", action="store_true", help="also measure the host's share of a CUDA sample"
+    )
     numbers = {
         "--inputs": (4, "inputs"),
         "--configurations": (2, "configurations of each"),
@@ -223,10 +229,12 @@ def _run(args: argparse.Namespace) -> int:
     title = f"{spec.name} on {where}; {len(found)} cases, {args.loads} loads, {args.rounds} rounds"
     head = ("differs in", "within", "between", "between, undisturbed", "moments")
     rows = [(kind, *_cells(one)) for kind, one in whole.items()]
-    Console(width=140, highlight=False).print(make_table(head, rows, title=f"{title}; percent"))
+    console = Console(width=140, highlight=False)
+    console.print(make_table(head, rows, title=f"{title}; percent"))
     for device in devices:
         device.close()
-    print(json.dumps({kind: _figures(one) for kind, one in whole.items()}))
+    host = {"host_us": print_host_share(console, args.rounds)} if args.host else {}
+    print(json.dumps({kind: _figures(one) for kind, one in whole.items()} | host))
     return 0
 
 

@@ -1,4 +1,5 @@
-"""benchmarks/measuring.py: the scatter between loads is told from that of launches and moments."""
+"""benchmarks/measuring.py tells the scatter between loads from that of launches and moments;
+benchmarks/measuring_host.py finds the host's share of a sample."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.measuring import Logs, interleaved, scatter
+from benchmarks.measuring_host import figures
 
 
 def logs(between: float, disturbed: float = 0.0, cases: int = 12) -> list[Logs]:
@@ -57,3 +59,10 @@ def test_every_load_runs_once_a_round_in_random_order() -> None:
     rounds = [tuple(order[n : n + 3]) for n in range(0, 60, 3)]
     assert all(sorted(one) == [0, 1, 2] for one in rounds)
     assert len(set(rounds)) == 6
+
+
+def test_hosts_share_is_what_is_above_the_shortest_held_launch() -> None:
+    times = {("idle", "one call"): np.array([3.0, 5.0, 9.0]), ("idle", "held"): np.full(3, 2.0)}
+    found = figures(times)
+    assert found["idle"]["one call"] == {"median": 3.0, "p99": 6.92, "max": 7.0}
+    assert found["idle"]["held"] == {"median": 0.0, "p99": 0.0, "max": 0.0}

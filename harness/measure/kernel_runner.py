@@ -342,7 +342,11 @@ class KernelRunner:
             self.data.is_clean = False
         watch = self.device.watch
         watch.run_begins()
-        elapsed_s = self.device.launch(self._module, launches)
+        try:
+            elapsed_s = self.device.launch(self._module, launches)
+        except HostTooSlow:
+            self.data.is_clean = False
+            raise
         self.data.is_clean = False  # not before: a single launch that is refused has not run
         mhz = self.device.sm_clock_mhz()
         watch.run_ended(mhz)

@@ -1,0 +1,157 @@
+"""Measure how much of a CUDA sample is the host's work: the times of an empty kernel.
+
+There are three ways to launch it between two events:
+
+    prepared call    as PyCUDA does, which calls the driver twice
+    one call         what harness calls between the events
+    held             as harness does: the device waits until the host has queued all of it
+
+The cores are idle, or a process on each core keeps them busy, as compilers do. All figures are in
+microseconds above the shortest time of a held launch. Where there is no GPU, this runs over the
+stand-in for its driver that the tests use, with the device's time of the kernel given:
+
+    python -m benchmarks.measuring_host
+    python -m tests.stub_driver FOLDER
+    LD_LIBRARY_PATH=FOLDER CUDA_STUB_KERNEL_NS=2000 python -m benchmarks.measuring_host
+
+It takes half a minute at most, a few seconds of them with busy cores. The last line is one JSON
+object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+
+from benchmarks.arguments import count, make_parser
+from harness.commands.run import run_command
+from harness.display.text import make_table
+from harness.measure.backends.cuda import load_pycuda
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.cuda_stream import TimedStream
+from harness.measure.processes import usable_cores
+
+Times = npt.NDArray[np.float64]
+"""Microseconds."""
+
+Measured = Mapping[tuple[str, str], Times]
+"""By what the cores do and the way to launch."""
+
+_PTX = b"""\
+.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry nothing() { ret; }
+\0"""
+_ONE = (1, 1, 1)
+
+
+def host_times(samples: int) -> dict[tuple[str, str], Times]:
+    """Time an empty kernel with idle and with busy cores, launched in each way.
+
+    Raises BackendUnavailable without a GPU.
+    """
+    device = CudaDevice()
+    try:
+        driver = load_pycuda()
+        stream = TimedStream(driver)
+        module = driver.module_from_buffer(_PTX)
+        nothing = module.get_function("nothing")
+        nothing.prepare(["0s"])
+        prepared = partial(nothing.prepared_async_call, _ONE, _ONE, None, b"")
+        one_call = partial(nothing._launch_kernel, _ONE, _ONE, b"", 0, None)
+        ways = {"prepared call": (prepared, False), "one call": (one_call, False)}
+        ways["held"] = one_call, True
+        found = {}
+        for cores, load in (("idle", contextlib.nullcontext), ("busy", _busy_cores)):
+            with load():
+                for way, (launch, is_held) in ways.items():
+                    found[cores, way] = _sample(driver, stream, launch, is_held, samples)
+        del stream, module, nothing, prepared, one_call, ways, launch
+    finally:
+        device.close()
+    return found
+
+
+def _sample(
+    driver: Any, stream: TimedStream, launch: Callable[[], None], is_held: bool, samples: int
+) -> Times:
+    times = np.empty(samples)
+    for number in range(-1, samples):  # the first launch of a function is never held
+        stream.queue([launch], _nothing, is_held and number >= 0)
+        driver.Context.synchronize()
+        if number >= 0:
+            times[number] = 1e6 * stream.elapsed_s(1)
+    return times
+
+
+def _nothing() -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _busy_cores() -> Iterator[None]:
+    """Keep every core busy with a process of its own."""
+    command = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    busy = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(usable_cores())]
+    try:
+        for process in busy:
+            assert process.stdout is not None
+            process.stdout.readline()
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def figures(measured: Measured) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the host's share of the times, in microseconds, by cores and way to launch."""
+    least = min(times.min() for (_, way), times in measured.items() if way == "held")
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for (cores, way), times in measured.items():
+        median, p99, most = np.quantile(times - least, [0.5, 0.99, 1.0])
+        shares = {"median": median, "p99": p99, "max": most}
+        found.setdefault(cores, {})[way] = {k: round(float(v), 3) for k, v in shares.items()}
+    return found
+
+
+def print_host_share(console: Console, samples: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Measure, print a table, and return its figures."""
+    found = figures(host_times(samples))
+    head = ("cores", "launch", "median", "99th percentile", "longest")
+    rows = [
+        (cores, way, *(f"{value:,.3f}" for value in shares.values()))
+        for cores, ways in found.items()
+        for way, shares in ways.items()
+    ]
+    title = f"the host's share of an empty kernel's time, us; {samples:,} samples"
+    console.print(make_table(head, rows, title=title))
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    parser = make_parser("measuring_host", __doc__)
+    parser.add_argument("--samples", type=count, default=1000, metavar="N", help="each (1000)")
+    return run_command(parser, arguments, _run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    found = print_host_share(Console(width=100, highlight=False), args.samples)
+    print(json.dumps({"host_us": found}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
