@@ -21,6 +21,7 @@ from harness.core.errors import (
     LaunchFailed,
     OutOfDeviceMemory,
 )
+from harness.core.kernel_name import reference_line
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build
 from harness.measure.backends import cuda
@@ -52,6 +53,17 @@ extern "C" __global__ void twice(const float *x, float *y) {
 }
 """
 N = 1 << 20
+TEMPLATE = """\
+namespace lib {
+template <typename T, int N> __global__ void twice(const T *x, T *y) {
+    int i = blockIdx.x * N + threadIdx.x;
+    y[i] = x[i] + x[i];
+}
+}
+__global__ void narrow(float *z) { z[threadIdx.x] = 1.0f; }
+__global__ void nothing(float *z) {}
+__global__ void nothing(int *z) {}
+"""
 ONES = np.ones(64, np.float32)
 ARGUMENTS = {"x": ONES, "y": ONES, "z": np.zeros(64, np.float32), "n": np.int32(64)}
 ADD = Launch("add", (8, 4), (2, 1), ("z", "x", "y", "n"))
@@ -185,6 +197,25 @@ class TestOnAnyDevice:
     def test_function_that_is_not_there_is_refused(self, gpu, kernels):
         with pytest.raises(LaunchFailed, match="looking up nowhere"):
             gpu.launch(gpu.load(kernels), [Launch("nowhere", (1,), (1,), ())])
+        assert gpu.healthy
+
+    def test_kernels_without_c_linkage_are_found_by_name(self, gpu):
+        names = ("lib::twice<float, 32>", "lib::twice<float, 16 * 4>", "nothing(int *)")
+        text = TEMPLATE + "\n".join(map(reference_line, names))
+        module = gpu.load(Nvcc(cuda.device_arch()).compile(Program(text, (), ())))
+        gpu.bind({"x": ONES, "y": np.zeros(64, np.float32)})
+        for size, name in zip((32, 64), names, strict=False):
+            gpu.restore({"y": NAN})
+            gpu.launch(module, [Launch(name, (size,), (64 // size,), ("x", "y"))])
+            np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
+        gpu.launch(module, [Launch("narrow", (64,), (1,), ("y",))])
+        assert gpu.read("y").sum() == 64
+        gpu.launch(module, [Launch("nothing(int *)", (64,), (1,), ("y",))])
+        several = r"2 kernels are called `nothing`: `nothing\(\w+\*\)`, `nothing\("
+        with pytest.raises(LaunchFailed, match=several):
+            gpu.launch(module, [Launch("nothing", (64,), (1,), ("y",))])
+        with pytest.raises(LaunchFailed, match=r"`twice` is not in .*`lib::twice<float, 32>"):
+            gpu.launch(module, [Launch("twice", (64,), (1,), ("x", "y"))])
         assert gpu.healthy
 
     def test_launch_with_too_few_arguments_is_refused(self, gpu, kernels):

@@ -18,6 +18,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.program import Binary
 from harness.core.records import Build, Environment
+from harness.dispatch import package
 from harness.dispatch.dispatcher import Provenance
 from harness.dispatch.package import (
     MANIFEST,
@@ -276,13 +277,16 @@ def test_another_device_gets_the_static_configuration_and_one_warning(
     assert warning.filename == __file__
 
 
-def test_cubin_of_each_candidate_is_built_with_its_parameters(spec: Spec) -> None:
+def test_cubin_of_each_candidate_is_built_with_its_parameters(
+    spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts: list[str] = []
 
     def build(source: Any) -> Binary:
         texts.append(source.text)
         return Binary(Build(str(len(texts)), "", "nvcc", 1.0), f"cubin {len(texts) - 1}".encode())
 
+    monkeypatch.setattr(package, "kernel_symbol", lambda cubin, name: name)
     cuda_kernels(spec, mvmul_program(), build)
     assert "#define THRD 16" in texts[1]
 

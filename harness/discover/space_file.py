@@ -101,9 +101,10 @@ def _obstacles(facts: Facts) -> Iterator[str]:
     """Describe what in the source prevents a run."""
     kernel = facts.kernel
     if kernel.is_template:
-        yield 'a template cannot be launched by name: write an extern "C" kernel for one type'
-    elif not kernel.is_named:
-        yield 'the kernel cannot be found by its name: declare it extern "C"'
+        yield (
+            f"{kernel.name} is a template: give its arguments, which may be parameters, as in "
+            f"{kernel.name}<float, 16>"
+        )
     for argument in kernel.arguments:
         if argument.is_local:
             yield (

@@ -43,8 +43,7 @@ class KernelSignature:
 
     `span` holds the offsets where its definition begins and ends. `unreadable` holds the parameters
     that are not plain arguments. `sizes` are the group's, if the source fixes or bounds them.
-    `dimensions` (1 to 3) is how many dimensions of thread ids it uses. `is_named` says that a
-    launch can find it by name; in CUDA this needs `extern "C"`.
+    `dimensions` (1 to 3) is how many dimensions of thread ids it uses.
     """
 
     name: str
@@ -55,7 +54,6 @@ class KernelSignature:
     sizes: tuple[str, ...]
     dimensions: int
     is_template: bool
-    is_named: bool
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,6 @@ def _kernel(
     before = (b for b in prepared.blanked if span[0] <= b.start < head.start_byte)
     sizes = [found for b in before if (found := group_sizes(b))]
     arguments, unreadable = _arguments(prepared, head)
-    is_cuda = mark.word == "__global__"
     return KernelSignature(
         name=text_of(head.child_by_field_name("declarator")),
         line=line_of(head),
@@ -162,7 +159,6 @@ def _kernel(
         sizes=sizes[0] if sizes else (),
         dimensions=dimensions(prepared.text[slice(*span)].decode()),
         is_template=any(n.type == "template_declaration" for n in around),
-        is_named=not is_cuda or any(n.type == "linkage_specification" for n in around),
     )
 
 

@@ -86,6 +86,8 @@ def c_header(dispatcher: Dispatcher) -> str:
             for k in dispatcher.kernels
         ],
         item=dispatcher.item,
+        symbols=[", ".join(map(c_string, names)) for names in dispatcher.symbols],
+        functions=dispatcher.functions,
         helpers=list(_helpers(dispatcher.name, [*exact, *writer.columns()])),
         guarded=guarded,
         fallback=list(writer.first(dispatcher.fallback)),

@@ -45,11 +45,12 @@ class Provenance:
 @dataclass(frozen=True)
 class KernelFile:
     """A file that a candidate is launched from, a complete source, a cubin or a program, with its
-    build options."""
+    build options; in a cubin, `symbols` are the names by which the driver knows the kernels."""
 
     name: str
     content: bytes
     options: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,12 @@ class Dispatcher:
     def item(self) -> str:
         """What the files of candidates are: a kernel or a program."""
         return "program" if self.provenance.environment.backend == "command" else "kernel"
+
+    @property
+    def symbols(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the kernels in each file; empty where they are those of the source."""
+        found = tuple(kernel.symbols or self.functions for kernel in self.kernels)
+        return found if any(names != self.functions for names in found) else ()
 
     @property
     def guards(self) -> tuple[Formula, ...]:

@@ -20,8 +20,9 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from harness.core.errors import ExpressionError, UsageError
+from harness.core.errors import BuildFailed, ExpressionError, UsageError
 from harness.core.files import check_writable, write_folder
+from harness.core.kernel_name import plain_name
 from harness.core.program import Binary, Program
 from harness.core.records import Environment
 from harness.dispatch.c_code import c_header
@@ -34,6 +35,7 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.python_code import python_module
+from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.models.encoding.columns import tuned_range
 from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace
@@ -111,7 +113,7 @@ def _dispatcher(
     return Dispatcher(
         name=spec.name,
         title=spec.title,
-        functions=spec.functions,
+        functions=tuple(map(plain_name, spec.functions)),
         features=features_of(program, spec.features, spec.inputs),
         program=program,
         provenance=provenance,
@@ -222,12 +224,18 @@ def cuda_kernels(
 ) -> tuple[KernelFile, ...]:
     """Make the cubin of each candidate; `build` compiles one, such as `Nvcc(arch).compile`.
 
-    Raises what `build` does.
+    Raises what `build` does, and BuildFailed where a kernel is not in its cubin.
     """
-    return tuple(
-        KernelFile(f"{index}.cubin", build(built).data, built.options)
-        for index, built in enumerate(_programs(spec, program, "cuda", "nvcc"))
-    )
+    built = list(_programs(spec, program, "cuda", "nvcc"))
+    return tuple(_cubin(spec, index, one, build(one).data) for index, one in enumerate(built))
+
+
+def _cubin(spec: Spec, index: int, built: Program, cubin: bytes) -> KernelFile:
+    try:
+        symbols = tuple(kernel_symbol(cubin, name) for name in spec.functions)
+    except LookupError as error:
+        raise BuildFailed(str(error)) from None
+    return KernelFile(f"{index}.cubin", cubin, built.options, symbols)
 
 
 def _programs(

@@ -79,6 +79,7 @@ def python_module(dispatcher: Dispatcher) -> str:
             **{name: getattr(provenance, name) for name in _PROVENANCE},
         },
         functions=ascii(dispatcher.functions),
+        symbols=dispatcher.symbols,
         kernels=[f"({k.name!a}, {k.options!a})" for k in dispatcher.kernels],
         is_cached=not isinstance(program.choice, TreeChoice),
         reals=list(writer.conversions(Type.REAL)),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
+from harness.core.kernel_name import is_plain, reference_line
 from harness.core.program import Launch, Program
 from harness.core.records import Config, DeviceLimits, Value
 from harness.space.protocol import Space
@@ -57,6 +58,12 @@ def _whole(expression: Expression, values: Mapping[str, Value], least: int = 1) 
     return int(size)
 
 
+def _references(spec: Spec, language: str) -> list[str]:
+    """Return the lines that a CUDA source needs behind it, so that its kernels can be found."""
+    named = [name for name in spec.functions if language == "cuda" and not is_plain(name)]
+    return ['#line 1 "kernel.function"', *map(reference_line, named), ""] if named else []
+
+
 def make_program(spec: Spec, space: Space, config: Config, language: str) -> Program:
     """Return the program of a configuration in one of the spec's languages."""
     source = spec.sources[language]
@@ -64,7 +71,7 @@ def make_program(spec: Spec, space: Space, config: Config, language: str) -> Pro
     # Flags are sorted for the build cache; the words of one flag stay in order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
     return Program(
-        text=source.with_macros(macros),
+        text="\n".join([source.with_macros(macros), *_references(spec, language)]),
         options=tuple(word for flag in flags for word in flag),
         include_dirs=source.include_dirs,
         includes=tuple(source.includes.values()),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.constraints.expression import FUNCTIONS, WORDS
+from harness.core.kernel_name import plain_name, words_of
 from harness.core.records import LIMIT_NAMES, Input, shown
 from harness.core.text import suggestion
 from harness.source.kernel_source import Source
@@ -29,7 +30,7 @@ def check_names(document: Document, model: SpaceFile | ProgramSpaceFile) -> None
     taken = dict.fromkeys(LIMIT_NAMES, "a device limit")
     taken |= dict.fromkeys(FUNCTIONS, "a function of expressions")
     taken |= dict.fromkeys((*WORDS, *keyword.kwlist), "a word of expressions")
-    taken |= dict.fromkeys(model.functions, "the kernel's function")
+    taken |= dict.fromkeys(map(plain_name, model.functions), "the kernel's function")
     for index, feature in enumerate(model.inputs.features):
         _claim(document, taken, feature, "an input feature", ("inputs", "features", index))
     for name in model.parameters:
@@ -62,6 +63,7 @@ def check_use(
     """Check that tuning each parameter changes something: it occurs in a source, in a launch size
     or, as a text, in the host module that gives the launches, and nothing fixes its value."""
     used = {name for _, size in expressions.launch_sizes() for name in size.names}
+    used |= _in_functions(document) if "cuda" in files.sources else frozenset()
     from_host = document.data.get("launch") == "host"
     used |= files.host_words if from_host else frozenset()
     elsewhere = files.host.name if from_host else "a launch size"
@@ -81,6 +83,13 @@ def check_use(
                 document.fault_at(location, f"cannot be tuned: {reason}")
     for source in {source.path: source for source in sources}.values():
         _check_pragmas(document, source, {parameter.name: parameter for parameter in parameters})
+
+
+def _in_functions(document: Document) -> frozenset[str]:
+    """Return the words of the kernels' names, such as template arguments."""
+    named = section(document, "kernel").get("function")
+    listed = named if isinstance(named, list) else [named]
+    return frozenset().union(*(words_of(name) for name in listed if isinstance(name, str)))
 
 
 def _check_pragmas(document: Document, source: Source, parameters: Mapping[str, Parameter]) -> None:

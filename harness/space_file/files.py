@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.files import nearest_file
+from harness.core.kernel_name import plain_name
 from harness.source.kernel_source import Source, read_source, read_text
 from harness.space_file.document import Document, Location
 
@@ -87,8 +88,9 @@ def _source(
         document.fault_at(location, f"{path} {reason(error, path)}")
         return None
     for where, function in functions:
-        if not source.mentions(function):
-            text = f"`{function}` does not occur in {path}; name the kernel as the source does"
+        word = plain_name(function)
+        if not source.mentions(word):
+            text = f"`{word}` does not occur in {path}; name the kernel as the source does"
             document.fault_at(where, text)
     return source
 

@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
+from harness.core.kernel_name import check_kernel_name
 from harness.core.records import Statistic
 from harness.space_file.tuned import (
     Flag,
@@ -63,9 +64,12 @@ Source = Annotated[
 ]
 
 
+KernelName = Annotated[StrictStr, AfterValidator(check_kernel_name)]
 Functions = Annotated[
-    Annotated[Name, Tag("name")]
-    | Annotated[Annotated[list[Name], Field(min_length=1), AfterValidator(distinct)], Tag("names")],
+    Annotated[KernelName, Tag("name")]
+    | Annotated[
+        Annotated[list[KernelName], Field(min_length=1), AfterValidator(distinct)], Tag("names")
+    ],
     by_shape("function_type", name=str, names=list),
 ]
 
@@ -73,7 +77,10 @@ Functions = Annotated[
 class KernelModel(StrictModel):
     """The kernel that is tuned. Paths are relative to the space file."""
 
-    function: Functions = Field(description="the kernel's name in the source")
+    function: Functions = Field(
+        description="the kernel's name in the source, in CUDA with its scope, template arguments "
+        "or parameter types where it needs them"
+    )
     source: Source = Field(description="one file for CUDA and OpenCL, or one for each")
     host: StrictStr = Field(description="Python file with arguments() and reference()")
 

@@ -13,8 +13,7 @@ from harness.commands.check.targets import CompileTarget, fitted_spec, target_sp
 from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
-from harness.core.text import first_few
-from harness.measure.backends.cubin import kernel_names
+from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.build_queue import BuildQueue
 from harness.measure.occupancy import Occupancy, occupancy
@@ -210,15 +209,12 @@ class Inspection:
         """
         if self.target.nvcc is None:
             return None
-        found = kernel_names(binary.data)
-        missing = [name for name in self.spec.functions if name not in found]
-        if not missing:
-            return None
-        there = f"its kernels are {first_few(found, ', ')}" if found else "it has no kernel"
-        return (
-            f'kernel "{missing[0]}" is not in the binary; {there}. Write extern "C" before '
-            f"__global__ void {missing[0]}; a template needs such a kernel that calls it"
-        )
+        try:
+            for name in self.spec.functions:
+                kernel_symbol(binary.data, name)
+        except LookupError as error:
+            return str(error)
+        return None
 
     def _launch(self, config: Config) -> Launch | None:
         """Return None where the host module makes the launches, which needs the input's data."""

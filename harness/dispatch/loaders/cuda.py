@@ -54,8 +54,9 @@ class Kernel:
             file, _ = self._dispatcher.KERNELS[index]
             path = Path(self._dispatcher.__file__).parent / "kernels" / file
             module = cuda.module_from_buffer(path.read_bytes())
-            functions = self._dispatcher.FUNCTIONS
-            self._loaded[index] = tuple(module.get_function(name) for name in functions)
+            symbols = getattr(self._dispatcher, "SYMBOLS", None)
+            names = symbols[index] if symbols else self._dispatcher.FUNCTIONS
+            self._loaded[index] = tuple(module.get_function(name) for name in names)
         return self._loaded[index]
 
     def __call__(self, stream: Any, /, *arguments: Any, **features: Any) -> None:

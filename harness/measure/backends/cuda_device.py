@@ -142,7 +142,7 @@ class CudaDevice(DriverDevice):
 
     def _make_module(self, data: bytes) -> CudaModule:
         module = self._driver.module_from_buffer(data)
-        return CudaModule(self._driver, module, self.limits, self._errors)
+        return CudaModule(self._driver, module, data, self.limits, self._errors)
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds.

@@ -13,6 +13,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Launch
 from harness.core.records import DeviceLimits
 from harness.measure.backends.driver_device import BoundArray
+from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.measure.backends.launch_checks import three, why_unlaunchable
 
 _KEPT_LAUNCHES = 64  # of configurations of the same machine code
@@ -69,11 +70,13 @@ class CudaModule:
         self,
         driver: Any,
         module: Any,
+        cubin: bytes,
         limits: DeviceLimits,
         errors: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self._names = driver.function_attribute
         self._module = module
+        self._cubin = cubin
         self._limits = limits
         self._errors = errors
         self._functions: dict[str, _CudaFunction] = {}
@@ -119,8 +122,12 @@ class CudaModule:
 
     def _function(self, name: str) -> _CudaFunction:
         if name not in self._functions:
-            with self._errors(f'looking up {name} (a kernel must be declared extern "C")'):
-                handle = self._module.get_function(name)
+            try:
+                symbol = kernel_symbol(self._cubin, name)
+            except LookupError as error:
+                raise LaunchFailed(f"looking up {name}: {error}") from None
+            with self._errors(f"looking up {name}"):
+                handle = self._module.get_function(symbol)
             with self._errors(f"asking what {name} needs"):
                 most = handle.get_attribute(self._names.MAX_THREADS_PER_BLOCK)
                 registers = handle.get_attribute(self._names.NUM_REGS)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
+from harness.core.kernel_name import plain_name
 from harness.core.program import Binary, Contents, Launch
 from harness.core.records import WARM, DeviceLimits, Environment
 from harness.measure.backends.cache_flush import CacheFlush, last_cache_bytes
@@ -269,7 +270,7 @@ class OpenClDevice(DriverDevice):
     def _kernel(self, module: _LoadedProgram, function: str) -> _OpenClKernel:
         if function not in module.kernels:
             with self._errors(f"looking up {function}"):
-                kernel = self._cl.Kernel(module.program, function)
+                kernel = self._cl.Kernel(module.program, plain_name(function))
                 static_bytes = self._local_memory(kernel)
                 group = self._ask(kernel, "COMPILE_WORK_GROUP_SIZE")
                 module.kernels[function] = _OpenClKernel(

@@ -1,0 +1,57 @@
+"""The names of kernels as a space writes them: `scale`, `lib::scale<float, BLOCK>`, `scale(int *)`.
+
+A compiler mangles the name of a CUDA kernel that is not extern "C". So the source of a kernel that
+is named by more than a word gets a variable that holds the kernel's address. The variable also
+makes the compiler instantiate a template, and which kernel the address is stands in the binary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_WORD = r"[A-Za-z_]\w*"
+_NAME = re.compile(
+    rf"(?P<scope>(?:{_WORD}::)*)(?P<word>{_WORD})(?P<template><[^;{{}}\"]+>)?(?P<types>\([^;{{}}\"]*\))?"
+)
+_MAX_LENGTH = 500
+
+
+def check_kernel_name(text: str) -> str:
+    """Return a kernel's name; raises ValueError for a text that is none."""
+    if len(text) > _MAX_LENGTH or "\n" in text or not _NAME.fullmatch(text):
+        raise ValueError(
+            f"`{text[:100]}` names no kernel: write its name, such as `scale`, or in CUDA "
+            "`lib::scale<float, BLOCK>`, or `scale(float *, int)` for one of several"
+        )
+    return text
+
+
+def plain_name(function: str) -> str:
+    """Return the name without scope, template arguments and parameter types, as in OpenCL."""
+    found = _NAME.fullmatch(function)
+    return found["word"] if found else function
+
+
+def is_plain(function: str) -> bool:
+    """Whether a name is a word."""
+    return plain_name(function) == function
+
+
+def words_of(function: str) -> frozenset[str]:
+    """Return the words of a name, which may be parameters of the space."""
+    return frozenset(re.findall(rf"\b{_WORD}\b", function))
+
+
+def reference_name(function: str) -> str:
+    """Return the name of the variable that holds a kernel's address."""
+    return f"harness_kernel_{hashlib.sha256(function.encode()).hexdigest()[:16]}"
+
+
+def reference_line(function: str) -> str:
+    """Return the C++ line that defines the variable."""
+    found = _NAME.fullmatch(function)
+    assert found is not None
+    types, name = found["types"], function.removesuffix(found["types"] or "")
+    kernel = f"&{name}" if types is None else f"static_cast<void (*){types}>({name})"
+    return f'extern "C" {{ __device__ void *{reference_name(function)} = (void *){kernel}; }}'
