@@ -329,9 +329,11 @@ def test_sample_calls_the_driver_for_its_work_alone(device, module, stub):
     device.launch(module, launches)
     assert [call.partition(" grid")[0] for call in stub.calls()] == [
         "cuLaunchKernel wait_for_host",
+        "cuLaunchKernel start_clock",
         "cuEventRecord",
         "cuLaunchKernel add",
         "cuEventRecord",
+        "cuLaunchKernel stop_clock",
         "cuCtxSynchronize",
         "cuEventElapsedTime",
     ]
@@ -447,7 +449,7 @@ def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device
     device.launch(module, [ADD] * (HELD_AT_ONCE + 1))
     calls = [call.split()[:2] for call in stub.calls() if call.startswith("cuLaunchKernel")]
     waits = [i for i, (_, kernel) in enumerate(calls) if kernel == "wait_for_host"]
-    assert waits == [0, HELD_AT_ONCE + 1]
+    assert waits == [0, HELD_AT_ONCE + 2], "start_clock is held as well"
 
 
 def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, monkeypatch):

@@ -18,7 +18,7 @@
  *   CUDA_STUB_ONCE=FILE          only one failure in all processes: that which creates this file
  *   CUDA_STUB_KERNEL_NS=NS       how long each kernel takes at 1980 MHz; NAME:NS,... for some
  *                                kernels. Without, the time of the function on the host
- *   CUDA_STUB_TICK_NS=1024       the resolution of events (1)
+ *   CUDA_STUB_TICK_NS=1024       the resolution of events and of globaltimer (1)
  *   CUDA_STUB_SM_MHZ=1980,990    the SM clock in the first launch, the second, ...; the last stays.
  *                                Seen by clock64, and slows kernels with CUDA_STUB_KERNEL_NS
  *   CUDA_STUB_TRACE=FILE         each call is appended to this file, one a line
@@ -86,7 +86,8 @@ Run *kernel_named(const char *name);
 /* queue.c */
 CUresult finish(void); /* run what is queued, and wait for it */
 void forget_queue(void);
-Run wait_for_host; /* a kernel of harness's own: not counted, and no variable sets its time */
+/* Kernels of harness's own: not counted, and no variable sets their time. */
+Run wait_for_host, start_clock, stop_clock;
 uint64_t cycles_at(uint64_t at_ns);
 
 #endif

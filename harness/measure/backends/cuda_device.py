@@ -25,6 +25,7 @@ from harness.measure.backends.cuda_module import CudaModule
 from harness.measure.backends.cuda_stream import TimedStream
 from harness.measure.backends.driver_device import DriverDevice
 from harness.measure.backends.launch_checks import why_unloadable
+from harness.measure.clock_watch import ClockWatch
 
 _KEPT_MODULES = 2  # of a configuration and its twin
 
@@ -63,9 +64,13 @@ class CudaDevice(DriverDevice):
         self._stream = self._open_stream()
 
     def _open_stream(self) -> TimedStream:
-        """Load the kernel that keeps the host's work out of times; raises BackendUnavailable."""
+        """Load the kernels that keep the host's work out of times and read the device's clock;
+        raises BackendUnavailable."""
+        names = self._driver.device_attribute
         try:
-            return TimedStream(self._driver)
+            self.watch = ClockWatch(self._device.get_attribute(names.CLOCK_RATE) * 1e-3 or None)
+            multiprocessors = self._device.get_attribute(names.MULTIPROCESSOR_COUNT)
+            return TimedStream(self._driver, multiprocessors)
         except self._driver.Error as error:
             self._close_context()
             raise BackendUnavailable(
@@ -162,6 +167,11 @@ class CudaDevice(DriverDevice):
             for one in prepared:
                 one.function.has_run = True
             return self._stream.elapsed_s(len(prepared))
+
+    def sm_clock_mhz(self) -> float | None:
+        """Return the clock of the multiprocessors around the last launches, in MHz; None where the
+        GPU's time did not change meanwhile."""
+        return self._stream.clock.mhz()
 
     def close(self) -> None:
         """Free the arguments and release the context; a second call does nothing.

@@ -1,7 +1,7 @@
 """harness's own CUDA kernels, as PTX text, which the driver compiles for its device.
 
-No compiler is needed where kernels run. All parameters are of 64 bits, and each kernel runs in a
-single thread.
+No compiler is needed where kernels run. All parameters are of 64 bits, and blocks have a single
+thread.
 """
 
 from __future__ import annotations
@@ -45,7 +45,83 @@ done:
 }
 """
 
-PTX = "".join((_HEAD, _WAIT_FOR_HOST))
+START_CLOCK = "start_clock"
+"""Parameters: rows, most. In each block: waits until the time in nanoseconds changes, and writes
+the cycles of its multiprocessor and the time to words 0 and 1 of the multiprocessor's row of four
+words. Writes nothing after 4 million cycles, or if there are only `most` rows and none is its."""
+
+_START_CLOCK = """
+.visible .entry start_clock(.param .u64 rows, .param .u64 most)
+{
+    .reg .pred %is;
+    .reg .u32 %sm;
+    .reg .u64 %rows, %most, %row, %began, %before, %now, %cycles, %spent;
+    ld.param.u64 %rows, [rows];
+    ld.param.u64 %most, [most];
+    mov.u32 %sm, %smid;
+    cvt.u64.u32 %row, %sm;
+    setp.ge.u64 %is, %row, %most;
+    @%is bra done;
+    shl.b64 %row, %row, 5;
+    add.u64 %row, %rows, %row;
+    mov.u64 %began, %clock64;
+    mov.u64 %before, %globaltimer;
+wait:
+    mov.u64 %now, %globaltimer;
+    mov.u64 %cycles, %clock64;
+    sub.u64 %spent, %cycles, %began;
+    setp.gt.u64 %is, %spent, 4000000;
+    @%is bra done;
+    setp.eq.u64 %is, %now, %before;
+    @%is bra wait;
+    st.volatile.v2.u64 [%row], {%cycles, %now};
+done:
+    ret;
+}
+"""
+
+STOP_CLOCK = "stop_clock"
+"""Parameters: rows, most, least_ns. As START_CLOCK, but waits until the time changes `least_ns` or
+more after the time in word 1, and writes to words 2 and 3."""
+
+_STOP_CLOCK = """
+.visible .entry stop_clock(.param .u64 rows, .param .u64 most, .param .u64 least_ns)
+{
+    .reg .pred %is;
+    .reg .u32 %sm;
+    .reg .u64 %rows, %most, %row, %until, %least, %began, %before, %now, %cycles, %spent;
+    ld.param.u64 %rows, [rows];
+    ld.param.u64 %most, [most];
+    ld.param.u64 %least, [least_ns];
+    mov.u32 %sm, %smid;
+    cvt.u64.u32 %row, %sm;
+    setp.ge.u64 %is, %row, %most;
+    @%is bra done;
+    shl.b64 %row, %row, 5;
+    add.u64 %row, %rows, %row;
+    ld.volatile.u64 %until, [%row+8];
+    add.u64 %until, %until, %least;
+    mov.u64 %began, %clock64;
+    mov.u64 %now, %globaltimer;
+next:
+    mov.u64 %before, %now;
+wait:
+    mov.u64 %now, %globaltimer;
+    mov.u64 %cycles, %clock64;
+    sub.u64 %spent, %cycles, %began;
+    setp.gt.u64 %is, %spent, 4000000;
+    @%is bra done;
+    setp.eq.u64 %is, %now, %before;
+    @%is bra wait;
+    setp.lt.u64 %is, %now, %until;
+    @%is bra next;
+    st.volatile.v2.u64 [%row+16], {%cycles, %now};
+done:
+    ret;
+}
+"""
+
+PTX = "".join((_HEAD, _WAIT_FOR_HOST, _START_CLOCK, _STOP_CLOCK))
 """All kernels, in one module."""
 
 
@@ -59,10 +135,10 @@ class CudaKernels:
         self._module = driver.module_from_buffer(PTX.encode() + b"\0")
         self._functions: dict[str, Any] = {}
 
-    def queue(self, name: str, *arguments: int) -> None:
-        """Queue a kernel on the default stream, in one thread; does not wait."""
+    def queue(self, name: str, *arguments: int, blocks: int = 1) -> None:
+        """Queue a kernel on the default stream, in so many blocks; does not wait."""
         if name not in self._functions:
             self._functions[name] = self._module.get_function(name)
         packed = np.array(arguments, np.uint64).tobytes()
         # prepared_call would call the driver twice.
-        self._functions[name]._launch_kernel((1, 1, 1), (1, 1, 1), packed, 0, None)
+        self._functions[name]._launch_kernel((blocks, 1, 1), (1, 1, 1), packed, 0, None)

@@ -16,6 +16,7 @@ import numpy as np
 
 from harness.core.errors import HostTooSlow
 from harness.measure.backends.cuda_kernels import WAIT_FOR_HOST, CudaKernels
+from harness.measure.backends.sm_clock import SmClock
 
 LIMIT_NS = 500_000_000
 """The device waits no longer: a call that waits for the device would otherwise never return."""
@@ -30,12 +31,14 @@ _RELEASED, _EXPIRED = 0, 1  # words that host and device share
 class TimedStream:
     """The default stream of the current context, with events that are used again and again.
 
-    `driver` is pycuda.driver, whose errors every method may raise.
+    `driver` is pycuda.driver, whose errors every method may raise. `clock` is that around the
+    launches that were queued last.
     """
 
-    def __init__(self, driver: Any) -> None:
+    def __init__(self, driver: Any, multiprocessors: int) -> None:
         self._driver = driver
         self._kernels = CudaKernels(driver)
+        self.clock = SmClock(driver, self._kernels, multiprocessors)
         flags = driver.host_alloc_flags.DEVICEMAP
         self._words = driver.pagelocked_zeros(2, np.uint64, mem_flags=flags)
         self._address = int(self._words.base.get_device_pointer())
@@ -59,10 +62,13 @@ class TimedStream:
             with self._held() if is_held else contextlib.nullcontext():
                 if begin == 0:
                     first()
+                    self.clock.queue_start()
                 for launch, (start, stop) in zip(launches[part], self._events[part], strict=False):
                     start.record()
                     launch()
                     stop.record()
+                if begin + HELD_AT_ONCE >= len(launches):
+                    self.clock.queue_stop()
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:

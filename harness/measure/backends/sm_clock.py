@@ -1,0 +1,70 @@
+"""Read the clock of the multiprocessors around launches, as nvbench does, with two small kernels.
+
+Each multiprocessor counts its own cycles, so that only counts of the same one are compared. It may
+not count where it has nothing to do; so the highest clock of all multiprocessors is the device's.
+The GPU's time has steps of 32 ns to 1 us, and more on some. Both kernels therefore wait for the
+beginning of a step, and the second one for the end of a least interval.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.measure.backends.cuda_kernels import START_CLOCK, STOP_CLOCK, CudaKernels
+
+LEAST_NS = 50_000
+"""The least interval: beside it, the 0.1 us that a kernel may need to see a step are 0.2 %."""
+
+_MOST_MULTIPROCESSORS = 512
+"""The rows for multiprocessors, whose numbers may have gaps."""
+
+
+class SmClock:
+    """The clock of the multiprocessors around what is queued between `queue_start` and
+    `queue_stop`.
+
+    `driver` is pycuda.driver, whose errors every method may raise.
+    """
+
+    def __init__(self, driver: Any, kernels: CudaKernels, multiprocessors: int) -> None:
+        self._kernels = kernels
+        self._blocks = multiprocessors
+        shape, flags = (_MOST_MULTIPROCESSORS, 4), driver.host_alloc_flags.DEVICEMAP
+        self._stamps = driver.pagelocked_zeros(shape, np.uint64, mem_flags=flags)
+        self._address = int(self._stamps.base.get_device_pointer())
+        # At its first launch the driver may load a kernel, and wait for a device that is held.
+        self.queue_start()
+        self.queue_stop()
+        driver.Context.synchronize()
+
+    def queue_start(self) -> None:
+        """Queue the first reading; what was queued before must have ended."""
+        self._stamps.fill(0)
+        self._queue(START_CLOCK)
+
+    def queue_stop(self) -> None:
+        """Queue the second reading."""
+        self._queue(STOP_CLOCK, LEAST_NS)
+
+    def _queue(self, name: str, *arguments: int) -> None:
+        rows = len(self._stamps)
+        self._kernels.queue(name, self._address, rows, *arguments, blocks=self._blocks)
+
+    def mhz(self) -> float | None:
+        """Return the clock in MHz after both readings have ended; None where they saw no time."""
+        return clock_of(self._stamps)
+
+
+def clock_of(stamps: npt.NDArray[np.uint64]) -> float | None:
+    """Return the highest clock of the multiprocessors, in MHz.
+
+    A row has cycles and nanoseconds of the first reading of a multiprocessor, and those of the
+    second one; zeros where there was none. None if no row has both.
+    """
+    rows = stamps[stamps[:, (1, 3)].all(axis=1)].astype(np.int64)
+    cycles, nanoseconds = (rows[:, 2:] - rows[:, :2]).T
+    clocks_mhz = 1e3 * cycles / np.maximum(nanoseconds, 1)
+    return float(clocks_mhz.max()) if len(rows) else None
