@@ -64,7 +64,7 @@ def host_times(samples: int) -> dict[tuple[str, str], Times]:
     device = CudaDevice()
     try:
         driver = load_pycuda()
-        stream = TimedStream(driver)
+        stream = TimedStream(driver, device.limits.compute_units)
         module = driver.module_from_buffer(_PTX)
         nothing = module.get_function("nothing")
         nothing.prepare(["0s"])
