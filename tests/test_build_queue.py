@@ -14,6 +14,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernels import KernelMeasurer
+from harness.measure.processes import spare_cores
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
@@ -130,18 +131,38 @@ def overlaps(journal: Path) -> int:
     return sum(a < d and c < b for a, b in compiled for c, d in launched)
 
 
-@pytest.mark.parametrize("shares_cpu", [False, True])
-def test_builds_overlap_measurements_but_where_they_share_the_cpu(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path, shares_cpu: bool
+@pytest.mark.parametrize(("shares_cpu", "spare"), [(False, 1), (True, 1), (False, 0)])
+def test_builds_overlap_measurements_but_where_they_share_its_core(
+    fake_measurer: Callable[..., KernelMeasurer],
+    fake_spec: Spec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shares_cpu: bool,
+    spare: int,
 ) -> None:
+    monkeypatch.setattr("harness.measure.kernels.spare_cores", lambda: spare)
     measurer = fake_measurer(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
     space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
-    configs = list(space)[:6]
-    measurer.expect(space, configs[:4])
+    configs = list(space)[:4]
+    measurer.expect(space, configs[:3])
     for config in configs:
         assert measurer.measure(space, FOUR, config, None).outcome is Outcome.OK
         measurer.expect(space, configs)
-    assert (overlaps(tmp_path / "journal") == 0) == shares_cpu
+    assert (overlaps(tmp_path / "journal") == 0) == (shares_cpu or not spare)
+
+
+@pytest.mark.parametrize(
+    ("limit", "spare"),
+    [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)],
+)
+def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, spare: int
+) -> None:
+    monkeypatch.setattr("harness.measure.processes.usable_cores", lambda: 16)
+    file = tmp_path / "cpu.max"
+    if limit is not None:
+        file.write_text(limit)
+    assert spare_cores(file) == spare
 
 
 def test_configuration_is_compiled_once_for_all_inputs(

@@ -1,7 +1,8 @@
 """Measure kernels on this machine: one process owns the device, others compile for it.
 
-On a GPU, builds overlap the running measurement. Where kernels run on the CPU, the device waits
-until nothing compiles: it would be measured together with the compiler.
+On a GPU, builds overlap the running measurement: they keep one core free, and its times hold no
+work of the host. Where kernels run on the CPU, or no core can be kept free, the device waits until
+nothing compiles: it would be measured together with the compiler.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from harness.measure.kernel_runner import KernelJob, Twin
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
-from harness.measure.processes import ProcessLost
+from harness.measure.processes import ProcessLost, spare_cores
 from harness.measure.trial import outcome_of
 from harness.measure.verify import Tolerance
 from harness.space import Space
@@ -60,7 +61,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             environment=self._facts.environment,
             limits=self._facts.limits,
             compiler=backend.compiler,
-            builds_disturb=self._facts.shares_cpu,
+            builds_disturb=self._facts.shares_cpu or spare_cores() == 0,
             default_warmup_s=GPU_WARMUP_S if backend.is_gpu else 0.0,
         )
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)

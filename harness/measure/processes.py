@@ -300,6 +300,18 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def spare_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return how many cores may compile while one more runs the process that owns the device.
+
+    A container may see all cores of a machine, but get the time of few: its `limit`.
+    """
+    cores: float = usable_cores()
+    with contextlib.suppress(OSError, ValueError):  # there is no limit, or it is "max"
+        granted, period = map(int, limit.read_text().split())
+        cores = min(cores, granted / period)
+    return max(0, int(cores) - 1)
+
+
 def count_of_builders() -> int:
-    """Return how many processes may compile while one measures."""
-    return max(1, usable_cores() - 1)
+    """Return how many processes compile at once: one at least, even where no core is spare."""
+    return max(1, spare_cores())
