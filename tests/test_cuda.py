@@ -13,7 +13,7 @@ from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_driver
 from harness.measure.backends.cuda import cuda_status, device_arch, load_pycuda
-from harness.measure.backends.cuda_driver import device_archs, driver_version
+from harness.measure.backends.cuda_driver import device_archs, driver_version, forbidden_files
 from harness.measure.backends.cuda_module import pack_arguments
 from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
 
@@ -135,6 +135,15 @@ def test_driver_version_is_read_from_the_kernel(text, version, tmp_path):
     assert driver_version(tmp_path / "nowhere") is None
 
 
+def test_device_files_that_the_user_may_not_open_are_named(monkeypatch, tmp_path):
+    (tmp_path / "nvidia-caps").mkdir()
+    for name in ("nvidia0", "nvidiactl", "null"):
+        (tmp_path / name).touch()
+    assert forbidden_files(tmp_path) == []
+    monkeypatch.setattr("os.access", lambda path, _: path.name not in ("nvidia0", "null"))
+    assert forbidden_files(tmp_path) == [str(tmp_path / "nvidia0")]
+
+
 @pytest.mark.gpu
 def test_devices_are_listed_by_another_process(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
@@ -153,6 +162,7 @@ def test_driver_without_devices_offers_no_gpu(stub, monkeypatch):
 def test_refusing_driver_is_reported_with_its_error(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:803")
     with pytest.raises(
-        BackendUnavailable, match=r"cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH \(803\)"
+        BackendUnavailable,
+        match=r"cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH \(803\).*reboot",
     ):
         device_archs()

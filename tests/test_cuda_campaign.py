@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.commands import tune
+from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import choose
 from harness.measure.kernels import KernelMeasurer
@@ -36,6 +37,17 @@ def test_small_campaign_measures_every_configuration(
     results = json.loads(printed.out)["results"]
     assert (results["backend"], results["warnings"]) == ("cuda", [])
     assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
+
+
+def test_driver_older_than_the_toolkit_ends_the_command_with_the_cure(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_DRIVER", "12040")
+    cure = (
+        r"empty kernel .* compiled does not run .* up to CUDA 12\.4, .* update the driver, or set"
+    )
+    with pytest.raises(BackendUnavailable, match=cure):
+        KernelMeasurer(load_spec(MVMUL), choose("cuda"))
 
 
 def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[Measurement]:

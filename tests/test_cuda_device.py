@@ -29,6 +29,7 @@ from harness.measure.backends.cuda import load_pycuda
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.cuda_module import PreparedLaunch
 from harness.measure.backends.cuda_stream import HELD_AT_ONCE, LIMIT_NS
+from harness.measure.backends.empty_kernel import require_working
 from harness.measure.backends.guard_zones import ZONE_BYTES
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.verify import NAN
@@ -501,6 +502,76 @@ def test_driver_that_cannot_compile_ptx_is_unavailable(stub, fail):
     fail("cuModuleLoadData@1:221")
     with pytest.raises(BackendUnavailable, match=r"own kernels: .* PTX must be there"):
         CudaDevice()
+
+
+# ------------------------------------------------------------------------- the empty kernel
+
+
+class Compiles:
+    """A compiler that returns or raises what it is given."""
+
+    arch = "sm_90"
+
+    def __init__(self, result: Binary | BuildFailed) -> None:
+        self.identity = f"nvcc of {id(self)}"
+        self.result, self.compiled = result, 0
+
+    def compile(self, program: Program) -> Binary:
+        self.compiled += 1
+        if isinstance(self.result, BuildFailed):
+            raise self.result
+        return replace(
+            self.result, build=replace(self.result.build, key=program.key(self.identity))
+        )
+
+
+EMPTY = 'extern "C" __global__ void harness_empty() {}'
+
+
+@pytest.fixture(scope="module")
+def empty(nvidia) -> Binary:
+    return Nvcc(cuda.device_arch()).compile(Program(EMPTY, (), ()))
+
+
+def test_empty_kernel_is_compiled_once_and_then_kept_for_this_host_compiler(
+    device, empty, stub, monkeypatch, tmp_path
+):
+    compiler = Compiles(empty)
+    for _ in range(2):
+        require_working(device, compiler, "cuda")
+    assert compiler.compiled == 1
+    assert stub.calls().count("cuLaunchKernel harness_empty grid 1 1 1 group 1 1 1") == 2
+    (tmp_path / "gcc").write_text("another")
+    (tmp_path / "gcc").chmod(0o755)
+    monkeypatch.setenv("NVCC_CCBIN", str(tmp_path / "gcc"))
+    require_working(device, compiler, "cuda")
+    assert compiler.compiled == 2
+
+
+@pytest.mark.parametrize(
+    ("result", "rule", "message"),
+    [
+        (
+            BuildFailed("unsupported GNU version!"),
+            "",
+            r"Set NVCC_CCBIN to .*\nunsupported GNU vers",
+        ),
+        (
+            Binary(build(), b"x" * 64),
+            "",
+            "image is invalid.* Unset NVCC_APPEND_FLAGS: .* nvidia-smi",
+        ),
+        (None, "kernel@1:719", r"running harness_empty: .* \(dmesg\)"),
+        (None, "cuLaunchKernel@1:2", "bytes are free; harness holds"),
+    ],
+)
+def test_empty_kernel_that_does_not_run_names_the_cure(
+    result, rule, message, device, empty, fail, monkeypatch
+):
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-arch=sm_75")
+    fail(rule)
+    with pytest.raises(BackendUnavailable, match=f"(?s){message}"):
+        require_working(device, Compiles(result or empty), "cuda")
 
 
 # ------------------------------------------------------------------------- its failures

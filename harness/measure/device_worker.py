@@ -98,8 +98,13 @@ class DeviceWorker:
         return self._backend.open_device()
 
     def describe(self) -> DeviceFacts:
-        """Open the device and describe it; raises BackendUnavailable."""
+        """Open the device, and describe it once it works; raises BackendUnavailable."""
+        return self._facts
+
+    @cached_property
+    def _facts(self) -> DeviceFacts:
         device, compiler = self._device, self._backend.open_compiler()
+        self._backend.require_working(device, compiler)
         return DeviceFacts(
             environment=device.environment(compiler.identity),
             limits=device.limits,

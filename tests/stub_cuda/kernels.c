@@ -136,7 +136,7 @@ Run *kernel_named(const char *name)
     } known[] = {{"add", add},         {"twice", twice}, {"narrow", narrow},
                  {"stray", stray},     {"nothing", nothing}, {"mvmul", mvmul},
                  {"read_clocks", read_clocks}, {"wait_for_host", wait_for_host},
-                 {"start_clock", start_clock}, {"stop_clock", stop_clock}};
+                 {"harness_empty", nothing}, {"start_clock", start_clock}, {"stop_clock", stop_clock}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strlen(known[i].name) == length && !strncmp(known[i].name, name, length))
             return known[i].run;

@@ -91,6 +91,7 @@ def device_target(requested: str) -> CompileTarget:
         raise
     compiler, device = backend.open_compiler(), backend.open_device()
     try:
+        backend.require_working(device, compiler)
         limits, environment = device.limits, device.environment(compiler.identity)
     finally:
         device.close()

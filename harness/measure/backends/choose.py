@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import WARM
 from harness.core.text import suggestion
-from harness.measure.backends import cuda, cuda_device, opencl, opencl_device
+from harness.measure.backends import cuda, cuda_device, empty_kernel, opencl, opencl_device
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.nvcc import Nvcc
 
@@ -46,6 +46,15 @@ class Backend:
         if self.opencl_device is not None:
             return opencl.OpenClCompiler(self.opencl_device)
         return Nvcc(self.arch or cuda.device_arch())
+
+    def require_working(self, device: Device, compiler: Compiler) -> None:
+        """Raise BackendUnavailable, with the cause and the cure, where a GPU runs no empty kernel.
+
+        PoCL loads its compiler first, which takes a second: a command that measures nothing new
+        would wait for it in vain.
+        """
+        if self.is_gpu:
+            empty_kernel.require_working(device, compiler, self.language)
 
 
 def choose(requested: str) -> Backend:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import re
 import subprocess
 import sys
@@ -34,11 +35,27 @@ def device_archs() -> tuple[str, ...]:
         ) from error
     if answer["error"] or not answer["devices"]:
         reason = answer["error"] or "it lists no device"
-        raise BackendUnavailable(
-            f"the NVIDIA driver offers no GPU: {reason}. "
-            "Check nvidia-smi, CUDA_VISIBLE_DEVICES, and the devices of the container"
-        )
+        raise BackendUnavailable(f"the NVIDIA driver offers no GPU: {reason}. {_cure(reason)}")
     return tuple(answer["devices"])
+
+
+def _cure(reason: str) -> str:
+    """Return what may make the driver work."""
+    forbidden = forbidden_files()
+    if forbidden:
+        return (
+            f"This user may not read and write {', '.join(forbidden)}: join the group that owns "
+            "them, or start the container with --gpus all"
+        )
+    if "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in reason:
+        return f"{cuda_probe.LIBRARY} and the kernel's driver differ, as after an update: reboot"
+    return "Check nvidia-smi, CUDA_VISIBLE_DEVICES, and the devices of the container"
+
+
+def forbidden_files(folder: Path = Path("/dev")) -> list[str]:
+    """Return NVIDIA's device files that this user may not open, such as /dev/nvidia0."""
+    files = (file for file in sorted(folder.glob("nvidia*")) if not file.is_dir())
+    return [str(file) for file in files if not os.access(file, os.R_OK | os.W_OK)]
 
 
 def require_driver() -> None:
