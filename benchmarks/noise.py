@@ -288,6 +288,7 @@ class _Launches:
     times: Times
     process: Iterator[float]
     wall_s: float = 0.0
+    tick_s: float = 0.0
     host_read: tuple[str, ...] = ()
     _load: Load = field(default_factory=Load)
 

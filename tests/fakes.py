@@ -81,6 +81,7 @@ class FakeDevice:
 
     shares_cpu = False
     overran = False
+    tick_s = 0.0
     limits = LIMITS
 
     def __init__(

@@ -313,6 +313,15 @@ def test_driver_is_asked_for_more_shared_memory_only_where_a_launch_needs_more(
         assert f"cuLaunchKernel twice grid 1 1 1 group 64 1 1{passed}" in calls
 
 
+@pytest.mark.parametrize("tick_ns", [1024, 32])
+def test_tick_is_that_of_the_events(device, stub, monkeypatch, tick_ns):
+    monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
+    assert device.tick_s == pytest.approx(tick_ns * 1e-9, rel=1e-3)
+    stub.calls()
+    assert device.tick_s > 0
+    assert stub.calls() == []  # found once
+
+
 def test_device_waits_after_the_last_launch_and_not_between(device, module, stub):
     device.launch(module, [ADD, ADD])
     calls = stub.calls()

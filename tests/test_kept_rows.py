@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ResultsError
-from harness.core.records import Measurement, Outcome, StopReason, Timing, WorstElement
+from harness.core.records import Measurement, Outcome, StopReason, Timing
+from harness.core.worst_element import WorstElement
 from harness.results import file_digest, guard, runs
 from harness.results.view import read_results
 from tests.results_examples import make_failed, make_ok, tamper, write

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.program import Launch, Program
-from harness.core.records import Config, Input, Measurement, Outcome, Timing, WorstElement
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.worst_element import WorstElement
 from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceWorker, Reply
 from harness.measure.kernel_data import make_kernel_data

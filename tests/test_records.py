@@ -17,9 +17,9 @@ from harness.core.records import (
     Measurement,
     Outcome,
     Timing,
-    WorstElement,
     shown,
 )
+from harness.core.worst_element import WorstElement
 
 CONFIG, GIVEN = Config({"BLOCK": 64, "FAST": True, "REGS": None}), Input({"m": 3, "n": 4.5})
 

@@ -23,7 +23,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from harness.core.errors import DatabaseBusy, ResultsError
-from harness.core.records import Input, Measurement, Outcome, StopReason, Timing, WorstElement
+from harness.core.records import Input, Measurement, Outcome, StopReason, Timing
+from harness.core.worst_element import WorstElement
 from harness.results import (
     FINAL,
     SEARCHED,

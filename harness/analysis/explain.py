@@ -19,6 +19,7 @@ from harness.analysis.sampling import measurement_numbers, sampled
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
+from harness.core.observations import HOW_TIMED
 from harness.core.records import Value
 from harness.models.starchart import (
     Accuracy,
@@ -124,7 +125,11 @@ def samples(results: Results) -> Samples:
 def _observed(all_rows: MeasurementRows, rows: MeasurementRows) -> dict[str, Array]:
     """Return the quantities that were observed on any measurement; NaN where not."""
     found = rows.columns.observed
-    known = [name for name, values in found.items() if not np.isnan(all_rows.of(values)).all()]
+    known = [
+        name
+        for name, values in found.items()
+        if name not in HOW_TIMED and not np.isnan(all_rows.of(values)).all()
+    ]
     return {name: rows.of(found[name]) for name in known}
 
 

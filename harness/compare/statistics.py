@@ -19,9 +19,11 @@ smaller of the two degrees of freedom applies.
 A rerun (harness.compare.rerun) measures both sides together on several occasions. There the test
 is Student's t on the differences between the sides, one per occasion.
 
-A coarse clock hides differences below its tick, however many samples there are. Where the samples
-of a side scatter by less than half a tick, its mean may be off by half a tick; where they scatter
-by more, the error averages out. So each such side widens the threshold by half a tick.
+A coarse clock hides differences below its tick, however many samples there are. A measurement of a
+kernel states how many seconds (`harness.measure.clock_tick`), by which each side widens the
+threshold. Recordings and times of programs do not state this. Where the samples of such a side
+scatter by less than half a tick, its mean may be off by half a tick; where they scatter by more,
+the error averages out. So each such side widens the threshold by half a tick.
 
 A change is significant where the t-test rejects that it is within +- the threshold: kernels that
 differ by less are never regressions. Holm's procedure (1979) over all comparisons keeps the
@@ -81,12 +83,14 @@ class Pair:
 
     Where both sides were measured together on several occasions, the samples are those of all
     occasions, and `differences` has the difference of the mean logarithms in each of them.
+    `clock_error` is by how much the clocks may put that off, as far as the measurements state it.
     """
 
     base_s: Sequence[float]
     candidate_s: Sequence[float]
     occasions: OccasionVariance = OccasionVariance()
     differences: Sequence[float] = ()
+    clock_error: float = 0.0
 
 
 class ChangeVerdict(str, Enum):
@@ -220,11 +224,14 @@ def _of_differences(differences: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _blur(pair: Pair) -> float:
-    """Return half a tick of each side that scatters by less, as a fraction of its time.
+    """Return the clocks' error; where none is stated, half a tick of each side that scatters by
+    less, as a fraction of its time.
 
     The tick is estimated where values repeat within a side or between occasions: it is then the
     smallest step between any two values of both sides.
     """
+    if pair.clock_error:
+        return pair.clock_error
     sides = (pair.base_s, pair.candidate_s)
     is_steady = pair.occasions.freedom > 0 and not pair.occasions.variance
     if not is_steady and all(len(_distinct(side)) == len(side) for side in sides):

@@ -17,6 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
+from harness.core.worst_element import WorstElement
+
 Value = bool | int | float | str | None
 """The value of a parameter; None is a compiler flag that is absent."""
 
@@ -161,35 +163,6 @@ class Build:
     cached: bool = False
 
 
-@dataclass(frozen=True)
-class WorstElement:
-    """The element of an output that is farthest outside its tolerance.
-
-    Integers stay integers, so that different integers above 2^53 do not look equal. For a complex
-    element this is the part that is farther off: `argument` then ends in `.real` or `.imag`.
-    """
-
-    argument: str
-    index: tuple[int, ...]
-    found: float
-    expected: float
-    tolerance: float
-    wrong_count: int
-    count: int
-
-    def __str__(self) -> str:
-        index = ", ".join(map(str, self.index))
-        return (
-            f"{self.argument}[{index}] is {_exactly(self.found)}, expected "
-            f"{_exactly(self.expected)} +- {self.tolerance:.3g}; "
-            f"{self.wrong_count:,} of {self.count:,} elements are wrong"
-        )
-
-
-def _exactly(number: int | float) -> str:
-    return str(number) if isinstance(number, int) else f"{number:.9g}"
-
-
 class StopReason(str, Enum):
     """The reason why sampling ended."""
 
@@ -213,13 +186,16 @@ class Timing:
 
     Samples of one occasion follow one load of the code and one allocation of the data.
     `occasions` has the number of samples of each occasion, in order; it is empty where the samples
-    were not split into occasions. `statistic` makes `time_s` of the samples.
+    were not split into occasions. `statistic` makes `time_s` of the samples. A sample of a short
+    kernel is the mean of several runs. The clock may put times off by `clock_error_s`, which no
+    spread shows (`harness.measure.clock_tick`); 0 where nothing is known of it.
     """
 
     samples_s: tuple[float, ...]
     stopped: StopReason = StopReason.REPEATS
     occasions: tuple[int, ...] = ()
     statistic: Statistic = Statistic.MEDIAN
+    clock_error_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.samples_s:
@@ -227,6 +203,10 @@ class Timing:
         for sample in self.samples_s:
             if not (math.isfinite(sample) and sample > 0):
                 raise ValueError(f"samples must be finite and above 0 s, but got {sample!r}")
+        if not 0 <= self.clock_error_s < math.inf:
+            raise ValueError(
+                f"the clock's error must be finite and 0 s or more, but got {self.clock_error_s!r}"
+            )
         if self.occasions and (min(self.occasions) < 1 or sum(self.occasions) != self.count):
             raise ValueError(
                 f"occasions must hold {self.count} samples in all, but got {self.occasions}"

@@ -12,7 +12,7 @@ from rich.segment import Segment
 
 from harness.core.records import Outcome, Timing
 from harness.core.text import format_time
-from harness.stats.timing import TimeRatio, half_width
+from harness.stats.timing import TimeRatio, half_width_of
 
 _PLAIN_WIDTH = 140
 
@@ -46,7 +46,7 @@ def format_timing(timing: Timing) -> str:
     the mean (Student's t). A few outliers widen the interval but do not move the median."""
     if timing.count == 1:
         return format_time(timing.time_s)
-    spread = format_time(half_width(timing.samples_s), digits=2)
+    spread = format_time(half_width_of(timing), digits=2)
     return f"{format_time(timing.time_s)} +- {spread}"
 
 

@@ -13,6 +13,7 @@ from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure import trial
 from harness.measure.backends.base import Device
+from harness.measure.clock_tick import delay_randomly
 from harness.measure.clock_watch import SampleClocks
 from harness.measure.host_module import Array
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_astray
@@ -120,6 +121,7 @@ class KernelRunner:
     _time: CheckTime = field(default_factory=CheckTime)
     _run_mhz: float | None = None  # the lowest clock of the last run's launches
     _runs: int = 0
+    _launches: int = 0  # of the last run
     _verified_run: int = 0  # the last one
     _right: Mapping[str, Array] = field(default_factory=dict)  # outputs that were verified
     _began_s: float = field(default_factory=time.perf_counter)
@@ -132,6 +134,11 @@ class KernelRunner:
     def wall_s(self) -> float:
         """The seconds since this runner was made."""
         return time.perf_counter() - self._began_s
+
+    @property
+    def tick_s(self) -> float:
+        """The device's tick for each launch of a run, since each is timed by itself."""
+        return self.device.tick_s * self._launches
 
     @property
     def host_read(self) -> tuple[str, ...]:
@@ -292,6 +299,7 @@ class KernelRunner:
     def _run_once(self) -> float:
         """Give the arguments what they hold before every run; run; return the launches' seconds."""
         with self._time.working():
+            delay_randomly(self.device.tick_s)  # all that follows moves with it
             fresh = self.data.fresh(self._arranged)
             for name, array in self.data.to_write(self._arranged, self.interleaved).items():
                 if name not in fresh:
@@ -299,6 +307,7 @@ class KernelRunner:
             self.device.restore(fresh)
             self._runs += 1
             self._run_mhz = None
+            self._launches = 0
             if self.job.launches:
                 elapsed_s = self._launch(self.job.launches)
             else:
@@ -347,6 +356,7 @@ class KernelRunner:
         except HostTooSlow:
             self.data.is_clean = False
             raise
+        self._launches += len(launches)
         self.data.is_clean = False  # not before: a single launch that is refused has not run
         mhz = self.device.sm_clock_mhz()
         watch.run_ended(mhz)

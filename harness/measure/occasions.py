@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from harness.core.observations import CLOCK_ERROR
 from harness.core.records import Measurement, Outcome, StopReason, Timing
 from harness.measure.clock_watch import THROTTLED_SAMPLES
 from harness.measure.trial import Job
@@ -78,7 +79,7 @@ def join(parts: Sequence[Measurement]) -> Measurement:
     """Join the measurements of one configuration on successive occasions into one.
 
     A failure on any occasion is its outcome. Observations are medians over the occasions, and
-    counts their sums.
+    counts their sums; of the clock's errors it is the largest.
     """
     if len(parts) == 1:
         return parts[0]
@@ -99,7 +100,8 @@ def join(parts: Sequence[Measurement]) -> Measurement:
 def _joined_timing(timings: Sequence[Timing]) -> Timing:
     samples_s = tuple(sample for timing in timings for sample in timing.samples_s)
     occasions = tuple(timing.count for timing in timings)
-    return Timing(samples_s, StopReason.INTERLEAVED, occasions, timings[-1].statistic)
+    error_s = max(timing.clock_error_s for timing in timings)
+    return Timing(samples_s, StopReason.INTERLEAVED, occasions, timings[-1].statistic, error_s)
 
 
 def _joined_observations(observed: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -108,6 +110,8 @@ def _joined_observations(observed: Sequence[Mapping[str, float]]) -> dict[str, f
 
 
 def _joined_observation(name: str, values: Iterator[float]) -> float:
+    if name == CLOCK_ERROR:
+        return max(values)
     return sum(values) if name == THROTTLED_SAMPLES else statistics.median(values)
 
 

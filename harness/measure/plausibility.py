@@ -17,8 +17,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from harness.core.records import Config, Input, Measurement, Outcome, WorstElement
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import format_time
+from harness.core.worst_element import WorstElement
 
 MAX_SPEEDUP = 10.0
 """A higher speed-up over the default needs a proof."""

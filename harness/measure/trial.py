@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import itertools
 import random
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
+from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE
 from harness.core.program import Binary
-from harness.core.records import (
-    Config,
-    Input,
-    Measurement,
-    Outcome,
-    StopReason,
-    Timing,
-    WorstElement,
-)
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.core.worst_element import WorstElement
+from harness.measure.clock_tick import clock_error, run_sample
 from harness.stats.timing import Sampling
 
 _MOST_WARMUP_RUNS = 1000
@@ -74,6 +70,10 @@ class Runner(Protocol):
         """The seconds that the measurement has taken so far."""
 
     @property
+    def tick_s(self) -> float:
+        """The step in which the seconds of a run grow; 0 where it is far below any run."""
+
+    @property
     def host_read(self) -> tuple[str, ...]:
         """The parameters that the host module has read, sorted."""
 
@@ -81,13 +81,13 @@ class Runner(Protocol):
         """Load, then yield the seconds of each verified run that comes before any sample."""
 
     def run(self) -> float:
-        """Run once, for a sample or to warm up; return the seconds."""
+        """Run once, for a sample or to warm up; return the seconds. All runs begin alike."""
 
     def is_warm(self) -> bool:
         """Say whether the device is ready for a sample."""
 
     def keeps_sample(self) -> bool:
-        """Say, once for each sample, whether the last run is one; not where the clock was low."""
+        """Say, once for each timed run, whether it counts; it does not where the clock was low."""
 
     def verify(self) -> None:
         """Verify the outputs of the last run, unless `run` has done so."""
@@ -153,6 +153,7 @@ class _Trial:
     runner: Runner
     warmup_s: list[float] = field(default_factory=list)
     samples_s: list[float] = field(default_factory=list)
+    runs: int = 0  # of each sample; 0 before the first
     failure: Measurement | None = None
 
     def prepare(self) -> None:
@@ -166,14 +167,25 @@ class _Trial:
             self.warmup_s.append(self.runner.run())
 
     def sample(self) -> None:
-        """Take one sample, as soon as the device is warm and its clock is not low."""
+        """Take one sample, as soon as the device is warm: the mean of as many runs as the clock's
+        tick needs. The first sample finds out how many these are.
+        """
         runs = itertools.count()
         while not self.runner.is_warm() and next(runs) < _MOST_WARMUP_RUNS:
             self._warm_up_once()
+        if self.runs:
+            runs_s = [self._run() for _ in range(self.runs)]
+        else:
+            runs_s = run_sample(self._run, self.runner.tick_s)
+            self.runs = len(runs_s)
+        self.samples_s.append(statistics.fmean(runs_s))
+
+    def _run(self) -> float:
+        """Run, again if the clock was low, and return the seconds."""
         elapsed_s = self.runner.run()
         while not self.runner.keeps_sample():
             elapsed_s = self.runner.run()
-        self.samples_s.append(elapsed_s)
+        return elapsed_s
 
     def _warm_up_once(self) -> None:
         elapsed_s = self.runner.run()
@@ -197,7 +209,8 @@ class _Trial:
     def succeeded(self, reason: StopReason) -> Measurement:
         """Return the measurement of a configuration that was verified and timed."""
         statistic = self.runner.job.sampling.statistic
-        timing = Timing(tuple(self.samples_s), reason, statistic=statistic)
+        error_s = clock_error(self.runner.tick_s, self.runs, self.samples_s)
+        timing = Timing(tuple(self.samples_s), reason, statistic=statistic, clock_error_s=error_s)
         return self._ended(Outcome.OK, timing, "", None)
 
     def failed(self, error: LaunchFailed | RunFailed) -> Measurement:
@@ -220,6 +233,12 @@ class _Trial:
             message=message,
             warmup_s=tuple(self.warmup_s),
             wall_s=self.runner.wall_s,
-            observed=self.runner.observed(),
+            observed=self.runner.observed() | self._observed(timing),
             host_read=self.runner.host_read,
         )
+
+    def _observed(self, timing: Timing | None) -> dict[str, float]:
+        """Return what says how samples were taken, where that is not one run each."""
+        runs = {RUNS_PER_SAMPLE: float(self.runs)} if self.runs > 1 else {}
+        error_s = timing.clock_error_s if timing else 0.0
+        return runs | ({CLOCK_ERROR: error_s} if error_s else {})

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.program import Contents, Fill
-from harness.core.records import WorstElement
+from harness.core.worst_element import WorstElement
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from harness.core.records import Build, Outcome, StopReason, Timing, WorstElement
+from harness.core.records import Build, Outcome, StopReason, Timing
+from harness.core.worst_element import WorstElement
 from harness.results.notes import ABLATION
 
 CROSS = "cross"

@@ -16,7 +16,8 @@ from sqlalchemy import JSON, ColumnElement, Connection, Select, Table, null, sel
 
 from harness.core.arrays import Indices
 from harness.core.errors import ResultsError
-from harness.core.records import Outcome, WorstElement
+from harness.core.records import Outcome
+from harness.core.worst_element import WorstElement
 from harness.results import schema
 from harness.results.cells import names_read, worst_element_of
 from harness.results.config_table import Coder

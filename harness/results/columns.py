@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array, Codes, Flags, Indices
+from harness.core.observations import CLOCK_ERROR
 from harness.core.records import (
     Build,
     Config,
@@ -22,8 +23,8 @@ from harness.core.records import (
     StopReason,
     Timing,
     Value,
-    WorstElement,
 )
+from harness.core.worst_element import WorstElement
 from harness.results.config_table import ConfigTable
 from harness.stats.samples import Ragged, SampleStatistics
 
@@ -99,7 +100,9 @@ class MeasurementColumns:
     @cached_property
     def statistics(self) -> SampleStatistics:
         """The statistics of each row's samples."""
-        return SampleStatistics.of(self.samples_s, self.statistic)
+        found = SampleStatistics.of(self.samples_s, self.statistic)
+        known = self.observed.get(CLOCK_ERROR)
+        return found if known is None else replace(found, clock_error_s=np.nan_to_num(known))
 
     @cached_property
     def works(self) -> Flags:
@@ -169,7 +172,13 @@ class MeasurementColumns:
         if stopped is None:
             return None
         samples_s = tuple(self.samples_s.at(row).tolist())
-        return Timing(samples_s, stopped, self.occasions.at(row), self.statistic)
+        return Timing(
+            samples_s, stopped, self.occasions.at(row), self.statistic, self._clock_error_s(row)
+        )
+
+    def _clock_error_s(self, row: int) -> float:
+        known = self.observed.get(CLOCK_ERROR)
+        return 0.0 if known is None or not known.item(row) > 0 else float(known[row])
 
     def _observed(self, row: int) -> dict[str, float]:
         return {

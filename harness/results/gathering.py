@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array
-from harness.core.records import Build, Input, Outcome, Statistic, StopReason, WorstElement
+from harness.core.records import Build, Input, Outcome, Statistic, StopReason
+from harness.core.worst_element import WorstElement
 from harness.results.columns import Coded, MeasurementColumns, MeasurementRow, MeasurementRows
 from harness.results.config_table import Coder, ConfigTable
 from harness.stats.samples import Ragged

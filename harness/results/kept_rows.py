@@ -23,7 +23,8 @@ import numpy as np
 from harness.core.errors import UsageError
 from harness.core.files import cache_folder, mark_used, trim_folder
 from harness.core.kept import content_key
-from harness.core.records import Build, Input, Outcome, StopReason, WorstElement
+from harness.core.records import Build, Input, Outcome, StopReason
+from harness.core.worst_element import WorstElement
 from harness.results.columns import Coded, MeasurementColumns, MeasurementRows
 from harness.results.config_table import ConfigTable
 from harness.results.file_digest import file_digest

@@ -12,16 +12,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import JSON, Column, Float, Integer, String, Table
 
-from harness.core.records import (
-    COLD,
-    WARM,
-    Config,
-    Input,
-    Measurement,
-    Outcome,
-    Value,
-    WorstElement,
-)
+from harness.core.records import COLD, WARM, Config, Input, Measurement, Outcome, Value
+from harness.core.worst_element import WorstElement
 from harness.results import schema
 from harness.results.ablation import Ablation
 from harness.results.cells import STAGES, names_read, timing_of, worst_element_of

@@ -49,7 +49,8 @@ class SampleStatistics:
     """Of each row of samples, shape (rows,): their number, median, mean and standard deviation,
     and the mean and the variance of their logarithms.
 
-    NaN for a row without samples; deviation and variance are 0 where all samples are equal.
+    NaN for a row without samples; deviation and variance are 0 where all samples are equal. The
+    clock may put the times off by `clock_error_s`, shape (rows,) or () where it is the same.
     """
 
     count: Indices
@@ -59,6 +60,12 @@ class SampleStatistics:
     mean_log: Array
     variance_log: Array
     statistic: Statistic = Statistic.MEDIAN
+    clock_error_s: Array | float = 0.0
+
+    @property
+    def relative_clock_error(self) -> Array:
+        """By how much the clock may put the logarithm of each row's time off, shape (rows,)."""
+        return self.clock_error_s / self.mean
 
     @property
     def time(self) -> Array:
@@ -129,14 +136,18 @@ def within_noise(
     logs, variances = found.compared_log, found.compared_variance
     mean = logs[own] - logs[others]
     own_count, count = (np.asarray(found.count[rows], np.float64) for rows in (own, others))
+    error_of = found.relative_clock_error
+    clock_error = error_of[own] + error_of[others]
     own_part, part = variances[own] / own_count, variances[others] / count
     error = np.sqrt(own_part + part)
     with np.errstate(invalid="ignore", divide="ignore"):
         squares = own_part**2 / (own_count - 1) + part**2 / (count - 1)
         freedom = (own_part + part) ** 2 / squares
-        p_values = 2 * stdtr(freedom, -np.abs(mean) / error)
-        is_near = np.abs(np.log(found.time[own] / found.time[others])) <= NEGLIGIBLE
-    p_values = np.where(error == 0, mean == 0, p_values)
+        excess = np.abs(mean) - clock_error
+        p_values = np.minimum(1, 2 * stdtr(freedom, -excess / error))
+        difference = np.abs(np.log(found.time[own] / found.time[others]))
+        is_near = difference <= np.maximum(NEGLIGIBLE, clock_error)
+    p_values = np.where(error == 0, excess <= 0, p_values)
     is_known = (own_count > 1) & (count > 1)
     flags: Flags = is_near | (is_known & (p_values > 1 - confidence))
     return flags & (count > 0)

@@ -1,7 +1,8 @@
 """When to stop sampling, and how two times compare.
 
 All intervals are Student's t, as in Georges, Buytaert and Eeckhout, "Statistically rigorous Java
-performance evaluation" (OOPSLA 2007).
+performance evaluation" (OOPSLA 2007). Each is wider by what the clock's tick hides from the
+samples' spread (`Timing.clock_error_s`).
 """
 
 from __future__ import annotations
@@ -106,6 +107,16 @@ def half_width(samples: Sequence[float], confidence: float = 0.95) -> float:
     return _quantile(count - 1, confidence) * math.sqrt(variance(samples) / count)
 
 
+def half_width_of(timing: Timing, confidence: float = 0.95) -> float:
+    """Return half the confidence interval of a timing's mean, with the error of its clock."""
+    return half_width(timing.samples_s, confidence) + timing.clock_error_s
+
+
+def relative_clock_error(*timings: Timing) -> float:
+    """Return by how much the clock may put the logarithm of a ratio of these times off."""
+    return sum(t.clock_error_s / t.mean_s for t in timings if t.clock_error_s)
+
+
 def is_wider(samples: Sequence[float], limit: float, confidence: float = 0.95) -> bool:
     """Say whether `half_width` of the samples' mean is above a limit.
 
@@ -167,12 +178,14 @@ def paired_ratio(
     denominator_s: Sequence[float],
     confidence: float = 0.95,
     statistic: Statistic = Statistic.MEDIAN,
+    clock_error: float = 0.0,
 ) -> TimeRatio:
     """Estimate the geometric mean of numerator over denominator from interleaved samples, or the
     ratio of their means.
 
     The n-th samples share the machine's state, so its drift cancels in their ratio; the interval is
-    that of the mean logarithm. Raises ValueError for fewer than two samples or unequal counts.
+    that of the mean logarithm, and wider by `clock_error` at each end. Raises ValueError for fewer
+    than two samples or unequal counts.
     """
     if statistic is Statistic.MEAN:
         pairs = zip(_logs(numerator_s, statistic), _logs(denominator_s, statistic), strict=True)
@@ -183,7 +196,7 @@ def paired_ratio(
     if len(logs) < 2:
         raise ValueError(f"a ratio with an interval needs two rounds or more, but got {len(logs)}")
     error = math.sqrt(variance(logs) / len(logs))
-    found = LogDifference(statistics.fmean(logs), error, len(logs) - 1)
+    found = LogDifference(statistics.fmean(logs), error, len(logs) - 1, clock_error)
     return _time_ratio(found, confidence, len(logs))
 
 
@@ -201,7 +214,7 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
     random effect, and Student's t has as many degrees of freedom as there are occasions, less one.
     So neither an offset of a load, nor dependence inside an occasion, nor drift looks like a
     difference. Otherwise the interval is Welch's, of the difference of mean logarithms; it is
-    infinite where one of them has a single sample.
+    infinite where one of them has a single sample. All are wider by the errors of both clocks.
 
     Where both timings compare means, it is the ratio of arithmetic means, with the same kinds of
     interval of its logarithm. Raises ValueError where they have different statistics.
@@ -209,6 +222,7 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
     statistic = numerator.statistic
     if denominator.statistic is not statistic:
         raise ValueError("a median is not compared with a mean")
+    clock_error = relative_clock_error(numerator, denominator)
     interleaved = numerator.stopped is denominator.stopped is StopReason.INTERLEAVED
     if interleaved and numerator is denominator and numerator.count >= 2:
         same = LogDifference(0.0, 0.0, numerator.count - 1)  # of 10^5 winners half are the default
@@ -217,12 +231,12 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
         pairs_s = numerator.samples_s, denominator.samples_s
         if numerator.occasions == denominator.occasions and len(numerator.occasions) > 1:
             pairs_s = _occasion_means_s(numerator), _occasion_means_s(denominator)
-        ratio = paired_ratio(*pairs_s, confidence, statistic)
+        ratio = paired_ratio(*pairs_s, confidence, statistic, clock_error)
         if ratio.count == numerator.count:
             return ratio
         return dataclasses.replace(ratio, count=numerator.count)
     found = _difference(
-        _logs(numerator.samples_s, statistic), _logs(denominator.samples_s, statistic)
+        _logs(numerator.samples_s, statistic), _logs(denominator.samples_s, statistic), clock_error
     )
     return _time_ratio(found, confidence, min(numerator.count, denominator.count))
 
@@ -238,30 +252,37 @@ def _occasion_means_s(timing: Timing) -> tuple[float, ...]:
 @dataclass(frozen=True)
 class LogDifference:
     """The difference of two mean logarithms, with its standard error and degrees of freedom
-    (Welch, 1947); the error is infinite where one side has a single sample."""
+    (Welch, 1947); the error is infinite where one side has a single sample.
+
+    The clocks may put the difference off by `clock_error`, however many samples there are.
+    """
 
     mean: float
     error: float
     freedom: float
+    clock_error: float = 0.0
 
     def half_width(self, confidence: float) -> float:
         """Return half the confidence interval."""
         if not 0 < self.error < math.inf:
-            return self.error
-        return _quantile(self.freedom, confidence) * self.error
+            return self.error + self.clock_error
+        return _quantile(self.freedom, confidence) * self.error + self.clock_error
 
     def p_value(self) -> float:
         """Return the two-sided p-value that there is no difference."""
-        if self.error == 0:
-            return 1.0 if self.mean == 0 else 0.0
-        from scipy.special import stdtr  # here: see _quantile
-
-        return float(2 * stdtr(self.freedom, -abs(self.mean) / self.error))
+        return min(1.0, 2 * self._p_value_of(abs(self.mean) - self.clock_error))
 
     def p_value_of_more(self) -> float:
         """Return the one-sided p-value that the difference is not above 0."""
-        either = self.p_value()
-        return either / 2 if self.mean > 0 else 1 - either / 2
+        return self._p_value_of(self.mean - self.clock_error)
+
+    def _p_value_of(self, difference: float) -> float:
+        """Return the one-sided p-value of a difference that the clock does not explain."""
+        if self.error == 0:
+            return 0.5 if difference == 0 else float(difference < 0)
+        from scipy.special import stdtr  # here: see _quantile
+
+        return float(stdtr(self.freedom, -difference / self.error))
 
 
 def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> LogDifference:
@@ -269,14 +290,17 @@ def log_difference(one_s: Sequence[float], other_s: Sequence[float]) -> LogDiffe
     return _difference(_logs(one_s, Statistic.MEDIAN), _logs(other_s, Statistic.MEDIAN))
 
 
-def _difference(*logs: Sequence[float]) -> LogDifference:
-    mean = statistics.fmean(logs[0]) - statistics.fmean(logs[1])
+def _difference(
+    one: Sequence[float], other: Sequence[float], clock_error: float = 0.0
+) -> LogDifference:
+    logs = one, other
+    mean = statistics.fmean(one) - statistics.fmean(other)
     if min(map(len, logs)) < 2:
-        return LogDifference(mean, math.inf, 1.0)
+        return LogDifference(mean, math.inf, 1.0, clock_error)
     parts = [variance(values) / len(values) for values in logs]
     squares = sum(part**2 / (len(v) - 1) for part, v in zip(parts, logs, strict=True))
     freedom = sum(parts) ** 2 / squares if squares else math.inf
-    return LogDifference(mean, math.sqrt(sum(parts)), freedom)
+    return LogDifference(mean, math.sqrt(sum(parts)), freedom, clock_error)
 
 
 def is_within_noise(one: Timing, other: Timing, confidence: float = 0.95) -> bool:
@@ -284,10 +308,12 @@ def is_within_noise(one: Timing, other: Timing, confidence: float = 0.95) -> boo
 
     The test compares mean logarithms, the 0.5 % medians; where the timings compare means, both
     compare these. A single sample has no known variance; it is judged by the difference alone.
+    What the clocks may hide counts as no difference.
     """
-    if abs(math.log(one.time_s / other.time_s)) <= NEGLIGIBLE:
+    clock_error = relative_clock_error(one, other)
+    if abs(math.log(one.time_s / other.time_s)) <= max(NEGLIGIBLE, clock_error):
         return True
     if one.count < 2 or other.count < 2:
         return False
-    logs = (_logs(timing.samples_s, timing.statistic) for timing in (one, other))
-    return _difference(*logs).p_value() > 1 - confidence
+    logs = [_logs(timing.samples_s, timing.statistic) for timing in (one, other)]
+    return _difference(logs[0], logs[1], clock_error).p_value() > 1 - confidence

@@ -47,6 +47,10 @@ class Device(Protocol):
         """The limits of a launch."""
 
     @property
+    def tick_s(self) -> float:
+        """The step of the clock that times launches, in seconds; 0 where it is far below any."""
+
+    @property
     def shares_cpu(self) -> bool:
         """Whether kernels run on the cores that compile: then builds and launches never overlap."""
 

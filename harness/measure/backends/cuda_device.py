@@ -231,6 +231,14 @@ class CudaDevice(DriverDevice):
     def _free(self, whole: Any, part: Any = None) -> None:
         whole.free()
 
+    def _timed_fill(self, memory: Any, size_bytes: int) -> float:
+        start, stop = self._driver.Event(), self._driver.Event()
+        start.record()
+        self._fill(memory, 0, 0, size_bytes)
+        stop.record()
+        self._wait()
+        return float(stop.time_since(start)) * 1e-3
+
     @cached_property
     def _cache_bytes(self) -> int:
         return self._attribute("L2_CACHE_SIZE")

@@ -6,6 +6,7 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,10 @@ from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import COLD
 from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
+from harness.measure.clock_tick import MOST_WORK, find_tick
 from harness.measure.clock_watch import ClockWatch
+
+_FILLED_BYTES = 1 << 18  # at most, to see the clock's tick
 
 
 class BoundArray(NamedTuple):
@@ -108,6 +112,28 @@ class DriverDevice(ABC):
     @abstractmethod
     def _describe_memory(self) -> str:
         """Return how much of the device's memory is free, and what may hold the rest."""
+
+    @abstractmethod
+    def _timed_fill(self, memory: Any, size_bytes: int) -> float:
+        """Set bytes to 0 on the device, wait, and return the seconds that its clock says."""
+
+    @property
+    def _stated_tick_s(self) -> float:
+        """The tick that the driver states; 0 where it states none."""
+        return 0.0
+
+    @cached_property
+    def tick_s(self) -> float:
+        """The step of the device's clock, found once: filling memory takes different times."""
+        with self._errors("reading the device's clock"):
+            memory = self._allocated(_FILLED_BYTES)
+            try:
+                return find_tick(
+                    lambda length: self._timed_fill(memory, length * _FILLED_BYTES // MOST_WORK),
+                    self._stated_tick_s,
+                )
+            finally:
+                self._free(memory)
 
     def bind(self, arguments: Mapping[str, Argument]) -> None:
         """Replace the arguments on the device by copies of these ones."""

@@ -141,6 +141,15 @@ class OpenClDevice(DriverDevice):
             part.release()
         whole.release()
 
+    def _timed_fill(self, memory: Any, size_bytes: int) -> float:
+        event = self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(0), 0, size_bytes)
+        event.wait()
+        return float(event.profile.end - event.profile.start) * 1e-9
+
+    @property
+    def _stated_tick_s(self) -> float:
+        return float(self._device.profiling_timer_resolution) * 1e-9
+
     @property
     def _cache_bytes(self) -> int:
         return last_cache_bytes(self._device, self.shares_cpu)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from harness.core.errors import LaunchFailed
-from harness.core.records import WorstElement
 from harness.core.text import suggestion
+from harness.core.worst_element import WorstElement
 from harness.measure.programs.sandbox import STDERR, STDOUT
 from harness.measure.verify import Tolerance, verify
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern

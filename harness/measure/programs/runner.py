@@ -140,6 +140,8 @@ class _KilledFromOutside(RunFailed):
 class ProgramRunner:
     """A `Runner` that runs and verifies one configuration of a program in a folder."""
 
+    tick_s = 0.0
+
     def __init__(self, plan: ProgramPlan, job: ProgramJob, folder: Path) -> None:
         self.job = job
         self.has_other_shape = False

@@ -1,0 +1,208 @@
+"""Coarse clocks: their tick is found, short runs are averaged, and intervals hold what is left."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from benchmarks.small_kernels import TickingRunner, simulated
+from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE
+from harness.core.records import Statistic, StopReason, Timing
+from harness.measure import clock_tick
+from harness.measure.clock_tick import clock_error, delay_randomly, find_tick, run_sample
+from harness.measure.occasions import join
+from harness.measure.trial import measure, measure_interleaved
+from harness.stats.samples import Ragged, SampleStatistics, within_noise
+from harness.stats.timing import half_width, half_width_of, is_within_noise, time_ratio
+
+TICK_S = 1.024e-6
+
+
+def runner(true_s: float, tick_s: float = TICK_S, seed: int = 0) -> TickingRunner:
+    return TickingRunner(true_s, tick_s, tick_s, None, random.Random(seed))
+
+
+@pytest.mark.parametrize("tick_s", [1.024e-6, 0.5e-6, 32e-9])
+def test_tick_is_the_least_step_between_times(tick_s: float) -> None:
+    rng = random.Random(0)
+
+    def work(length: int) -> float:
+        return math.floor((1.5e-6 + length * 20e-9) / tick_s + rng.random()) * tick_s
+
+    assert find_tick(work) == pytest.approx(tick_s)
+
+
+def test_tick_is_at_least_what_the_driver_states() -> None:
+    assert find_tick(lambda length: length * 1e-9, stated_s=1e-6) == 1e-6
+
+
+def test_clock_that_always_says_the_same_has_a_tick_of_that() -> None:
+    assert find_tick(lambda length: TICK_S) == TICK_S
+
+
+def test_sample_has_a_hundred_ticks() -> None:
+    assert len(run_sample(lambda: 1.0, 0.25)) == 25
+
+
+def test_sample_of_a_long_run_is_one_run() -> None:
+    assert run_sample(lambda: 1e-3, TICK_S) == [1e-3]
+    assert run_sample(lambda: 1e-3, 0.0) == [1e-3]
+
+
+def test_sample_ends_at_its_most_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_tick, "MOST_RUNS", 7)
+    assert len(run_sample(lambda: TICK_S, TICK_S)) == 7
+
+
+def test_sample_ends_where_its_runs_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = iter([0.0, 0.04, 0.08, 0.12])
+    monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(passed))
+    assert len(run_sample(lambda: TICK_S, TICK_S)) == 3
+
+
+def test_delays_are_spread_over_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, waited = 0.0, []
+
+    def counter() -> float:
+        nonlocal now
+        now += 0.01
+        return now
+
+    monkeypatch.setattr(clock_tick.time, "perf_counter", counter)
+    for _ in range(200):
+        before = now
+        delay_randomly(1.0)
+        waited.append(now - before)
+    assert 0.4 < np.mean(waited) < 0.6
+    assert min(waited) < 0.1 < 0.9 < max(waited)
+
+
+def test_short_kernel_is_measured_as_means_of_many_runs_each() -> None:
+    one = runner(2.5 * TICK_S)
+    found = measure(one)
+    assert found.timing is not None
+    assert one.runs == 1 + found.timing.count * found.observed[RUNS_PER_SAMPLE]
+    assert found.observed[RUNS_PER_SAMPLE] == pytest.approx(40, abs=3)
+    assert found.time_s == pytest.approx(2.5 * TICK_S, rel=0.01)
+    assert found.timing.clock_error_s == pytest.approx(TICK_S / 80, rel=0.1)
+    assert found.observed[CLOCK_ERROR] == found.timing.clock_error_s
+    assert found.timing.clock_error_s <= 0.0055 * found.time_s
+
+
+def test_long_kernel_says_nothing_of_its_clock() -> None:
+    found = measure(runner(1.0))
+    assert found.timing is not None
+    assert found.timing.clock_error_s == 0
+    assert found.observed == {}
+
+
+def test_clock_error_is_half_a_tick_over_the_runs_of_a_sample() -> None:
+    assert clock_error(TICK_S, 1, [1e-4]) == TICK_S / 2
+    assert clock_error(TICK_S, 10, [1e-5]) == TICK_S / 20
+    assert clock_error(TICK_S, 1, [1.0]) == 0
+
+
+def test_configurations_in_one_round_have_samples_of_their_own_sizes() -> None:
+    slow, fast = measure_interleaved([runner(30 * TICK_S), runner(3 * TICK_S)], 4)
+    assert slow.observed[RUNS_PER_SAMPLE] == 4
+    assert fast.observed[RUNS_PER_SAMPLE] == pytest.approx(33, abs=2)
+
+
+def test_occasions_together_have_the_largest_error() -> None:
+    parts = [measure_interleaved([runner(3 * TICK_S, seed=n)], 3)[0] for n in range(4)]
+    errors_s = [part.observed[CLOCK_ERROR] for part in parts]
+    joined = join(parts)
+    assert joined.timing is not None
+    assert joined.timing.clock_error_s == joined.observed[CLOCK_ERROR] == max(errors_s)
+
+
+# ------------------------------------------------------------------------------- intervals
+
+
+def timing(seconds: list[float], error_s: float, **changes: object) -> Timing:
+    found = Timing(tuple(seconds), StopReason.INTERLEAVED, clock_error_s=error_s)
+    return dataclasses.replace(found, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("stopped", [StopReason.INTERLEAVED, StopReason.REPEATS])
+@pytest.mark.parametrize("statistic", Statistic)
+def test_ratios_are_wider_by_the_errors_of_both_clocks(
+    stopped: StopReason, statistic: Statistic
+) -> None:
+    one_s, other_s = [1.02, 1.03, 1.01, 1.02], [1.0, 1.01, 0.99, 1.0]
+
+    def ratio(error_s: float):
+        sides = (
+            timing(seconds, error_s, stopped=stopped, statistic=statistic)
+            for seconds in (one_s, other_s)
+        )
+        return time_ratio(*sides)
+
+    exact, coarse = ratio(0.0), ratio(0.003)
+    wider = 0.003 / np.mean(one_s) + 0.003 / np.mean(other_s)
+    assert math.log(coarse.high / exact.high) == pytest.approx(wider)
+    assert math.log(exact.low / coarse.low) == pytest.approx(wider)
+    assert coarse.p_value > exact.p_value
+
+
+def test_equal_samples_within_the_clocks_errors_are_no_difference() -> None:
+    ratio = time_ratio(timing([3.0] * 20, 0.5), timing([2.5] * 20, 0.5))
+    assert not ratio.is_significant
+    assert ratio.p_value == 1.0
+    assert time_ratio(timing([3.0] * 20, 0.1), timing([2.5] * 20, 0.1)).is_significant
+
+
+def test_stated_time_is_as_uncertain_as_its_clock() -> None:
+    one = timing([3.0, 3.1], 0.25)
+    assert half_width_of(one) == half_width(one.samples_s) + 0.25
+
+
+def test_ties_within_the_clocks_errors_are_the_same_for_one_and_for_many() -> None:
+    rng = np.random.default_rng(0)
+    timings = [
+        timing((level * rng.normal(1, 0.003, 5)).tolist(), error_s)
+        for level in (1.0, 1.01, 1.02, 1.05)
+        for error_s in (0.0, 0.004, 0.02)
+    ]
+    samples = Ragged.of([s for t in timings for s in t.samples_s], [5] * len(timings))
+    errors_s = np.array([t.clock_error_s for t in timings])
+    found = dataclasses.replace(SampleStatistics.of(samples), clock_error_s=errors_s)
+    for own, one in enumerate(timings):
+        ties = within_noise(found, own, np.arange(len(timings)))
+        assert ties.tolist() == [is_within_noise(one, other) for other in timings]
+
+
+@pytest.mark.parametrize("error_s", [-1e-9, math.inf, math.nan])
+def test_error_of_a_clock_is_a_finite_time(error_s: float) -> None:
+    with pytest.raises(ValueError, match="clock's error must be finite"):
+        timing([1.0], error_s)
+
+
+# ------------------------------------------------------------------------- the whole claim
+
+
+@pytest.fixture(scope="module")
+def counts() -> Iterator[object]:
+    return {
+        known: simulated(TICK_S, 60, known=known, in_step=True, seed=1) for known in (False, True)
+    }
+
+
+def test_equal_kernels_are_not_called_different_once_the_tick_is_known(counts) -> None:
+    assert counts[False].equal >= 12
+    assert counts[True].equal == 0
+
+
+def test_the_slower_of_two_kernels_is_not_called_faster_once_the_tick_is_known(counts) -> None:
+    assert counts[False].wrong >= 3
+    assert counts[True].wrong == 0
+    assert counts[True].right > counts[False].right / 2
+
+
+def test_times_are_ten_times_nearer_once_the_tick_is_known(counts) -> None:
+    assert np.median(counts[True].errors) < np.median(counts[False].errors) / 8
