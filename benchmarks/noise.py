@@ -225,6 +225,7 @@ class SimulatedMeasurer:
     limits = None
     compiler = None
     is_replay = False
+    notices: tuple[str, ...] = ()
 
     def __init__(
         self,

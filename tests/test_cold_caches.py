@@ -92,9 +92,9 @@ def test_cold_caches_are_written_over_before_every_run(twice: Binary) -> None:
     device.bind({"x": np.ones(4, np.float32)})
     module = device.load(twice)
     assert device.environment("a compiler").cache == COLD
-    for _ in range(2):
+    for launches in ([TWICE], [TWICE], ()):
         device.restore({})
-        device.launch(module, [TWICE])
+        device.launch(module, launches)
         memory, queue = device._flushed_with, device._queue
         assert memory is not None
         written = np.ones(memory.size, np.uint8)

@@ -32,8 +32,10 @@ from harness.measure.backends.cuda_stream import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.backends.empty_kernel import require_working
 from harness.measure.backends.guard_zones import ZONE_BYTES
 from harness.measure.backends.nvcc import Nvcc
+from harness.measure.sensors import SensorFacts, open_sensors
 from harness.measure.verify import NAN
 from tests.stub_driver import StubDriver
+from tests.stub_nvml import BUS, Script
 
 pytestmark = pytest.mark.gpu
 
@@ -682,3 +684,16 @@ def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_call
     with pytest.raises(LaunchFailed, match=r"50,000 bytes of static shared memory.* 49,152"):
         device.load(Binary(build(shared_bytes=50_000), b"\x7fELF"))
     assert "cuModuleLoadData" not in stub.calls()
+
+
+def test_nvml_finds_the_gpu_that_cuda_names(device: CudaDevice, nvml: Script) -> None:
+    nvml(gpus=["0000:FF:00.0", BUS])
+    sensors = open_sensors(device.environment("nvcc"), device.shares_cpu)
+    assert sensors.facts == SensorFacts()
+    assert sensors.counter is not None
+    assert sensors.state()["temperature_c"] > 0
+
+
+def test_no_launch_at_all_waits_and_takes_no_time(device, module, stub):
+    assert device.launch(module, ()) == 0
+    assert stub.calls() == ["cuCtxSynchronize"]

@@ -27,6 +27,7 @@ DOORS = {
     "pydantic_core": ("harness/space_file/",),
     "pyopencl": ("harness/measure/backends/opencl.py", "harness/dispatch/loaders/opencl.py"),
     "pycuda": ("harness/measure/backends/cuda.py", "harness/dispatch/loaders/cuda.py"),
+    "pynvml": ("harness/measure/sensors/nvml.py",),
     "sklearn": ("harness/models/", "harness/dispatch/", "harness/stencil/predicted.py"),
     "jinja2": ("harness/dispatch/rendering.py", "harness/report/page.py"),
     "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
@@ -101,7 +102,7 @@ LOADED_FROM = {
     "tree_sitter": "source",
 }
 # What no import of a room may load: GPU stacks, and what takes a second or more.
-LOADED_ON_USE = ("pyopencl", "pycuda", "matplotlib", "sklearn", "pandas")
+LOADED_ON_USE = ("pyopencl", "pycuda", "pynvml", "matplotlib", "sklearn", "pandas")
 # A stencil's predictor is written with these throughout; commands import it where it is asked for.
 EXEMPT = {"stencil": ("sklearn", "pandas")}
 

@@ -296,6 +296,18 @@ def fake(
 Fake = Callable[..., tuple[KernelMeasurer, Space]]
 
 
+def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(
+    fake: Fake, tmp_path: Path
+) -> None:
+    local, _ = fake()
+    assert local.notices == ()
+    wanted = local._spec.with_measure({"energy": True})
+    with contextlib.closing(KernelMeasurer(wanted, local._backend, local)) as other:
+        assert other.notices == (
+            "energy is not measured: harness reads it from NVIDIA GPUs and from processors only",
+        )
+
+
 def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: Fake) -> None:
     # FOUR, FIVE, and FOUR again, which fails once.
     local, space = fake(refused_binds=(2,))

@@ -31,7 +31,7 @@ from harness.core.errors import (
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.choose import open_measurer
 from harness.measure.programs import measurer as measurer_module
-from harness.measure.programs import worker
+from harness.measure.programs import runner, worker
 from harness.measure.programs.measurer import ProgramMeasurer, backend_of, command_build
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
 from harness.measure.programs.proof import Reference, why_implausible
@@ -45,6 +45,7 @@ from harness.measure.programs.sandbox import (
     run_command,
 )
 from harness.measure.programs.sealed import SealedFile
+from harness.measure.sensors import rapl
 from harness.space import ConstrainedSpace
 from harness.space_file import ProgramPlan, Spec, load_spec
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
@@ -532,6 +533,39 @@ def test_time_beyond_that_of_the_process_is_a_failed_launch(
 ) -> None:
     with pytest.raises(HostModuleError, match=r"reports 1e\+03 s, but ended after .* is `unit: s`"):
         measure("right", ("unit: us", "unit: s"))
+
+
+class Joules:
+    """A processor that takes 3 J between two readings."""
+
+    def __init__(self) -> None:
+        self._readings = 0
+
+    def read_j(self) -> float:
+        self._readings += 1
+        return 3.0 * self._readings
+
+
+ENERGY = ("precision: 0}", "precision: 0, energy: true}")
+
+
+def test_energy_of_a_program_is_that_of_its_samples(
+    measure: Callable[..., Measurement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RaplCounter", Joules)
+    monkeypatch.setattr(runner, "RaplCounter", Joules)
+    assert measure("slow", ENERGY).observed["energy_j"] == 3
+    assert "energy_j" not in measure("slow").observed, "nobody asked"
+
+
+def test_energy_that_cannot_be_measured_is_a_notice(
+    here: None, load: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rapl, "FOLDER", tmp_path)
+    for spec, count in ((load(ENERGY), 1), (load(), 0)):
+        with closing(ProgramMeasurer(spec)) as local:
+            assert len(local.notices) == count
+            assert all("energy is not measured: " in notice for notice in local.notices)
 
 
 def test_tolerance_lets_last_places_differ(measure: Callable[..., Measurement]) -> None:

@@ -159,6 +159,8 @@ def _opened(request: TuneRequest, listener: Listener) -> Iterator[Measurer]:
         line += f"; {why}" if why else ""
     try:
         listener.note(line)
+        for notice in measurer.notices:
+            listener.note(f"note: {notice}")
         if recording is not None:
             _describe_notes(recording, listener)
         yield measurer

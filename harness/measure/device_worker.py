@@ -20,6 +20,7 @@ from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_proof import ProofRuns
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 from harness.measure.occasions import Block, join
+from harness.measure.sensors import SensorFacts, Sensors, open_sensors
 
 SEARCH_SEED = 0
 """The seed of the data on which a search measures."""
@@ -38,6 +39,7 @@ class DeviceFacts:
     limits: DeviceLimits
     shares_cpu: bool
     arch: str | None
+    sensors: SensorFacts
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,10 @@ class DeviceWorker:
 
         return self._backend.open_device()
 
+    @cached_property
+    def _sensors(self) -> Sensors:
+        return open_sensors(self._device.environment(""), self._device.shares_cpu)
+
     def describe(self) -> DeviceFacts:
         """Open the device, and describe it once it works; raises BackendUnavailable."""
         return self._facts
@@ -110,6 +116,7 @@ class DeviceWorker:
             limits=device.limits,
             shares_cpu=device.shares_cpu,
             arch=compiler.arch,
+            sensors=self._sensors.facts,
         )
 
     def serve(self, host: Path, method: Callable[..., Reply[T]], *args: object) -> Reply[T]:
@@ -143,12 +150,12 @@ class DeviceWorker:
         held = self._holds(job.input, SEARCH_SEED)
         if held is None:
             return Reply(None)
-        measured = measure_kernel(self._device, held.data, job)
+        measured = measure_kernel(self._device, held.data, job, self._sensors)
         if _is_wrong(measured) and not held.fresh and self._is_overwritten(held):
             # An earlier one may have overwritten a part that was not checked: measure on new data.
             if not self._renew(held):
                 return self._without_data()
-            measured = measure_kernel(self._device, held.data, job)
+            measured = measure_kernel(self._device, held.data, job, self._sensors)
         held.fresh = False
         return Reply(measured, self._leaves_clean(held, [measured]))
 
@@ -206,7 +213,9 @@ class DeviceWorker:
         """
         if not held.fresh and not self._renew(held):
             raise _DataLost
-        found = measure_interleaved(self._device, held.data, jobs, block.rounds, block.order)
+        found = measure_interleaved(
+            self._device, held.data, jobs, block.rounds, block.order, self._sensors
+        )
         held.fresh = False
         return found, self._device.healthy
 

@@ -19,6 +19,8 @@ from harness.measure.host_module import Array
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import observe_occupancy
+from harness.measure.sensors import Sensors
+from harness.measure.sensors.log import SensorLog
 from harness.measure.tracked_config import TrackedConfig
 from harness.measure.trial import Job, RunFailed
 from harness.measure.verify import Tolerance, verify
@@ -83,17 +85,27 @@ def _block(launch: Launch) -> tuple[int, int]:
     return math.prod(launch.group), launch.shared_bytes
 
 
-def measure_kernel(device: Device, data: KernelData, job: KernelJob) -> Measurement:
+def measure_kernel(
+    device: Device, data: KernelData, job: KernelJob, sensors: Sensors | None = None
+) -> Measurement:
     """Measure one configuration by itself."""
-    return trial.measure(KernelRunner(device, data, job))
+    return trial.measure(KernelRunner(device, data, job, sensors=sensors))
 
 
 def measure_interleaved(
-    device: Device, data: KernelData, jobs: Sequence[KernelJob], rounds: int, order: int = 0
+    device: Device,
+    data: KernelData,
+    jobs: Sequence[KernelJob],
+    rounds: int,
+    order: int = 0,
+    sensors: Sensors | None = None,
 ) -> list[Measurement]:
     """Measure several configurations, one sample of each per round; `order` seeds their order."""
     writes = _Writes()
-    runners = [KernelRunner(device, data, job, interleaved=True, writes=writes) for job in jobs]
+    runners = [
+        KernelRunner(device, data, job, interleaved=True, writes=writes, sensors=sensors)
+        for job in jobs
+    ]
     return trial.measure_interleaved(runners, rounds, order)
 
 
@@ -113,6 +125,7 @@ class KernelRunner:
     job: KernelJob
     interleaved: bool = False
     writes: _Writes = field(default_factory=_Writes)
+    sensors: Sensors | None = None
     _module: object = None
     _arranged: Mapping[str, Array] = field(default_factory=dict)
     _blocks: set[tuple[int, int]] = field(default_factory=set)  # that the host module launched
@@ -122,12 +135,14 @@ class KernelRunner:
     _run_mhz: float | None = None  # the lowest clock of the last run's launches
     _runs: int = 0
     _launches: int = 0  # of the last run
+    _last_s: float = 0.0  # of these launches
     _verified_run: int = 0  # the last one
     _right: Mapping[str, Array] = field(default_factory=dict)  # outputs that were verified
     _began_s: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
         self._config = TrackedConfig(self.job.config)
+        self._sensed = SensorLog(self.sensors)
         self._clocks = SampleClocks(self.device.watch)
 
     @property
@@ -155,6 +170,7 @@ class KernelRunner:
         elapsed_s = self._run()
         with self._time.working():
             self.verify()
+        self._sensed.read()
         yield elapsed_s
 
     def run(self) -> float:
@@ -191,7 +207,11 @@ class KernelRunner:
         self._verified_run = self._runs
 
     def finish(self) -> None:
-        """Do nothing: `observed` needs no sample."""
+        """Read the sensors again, and measure the energy of what is measured alone."""
+        self._sensed.read()
+        seconds = self.job.energy_s
+        if self._last_s < seconds and not self.interleaved:
+            self._sensed.measure_energy(self._run_once, self._run_nothing, self.verify, seconds)
 
     def check_writes(self) -> None:
         """Check that no run has written what it may not write.
@@ -221,11 +241,11 @@ class KernelRunner:
         return self._why_astray(None)
 
     def observed(self) -> dict[str, float]:
-        """Return the occupancy, the comparison with the twin, what the host module observes, and
-        the device's clock."""
+        """Return the occupancy, the comparison with the twin, what the host module observes, the
+        device's clock, and what the sensors say."""
         exact = {} if self.job.twin is None else {BIT_EXACT: float(self._twin_outputs is not None)}
         occupancy, clocks = self.job.observed(self._blocks), self._clocks.observed()
-        return occupancy | exact | dict(self._host_observed) | clocks
+        return occupancy | exact | dict(self._host_observed) | clocks | self._sensed.observed
 
     # ---------------------------------------------------------------------------- verifying
 
@@ -299,12 +319,7 @@ class KernelRunner:
     def _run_once(self) -> float:
         """Give the arguments what they hold before every run; run; return the launches' seconds."""
         with self._time.working():
-            delay_randomly(self.device.tick_s)  # all that follows moves with it
-            fresh = self.data.fresh(self._arranged)
-            for name, array in self.data.to_write(self._arranged, self.interleaved).items():
-                if name not in fresh:
-                    self.device.write(name, array)
-            self.device.restore(fresh)
+            self._restore()
             self._runs += 1
             self._run_mhz = None
             self._launches = 0
@@ -317,7 +332,21 @@ class KernelRunner:
                 f"the device's clock measured {elapsed_s} s for a launch, expected more than 0 s. "
                 "Is the launch empty, or shorter than the clock's step?"
             )
+        self._last_s = elapsed_s
         return elapsed_s
+
+    def _restore(self) -> None:
+        delay_randomly(self.device.tick_s)  # all that follows moves with it
+        fresh = self.data.fresh(self._arranged)
+        for name, array in self.data.to_write(self._arranged, self.interleaved).items():
+            if name not in fresh:
+                self.device.write(name, array)
+        self.device.restore(fresh)
+
+    def _run_nothing(self) -> float:
+        """Do all that a run does but launch."""
+        self._restore()
+        return self.device.launch(self._module, ())
 
     def _host_launches(self) -> Iterator[float]:
         """Launch what the host module yields, all between two reads at once; yield the seconds."""

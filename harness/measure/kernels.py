@@ -32,11 +32,15 @@ from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
 from harness.measure.processes import ProcessLost, spare_cores
+from harness.measure.sensors import energy_notices
+from harness.measure.sensors.energy import ENERGY_S
 from harness.measure.trial import outcome_of
 from harness.measure.verify import Tolerance
 from harness.space import Space
 from harness.space.launches import make_program
 from harness.space_file import Spec
+
+_ENERGY_DEADLINE = 10
 
 
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
@@ -65,6 +69,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             default_warmup_s=GPU_WARMUP_S if backend.is_gpu else 0.0,
         )
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
+        sensors = self._facts.sensors
+        self.notices = (*sensors.denied, *energy_notices(spec.measure.energy, sensors.no_energy))
         if owner:
             self._times.seen_by_any = owner._times.seen_by_any
 
@@ -118,6 +124,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             arch=self._facts.arch,
             functions=self._spec.functions,
             twin=None if twin is None or twin.is_run_by(binary, launches) else twin,
+            energy_s=ENERGY_S if self._spec.measure.energy else 0.0,
         )
 
     def _launched(self, space: Space, problem: Input, config: Config) -> tuple[Launch, ...]:
@@ -148,7 +155,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     # ------------------------------------------------------------------------------ measuring
 
     def _measured(self, space: Space, job: KernelJob) -> Measurement:
-        timeout_s = self._spec.measure.timeout_s
+        # Energy is measured after the samples, for at most four loops of launches below a second.
+        timeout_s = self._spec.measure.timeout_s + _ENERGY_DEADLINE * job.energy_s
         try:
             measured = self._device.run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ProcessLost, LaunchFailed) as error:

@@ -35,7 +35,7 @@ def sampling_of(spec: Spec, default_s: float = 0.0) -> Sampling:
 
     `default_s` is for a space that does not say how long the device must have worked.
     """
-    options = spec.measure.model_dump(exclude={"timeout_s", "cache", "warmup_time_s"})
+    options = spec.measure.model_dump(exclude={"timeout_s", "cache", "warmup_time_s", "energy"})
     time_s = getattr(spec.measure, "warmup_time_s", None)
     return Sampling(**options, warmup_time_s=default_s if time_s is None else time_s)
 
@@ -44,6 +44,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
     """Build, deduplicate, measure and prove; subclasses know what is built, and how it runs."""
 
     is_replay = False
+    notices: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -29,6 +29,10 @@ class Measurer(Protocol):
     def is_replay(self) -> bool:
         """Whether measurements are read from a file, and can be read again."""
 
+    @property
+    def notices(self) -> Sequence[str]:
+        """What the user asked for and cannot have on this machine, and why."""
+
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Announce what will be measured next, so that it can be compiled meanwhile."""
 

@@ -38,6 +38,7 @@ class ReplayMeasurer:
 
     limits: DeviceLimits | None = None
     is_replay = True
+    notices: tuple[str, ...] = ()
     statistic = Statistic.MEDIAN
 
     def __init__(

@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
+    StrictBool,
     StrictFloat,
     StrictInt,
     StrictStr,
@@ -207,6 +208,10 @@ class Measure(StrictModel):
     )
     timeout_s: Number = Field(
         default=30.0, gt=0, le=86_400, description="seconds that one configuration may take"
+    )
+    energy: StrictBool = Field(
+        default=False,
+        description="measure the energy of a launch, which takes up to 3 seconds a configuration",
     )
 
     @model_validator(mode="after")

@@ -319,6 +319,15 @@ CUresult cuDeviceGetName(char *name, int size, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice device)
+{
+    ENTER("cuDeviceGetPCIBusId", NEEDS_INIT);
+    if (no_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    snprintf(id, (size_t)size, "0000:%02X:00.0", 0x1b + device);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     ENTER("cuDeviceTotalMem", NEEDS_INIT);

@@ -159,6 +159,8 @@ class CudaDevice(DriverDevice):
         """
         if not isinstance(module, CudaModule):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
+        if not launches:
+            return self._launch_nothing()
         prepared = module.prepare(launches, self._arguments)
         is_held = all(one.function.has_run for one in prepared)
         with self._errors("running " + ", ".join(launch.function for launch in launches)):
@@ -199,6 +201,7 @@ class CudaDevice(DriverDevice):
     def _notes(self) -> dict[str, str]:
         major, minor = self._device.compute_capability()
         return {
+            "pci_bus_id": self._device.pci_bus_id(),
             "compute_capability": f"{major}.{minor}",
             "memory_bytes": str(self._device.total_memory()),
             "clock_khz": str(self._attribute("CLOCK_RATE")),

@@ -238,6 +238,8 @@ class OpenClDevice(DriverDevice):
         """Run the launches in order; return the sum of their events' times in seconds."""
         if not isinstance(module, _LoadedProgram):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
+        if not launches:
+            return self._launch_nothing()
         return math.fsum([self._launch(module, launch) for launch in launches])
 
     def _launch(self, module: _LoadedProgram, launch: Launch) -> float:

@@ -25,6 +25,8 @@ from harness.measure.programs.runner import FirstRun, ProgramJob, ProgramResult
 from harness.measure.programs.sealed import SealedFile
 from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
 from harness.measure.run_folder import RunFolder
+from harness.measure.sensors import energy_notices
+from harness.measure.sensors.energy import ENERGY_S
 from harness.space import Space
 from harness.space_file import ProgramPlan, Spec
 
@@ -32,6 +34,11 @@ _DESCRIBE_TIMEOUT_S = 300.0
 _GRACE_S = 60.0
 _NATIVE = re.compile(r"(?:^|[=\s])native\b")
 """For verification and cleaning up, beyond the deadline at which programs are killed."""
+
+_ON_GPU = (
+    "the program runs on a GPU (its compiler is nvcc), and harness knows the energy of processors "
+    "and of kernels that it launches itself"
+)
 
 T = TypeVar("T")
 
@@ -91,6 +98,9 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             self._leave_process()
             raise
         self._floor_s = facts.floor_s
+        no_energy = _ON_GPU if backend.compiler == "nvcc" else facts.no_energy
+        self.notices = energy_notices(spec.measure.energy, no_energy)
+        self._energy_s = ENERGY_S if spec.measure.energy and no_energy is None else 0.0
         super().__init__(
             spec,
             BuildQueue(backend, facts.environment.compiler, ProgramBuildWorker),
@@ -206,6 +216,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             timeout_s=self._spec.measure.timeout_s,
             expected=expected,
             shape=shape,
+            energy_s=self._energy_s,
         )
 
     def _command(

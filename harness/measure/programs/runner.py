@@ -31,6 +31,8 @@ from harness.measure.programs.sandbox import (
 )
 from harness.measure.programs.sealed import SealedFile
 from harness.measure.run_folder import require_room
+from harness.measure.sensors.energy import counted, energy_of_runs
+from harness.measure.sensors.rapl import RaplCounter
 from harness.measure.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program_model import ProgramVerify
@@ -155,6 +157,7 @@ class ProgramRunner:
         tight = plan.verify
         loose = tight.model_copy(update={"rtol": PROOF_RTOL}) if tight.rtol is None else tight
         wanted = [(job.expected, tight), (job.proof, loose)]
+        self._counter = RaplCounter() if job.energy_s else None
         self._expected = [self._read(path, verify) for path, verify in wanted if path]
         self._shape = self._read(job.shape, tight) if job.shape else None
         self._checker = None if plan.host is None else Checker(plan.host)
@@ -196,13 +199,14 @@ class ProgramRunner:
             self._observed["left_running"] = left
         if self._plan.time is not None:
             self._observed["process_s"] = statistics.median(r.wall_s for r in self._results)
+        self._observed |= energy_of_runs([(r.wall_s, r.energy_j) for r in self._results])
 
     def check_writes(self) -> None:
         """Do nothing: a program has no arguments in harness's memory."""
 
     def observed(self) -> dict[str, float]:
-        """Return the processor time, that of the process where the program measures itself, and
-        how many processes it left running where it did."""
+        """Return the processor time, that of the process where the program measures itself, how
+        many processes it left running where it did, and the energy where it is measured."""
         return self._observed
 
     def result(self, measurement: Measurement) -> ProgramResult:
@@ -273,7 +277,9 @@ class ProgramRunner:
         bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
         try:
             variables = {**home_variables(home), **dict(job.variables)}
-            result = run_command(words, written.folder, written.streams, bounds, variables)
+            with counted(self._counter) as energy:
+                result = run_command(words, written.folder, written.streams, bounds, variables)
+            result = dataclasses.replace(result, energy_j=energy.passed_j)
         except CannotStart as error:
             raise LaunchFailed(str(error)) from None
         if result.unended:

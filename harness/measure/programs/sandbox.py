@@ -61,6 +61,7 @@ class CommandResult:
     `left` processes still ran when it ended and were killed, `unended` could not be killed.
     `elsewhere_bytes` were written neither to its streams nor to files that its folder holds now;
     they are 0 where the system does not count them, and files from before the run lower them.
+    `energy_j` is that of the processor meanwhile, None where nobody asked.
     """
 
     status: int | None
@@ -69,6 +70,7 @@ class CommandResult:
     left: int = 0
     unended: int = 0
     elsewhere_bytes: int = 0
+    energy_j: float | None = None
 
     @property
     def description(self) -> str:

@@ -26,6 +26,8 @@ from harness.measure.programs.runner import (
 )
 from harness.measure.programs.sandbox import end_programs_when_terminated
 from harness.measure.programs.sealed import SealedFile
+from harness.measure.sensors import SensorUnavailable
+from harness.measure.sensors.rapl import RaplCounter
 from harness.measure.trial import RunFailed, outcome_of
 
 T = TypeVar("T")
@@ -33,10 +35,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """The environment of times, and the seconds that a program takes that does nothing."""
+    """The environment of times, the seconds that a program takes that does nothing, and why energy
+    cannot be measured, None where it can."""
 
     environment: Environment
     floor_s: float
+    no_energy: str | None
 
 
 class ProgramBuildWorker(BuildWorker[CommandBuild]):
@@ -70,7 +74,8 @@ class ProgramWorker:
     def describe(self) -> ProgramFacts:
         """Describe the machine and the compiler; raises BackendUnavailable."""
         identity = self._backend.open_compiler().identity
-        return ProgramFacts(self._backend.environment(identity), launch_floor_s())
+        environment = self._backend.environment(identity)
+        return ProgramFacts(environment, launch_floor_s(), _why_no_energy())
 
     def run(self, job: ProgramJob) -> ProgramResult:
         """Measure one configuration; raises HostModuleError."""
@@ -116,6 +121,14 @@ class ProgramWorker:
             first_wrote=runs[0][1].elsewhere_bytes > runs[1][1].elsewhere_bytes,
             first_was_slow=was_slow(*(FirstRun(t, result.cpu_s) for t, result in runs)),
         )
+
+
+def _why_no_energy() -> str | None:
+    try:
+        RaplCounter()
+    except SensorUnavailable as error:
+        return str(error)
+    return None
 
 
 def _about_home(job: ProgramJob) -> str:

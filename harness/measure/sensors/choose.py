@@ -1,0 +1,67 @@
+"""Choose the sensors of a device, and say why some are missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.core.records import Environment
+from harness.measure.sensors.energy import EnergyCounter, SensorUnavailable
+from harness.measure.sensors.nvml import NvmlGpu, load_nvml
+from harness.measure.sensors.rapl import RaplCounter
+
+PCI_BUS_ID = "pci_bus_id"
+"""The note of an environment by which NVML finds the GPU."""
+
+
+@dataclass(frozen=True)
+class SensorFacts:
+    """Why energy cannot be measured, None where it can; and what the user may not read."""
+
+    no_energy: str | None = None
+    denied: tuple[str, ...] = ()
+
+
+def energy_notices(is_wanted: bool, no_energy: str | None) -> tuple[str, ...]:
+    """Say why energy is not measured, where it was asked for."""
+    return (f"energy is not measured: {no_energy}",) if is_wanted and no_energy else ()
+
+
+@dataclass(frozen=True)
+class Sensors:
+    """The sensors of a device; without a GPU that NVML knows, or a counter, these are None."""
+
+    gpu: NvmlGpu | None
+    counter: EnergyCounter | None
+    facts: SensorFacts
+
+    def state(self) -> dict[str, float]:
+        """Return temperature, memory clock and throttling, as observations."""
+        return {} if self.gpu is None else self.gpu.state()
+
+
+def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
+    """Open what there is; `shares_cpu` means that the device is the processor itself."""
+    gpu: NvmlGpu | None = None
+    try:
+        if not shares_cpu:
+            pci_bus_id = _pci_bus_id(environment)
+            gpu = NvmlGpu(load_nvml(), pci_bus_id)
+        counter = RaplCounter() if gpu is None else gpu.counter()
+    except SensorUnavailable as error:
+        return Sensors(gpu, None, SensorFacts(str(error), _denied(gpu)))
+    return Sensors(gpu, counter, SensorFacts(denied=_denied(gpu)))
+
+
+def _pci_bus_id(environment: Environment) -> str:
+    found = environment.notes.get(PCI_BUS_ID)
+    if found is None:
+        raise SensorUnavailable("harness reads it from NVIDIA GPUs and from processors only")
+    return found
+
+
+def _denied(gpu: NvmlGpu | None) -> tuple[str, ...]:
+    """Try everything once; return what this user may not read."""
+    if gpu is None:
+        return ()
+    gpu.state()
+    return tuple(f"NVML refuses {call}: {reason}" for call, reason in gpu.denied.items())

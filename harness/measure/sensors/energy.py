@@ -1,0 +1,211 @@
+"""Measure the energy of a launch with a counter that the device updates now and then.
+
+NVIDIA's counter moves every 20 to 100 ms, a processor's every millisecond. A launch is shorter. So
+launches are repeated for a second, while a thread reads the counter; the power between its first
+and its last update needs no other clock.
+
+Before each launch harness restores arguments and may empty caches. So a second loop does that
+alone. With the power P and the seconds T of a run in the first loop, of which the launches take t,
+and the power Q of the second loop, the launches take the energy P T - Q (T - t).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol
+
+ENERGY_S = 1.0
+"""The seconds for which launches are repeated."""
+
+ENERGY = "energy_j"
+POWER = "power_w"
+"""The observations: of the launches of one run."""
+
+SETTLING = 0.25
+"""The share of a loop's seconds that come before it: clocks and power take time to settle."""
+
+_SHORTEST_S = 0.1
+"""Of runs of a program: a hundred updates of a processor's counter."""
+
+_LONGEST_S = 60.0
+"""Of a run of a program: a processor's counter may wrap twice in a longer one."""
+
+_POLL_S = 0.002
+_FEWEST_UPDATES = 5
+_LEAST_SHARE = 0.25
+_NEARLY_ALL = 0.98
+
+
+class SensorUnavailable(Exception):
+    """A sensor cannot be read here; the message says why, and what to do."""
+
+
+class EnergyCounter(Protocol):
+    """Counts the energy of a device."""
+
+    def read_j(self) -> float:
+        """Return the joules since some moment; raises SensorUnavailable."""
+
+
+@dataclass(frozen=True)
+class CounterUpdate:
+    """When a counter was first seen with a value."""
+
+    at_s: float
+    energy_j: float
+
+
+@dataclass(frozen=True)
+class RepeatedRun:
+    """The mean of runs that were repeated: the power while they ran, the seconds of a run, and
+    those of its launches."""
+
+    power_w: float
+    run_s: float
+    launches_s: float
+
+    @property
+    def share(self) -> float:
+        """The launches' share of the time."""
+        return self.launches_s / self.run_s
+
+
+class CounterReader:
+    """Reads a counter in a thread of its own; a context manager.
+
+    A failure of the counter ends the reading: what it has read until then stays.
+    """
+
+    def __init__(self, counter: EnergyCounter, poll_s: float = _POLL_S) -> None:
+        self.updates: list[CounterUpdate] = []
+        self._counter = counter
+        self._poll_s = poll_s
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> CounterReader:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _read(self) -> None:
+        last: float | None = None
+        while not self._ended.wait(self._poll_s):
+            try:
+                energy_j = self._counter.read_j()
+            except SensorUnavailable:
+                return
+            # The first value may have stood for long, so it dates from no known moment.
+            if last is not None and energy_j != last:
+                self.updates.append(CounterUpdate(time.perf_counter(), energy_j))
+            last = energy_j
+
+
+def power_between(updates: Sequence[CounterUpdate], begin_s: float, end_s: float) -> float | None:
+    """Return the mean power between the first and the last update of a period; None where there
+    are too few updates."""
+    inside = [update for update in updates if begin_s <= update.at_s <= end_s]
+    if len(inside) <= _FEWEST_UPDATES:
+        return None
+    first, last = inside[0], inside[-1]
+    return (last.energy_j - first.energy_j) / (last.at_s - first.at_s)
+
+
+def repeat(run: Callable[[], float], counter: EnergyCounter, seconds: float) -> RepeatedRun | None:
+    """Repeat a run, which returns its launches' seconds; None where the power stays unknown."""
+    with CounterReader(counter) as reader:
+        _run_until(run, time.perf_counter() + SETTLING * seconds)
+        begin_s = time.perf_counter()
+        launches_s = _run_until(run, begin_s + seconds)
+        end_s = time.perf_counter()
+    power_w = power_between(reader.updates, begin_s, end_s)
+    if power_w is None:
+        return None
+    count = len(launches_s)
+    return RepeatedRun(power_w, (end_s - begin_s) / count, sum(launches_s) / count)
+
+
+def _run_until(run: Callable[[], float], end_s: float) -> list[float]:
+    """Run once or more, until a moment; return what each run returned."""
+    found = [run()]
+    while time.perf_counter() < end_s:
+        found.append(run())
+    return found
+
+
+def measure_energy(
+    run: Callable[[], float],
+    restore: Callable[[], float],
+    verify: Callable[[], None],
+    counter: EnergyCounter,
+    seconds: float,
+) -> dict[str, float]:
+    """Return the energy and the power of the launches of a run, as observations; none where they
+    stay unknown.
+
+    `restore` does what a run does but launch, and `verify` checks the outputs of the last run.
+    """
+    busy = repeat(run, counter, seconds)
+    verify()
+    if busy is None or busy.share < _LEAST_SHARE:
+        return {}
+    if busy.share >= _NEARLY_ALL:
+        return energy_of(busy, busy.power_w)
+    other = repeat(restore, counter, seconds)
+    return {} if other is None else energy_of(busy, other.power_w)
+
+
+def energy_of(busy: RepeatedRun, other_w: float) -> dict[str, float]:
+    """Return the energy and the power of launches, given the power of the device between them."""
+    power_w = other_w + (busy.power_w - other_w) / busy.share
+    if power_w <= 0:
+        return {}
+    return {ENERGY: power_w * busy.launches_s, POWER: power_w}
+
+
+@dataclass
+class PassedEnergy:
+    """The joules that passed, None until they are known."""
+
+    passed_j: float | None = None
+
+
+@contextlib.contextmanager
+def counted(counter: EnergyCounter | None) -> Iterator[PassedEnergy]:
+    """Count the energy of a body; it stays unknown without a counter, or where that fails."""
+    passed = PassedEnergy()
+    begin_j = None if counter is None else _read(counter)
+    yield passed
+    end_j = None if counter is None else _read(counter)
+    if begin_j is not None and end_j is not None:
+        passed.passed_j = end_j - begin_j
+
+
+def _read(counter: EnergyCounter) -> float | None:
+    try:
+        return counter.read_j()
+    except SensorUnavailable:
+        return None
+
+
+def energy_of_runs(runs: Sequence[tuple[float, float | None]]) -> dict[str, float]:
+    """Return the mean energy and the power of runs, each with its seconds and its joules, as
+    observations; none where these are unknown, or the runs too short for the counter."""
+    known = [(run_s, energy_j) for run_s, energy_j in runs if energy_j is not None]
+    total_s, total_j = sum(run_s for run_s, _ in known), sum(energy_j for _, energy_j in known)
+    if total_s < _SHORTEST_S or total_j <= 0 or max(run_s for run_s, _ in known) > _LONGEST_S:
+        return {}
+    return {ENERGY: total_j / len(known), POWER: total_j / total_s}

@@ -1,0 +1,156 @@
+"""NVIDIA's management library (NVML); the only module that imports nvidia-ml-py, as `pynvml`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from harness.measure.sensors.energy import EnergyCounter, SensorUnavailable
+
+TEMPERATURE = "temperature_c"
+MEMORY_CLOCK = "memory_clock_mhz"
+THROTTLED = "throttled"
+"""The observations. `throttled` is 1 where something slowed the clocks down, else 0; an observation
+such as `throttled_sw_power_cap` names what did."""
+
+_REASONS = {
+    "sw_power_cap": 0x04,
+    "hw_slowdown": 0x08,
+    "sw_thermal": 0x20,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+}
+"""NVML's bits. Not among them: an idle GPU, and clocks that somebody has set."""
+
+_REASONS_CALLS = (
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
+    "nvmlDeviceGetCurrentClocksEventReasons",  # its later name
+)
+_ENERGY_CALL = "nvmlDeviceGetTotalEnergyConsumption"
+_POWER_CALL = "nvmlDeviceGetPowerUsage"
+
+
+def load_nvml() -> Any:
+    """Import NVML and start it; raises SensorUnavailable."""
+    try:
+        import pynvml
+    except ImportError:
+        raise SensorUnavailable(
+            "the library nvidia-ml-py is not installed. Run `pip install nvidia-ml-py`"
+        ) from None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise SensorUnavailable(f"NVML does not start: {error}. Check nvidia-smi") from None
+    return pynvml
+
+
+class NvmlGpu:
+    """A GPU as NVML sees it. `denied` has what this user may not read, and NVML's reason."""
+
+    def __init__(self, library: Any, pci_bus_id: str) -> None:
+        """Find a GPU by the bus id that CUDA gives; raises SensorUnavailable.
+
+        NVML's own numbers are not CUDA's, which CUDA_VISIBLE_DEVICES changes.
+        """
+        self.denied: dict[str, str] = {}
+        self._library = library
+        self._refused: set[str] = set()
+        try:
+            self._handle = library.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+        except library.NVMLError as error:
+            raise SensorUnavailable(f"NVML does not find the GPU {pci_bus_id}: {error}") from None
+
+    def state(self) -> dict[str, float]:
+        """Return what NVML says about the GPU now, as observations."""
+        library = self._library
+        temperature = self.ask("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU)
+        clock = self.ask("nvmlDeviceGetClockInfo", library.NVML_CLOCK_MEM)
+        found = {TEMPERATURE: temperature, MEMORY_CLOCK: clock}
+        known = {name: float(value) for name, value in found.items() if value is not None}
+        return known | self._throttling()
+
+    def _throttling(self) -> dict[str, float]:
+        for call in _REASONS_CALLS:
+            bits = self.ask(call)
+            if bits is not None:
+                there = [name for name, bit in _REASONS.items() if bits & bit]
+                return {THROTTLED: float(bool(there))} | {f"{THROTTLED}_{n}": 1.0 for n in there}
+        return {}
+
+    def counter(self) -> EnergyCounter:
+        """Return a counter of the whole GPU's energy; raises SensorUnavailable."""
+        mig = self.ask("nvmlDeviceGetMigMode")
+        if mig is not None and mig[0]:
+            raise SensorUnavailable(
+                "the GPU is divided into MIG instances, and NVML counts the energy of them all"
+            )
+        if self.ask(_ENERGY_CALL) is not None:
+            return _TotalEnergy(self)
+        if self.ask(_POWER_CALL) is not None:
+            return _SummedPower(self)
+        reasons = "; ".join(dict.fromkeys(self.denied.values())) or "this GPU does not measure it"
+        raise SensorUnavailable(f"NVML gives neither energy nor power: {reasons}")
+
+    def ask(self, call: str, *arguments: object) -> Any:
+        """Call NVML; None where it refuses, after which this is not asked again."""
+        if call in self._refused:
+            return None
+        library = self._library
+        function = getattr(library, call, None)
+        if function is None:  # another version of nvidia-ml-py
+            return None
+        try:
+            return function(self._handle, *arguments)
+        except library.NVMLError as error:
+            self._refused.add(call)
+            if isinstance(error, library.NVMLError_NoPermission):
+                self.denied[call] = str(error)
+        return None
+
+
+class _TotalEnergy:
+    """The counter of Volta and later GPUs; an `EnergyCounter`."""
+
+    def __init__(self, gpu: NvmlGpu) -> None:
+        self._gpu = gpu
+
+    def read_j(self) -> float:
+        """Return the joules since the driver was loaded."""
+        return _known(self._gpu.ask(_ENERGY_CALL)) * 1e-3
+
+
+class _SummedPower:
+    """The energy of earlier GPUs: readings of the power, times the time since the reading before;
+    an `EnergyCounter`."""
+
+    def __init__(self, gpu: NvmlGpu) -> None:
+        self._gpu = gpu
+        self._energy_j = 0.0
+        self._at_s = time.perf_counter()
+
+    def read_j(self) -> float:
+        """Return the joules since this counter was opened."""
+        power_w = _known(self._gpu.ask(_POWER_CALL)) * 1e-3
+        now_s = time.perf_counter()
+        self._energy_j += power_w * (now_s - self._at_s)
+        self._at_s = now_s
+        return self._energy_j
+
+
+def _known(value: int | None) -> int:
+    if value is None:
+        raise SensorUnavailable("NVML no longer gives the GPU's energy")
+    return value
+
+
+def of_both(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Return the later state of a GPU, throttled by what throttled it in either; of no earlier one,
+    the later state itself."""
+    throttled = {
+        name: max(value, after.get(name, 0.0))
+        for name, value in before.items()
+        if name.startswith(THROTTLED)
+    }
+    return {**after, **throttled}
