@@ -125,6 +125,10 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
         begin = calls.index("cuMemsetD8")
         # Between them is only the kernel that reads clocks, and writes to the host's memory.
         assert calls[begin + 1 : begin + 4] == ["cuLaunchKernel", "cuEventRecord", "cuLaunchKernel"]
+    device.restore({})
+    stub.calls()
+    assert device.launch(module, ()) == 0
+    assert stub.calls()[-2:] == ["cuMemsetD8", "cuCtxSynchronize"]
     assert stub.allocated_bytes - before >= 2 * device._cache_bytes
     assert device.environment("nvcc").cache == COLD
     device.close()

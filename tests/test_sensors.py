@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.core.errors import HostTooSlow
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Environment, Input, Outcome
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
-from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, open_sensors
+from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, log, open_sensors
 from harness.measure.sensors import energy as energy_module
 from harness.measure.sensors.energy import (
     CounterReader,
@@ -370,6 +371,17 @@ def test_energy_costs_launches_only_where_it_is_asked_for_and_one_is_short_enoug
     device, found = measured(Sensors(None, meter, SensorFacts()), meter, energy_s=energy_s)
     assert "energy_j" not in found
     assert len(device.launched) == 5, "one to warm up, and four samples"
+
+
+def test_a_host_that_is_too_slow_meanwhile_costs_the_energy_alone(
+    meter: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_slow(*_: object) -> None:
+        raise HostTooSlow("the device waited in vain")
+
+    monkeypatch.setattr(log, "measure_energy", too_slow)
+    _, found = measured(Sensors(None, meter, SensorFacts()), meter)
+    assert "energy_j" not in found
 
 
 def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> None:

@@ -146,8 +146,7 @@ def _known(value: int | None) -> int:
 
 
 def of_both(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Return the later state of a GPU, throttled by what throttled it in either; of no earlier one,
-    the later state itself."""
+    """Return the later state of a GPU, throttled by what throttled it in either."""
     throttled = {
         name: max(value, after.get(name, 0.0))
         for name, value in before.items()
