@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from harness.analysis.clocks import clock_lines
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.analysis.sampling import sampling_lines
 from harness.core.invocation import command_line
@@ -105,6 +106,7 @@ def reservations(results: Results) -> Iterator[str]:
     """Yield a sentence for each thing that was left out, or begun and not completed."""
     yield from record_lines(results)
     yield from sampling_lines(results)
+    yield from clock_lines(results)
     reasons, last = _noted_reasons(results), _last_runs(results)
     started = [problem for problem in results.measured if problem in last]
     stopped = [problem for problem in started if last[problem].state != "complete"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import jinja2
 
 from harness import __version__
+from harness.analysis.clocks import clock_range
 from harness.analysis.coverage import NOT_MEASURED, not_measured, reservations
 from harness.analysis.summary import summarize
 from harness.core.errors import UsageError
@@ -100,7 +101,7 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
     environment, campaign = results.campaign.environment, results.campaign
     outcomes = figures.outcome_counts(results)
     counts = f"{outcomes.total():,}: " + ", ".join(f"{n:,} {o}" for o, n in outcomes.most_common())
-    missing = len(not_measured(results))
+    missing, clock = len(not_measured(results)), clock_range(results)
     requested = f" of {len(results.measured) + missing:,} requested"
     # A program has no backend that a reader would know.
     backend = "" if environment.backend == "command" else f" ({environment.backend})"
@@ -115,6 +116,7 @@ def facts_of(results: Results) -> list[tuple[str, str]]:
         ("platform, driver", f"{environment.platform}, {environment.driver}"),
         ("compiler", environment.compiler),
         *([("caches", environment.cache)] if environment.caches else []),
+        *([("GPU clock", clock)] if clock else []),
         ("inputs", f"{len(results.measured):,}{requested if missing else ''}"),
         *(tried if results.measured else []),
         ("measured", reproducing.when(results.runs)),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from harness.analysis.clocks import clock_lines
 from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.api.session import Tuned
@@ -58,7 +59,8 @@ def print_result(console: Console, done: Tuned, learnt: ChoiceByInput | None) ->
         )
     later = learnt.results.failed_later if learnt else ()
     failures = list(describe_failures(campaign.measured(), default, later))
-    for lines in (list(campaign.describe_tests()), failures):
+    clocks = list(clock_lines(learnt.results)) if learnt else []
+    for lines in (list(campaign.describe_tests()), failures, clocks):
         if lines:
             print_line(console, "\n".join([*lines, ""]))
 

@@ -1,0 +1,57 @@
+"""Report at which clocks of the device a campaign was measured, as far as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.core.arrays import Array
+from harness.core.text import counted
+from harness.measure.clock_watch import LOW_CLOCK, SM_CLOCK_MHZ, THROTTLED_SAMPLES
+
+if TYPE_CHECKING:
+    from harness.results.view import Results
+
+
+def clock_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence on samples that were thrown away for their low clock, and one on
+    measurements that ran at a low clock all the same."""
+    thrown = int(_observed(results, THROTTLED_SAMPLES).sum())
+    if thrown:
+        yield (
+            f"{counted(thrown, 'sample')} met a GPU clock under {100 * LOW_CLOCK:g} % of the full "
+            "one: thrown away, and taken again."
+        )
+    clocks_mhz = _observed(results, SM_CLOCK_MHZ)
+    low_mhz = clocks_mhz[clocks_mhz < LOW_CLOCK * clocks_mhz.max(initial=0)]
+    if len(low_mhz):
+        yield (
+            f"In {len(low_mhz):,} of {counted(len(clocks_mhz), 'measurement')} the GPU's clock was "
+            f"low ({low_mhz.min():,.0f} MHz at the lowest, {clocks_mhz.max():,.0f} MHz in others): "
+            "their times are those of a slower GPU. Power or temperature limits it; cool it, or "
+            "lock a lower clock (nvidia-smi --lock-gpu-clocks), and tune with --fresh."
+        )
+
+
+def clock_range(results: Results) -> str:
+    """Return the clocks of the measurements, such as `1,980 MHz (1,410 to 1,995)`; empty where none
+    is known."""
+    clocks_mhz = _observed(results, SM_CLOCK_MHZ)
+    if not len(clocks_mhz):
+        return ""
+    low, median, high = (f"{mhz:,.0f}" for mhz in np.quantile(clocks_mhz, [0, 0.5, 1]))
+    return f"{median} MHz" if low == high else f"{median} MHz ({low} to {high})"
+
+
+def _observed(results: Results, name: str) -> Array:
+    """Return the observations of measurements that were really made, of those that have any."""
+    rows = results.rows
+    columns = rows.columns
+    if name not in columns.observed:
+        return np.empty(0)
+    is_own = rows.of(columns.shared_with.codes) == columns.shared_with.code(None)
+    values = rows.of(columns.observed[name])[is_own]
+    known: Array = values[~np.isnan(values)]
+    return known
