@@ -121,8 +121,8 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
         # The host's work on the launch is not in the time: the device empties the caches meanwhile.
         assert device.launch(module, [launch, launch]) == pytest.approx(2 * 1.5e-6, rel=0.01)
         calls = [call.split()[0] for call in stub.calls()]
-        assert calls.count("cuMemsetD8") == 1, "the second launch is of the same run"
-        begin = calls.index("cuMemsetD8")
+        assert calls.count("cuMemsetD8Async") == 1, "the second launch is of the same run"
+        begin = calls.index("cuMemsetD8Async")
         # Between them is only the kernel that reads clocks, and writes to the host's memory.
         assert calls[begin + 1 : begin + 4] == ["cuLaunchKernel", "cuEventRecord", "cuLaunchKernel"]
     device.restore({})

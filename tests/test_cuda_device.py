@@ -324,6 +324,11 @@ def test_tick_is_that_of_the_events(device, stub, monkeypatch, tick_ns):
     assert stub.calls() == []  # found once
 
 
+def test_numpy_integers_are_a_shape(device, module):
+    device.launch(module, [replace(ADD, group=(np.int64(8), 4), grid=(np.int32(2), 1))])
+    assert device.read("z").tolist() == [2.0] * 64
+
+
 def test_device_waits_after_the_last_launch_and_not_between(device, module, stub):
     device.launch(module, [ADD, ADD])
     calls = stub.calls()
@@ -594,7 +599,7 @@ CALLS = {
     "cuMemAlloc": lambda device, module: device.bind(ARGUMENTS),
     "cuMemcpyHtoD": lambda device, module: device.write("x", ONES),
     "cuMemcpyDtoH": lambda device, module: device.read("x"),
-    "cuMemsetD8": lambda device, module: device.restore({"x": NAN}),
+    "cuMemsetD8Async": lambda device, module: device.restore({"x": NAN}),
     "cuMemcpyDtoD": lambda device, module: device.restore({"x": ONES}),
     "cuModuleLoadData": lambda device, module: device.load(Binary(build(), b"")),
     "cuModuleGetFunction": lambda device, module: device.launch(module, [ADD]),

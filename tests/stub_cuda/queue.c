@@ -331,18 +331,15 @@ CUresult cuFuncSetBlockShape(CUfunction handle, int x, int y, int z)
     return x < 1 || y < 1 || z < 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char byte, size_t bytes)
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream)
 {
-    ENTER("cuMemsetD8", NEEDS_CONTEXT);
+    ENTER("cuMemsetD8Async", NEEDS_CONTEXT);
+    if (stream)
+        return not_modelled("cuMemsetD8Async in a stream");
     if (!reach(to, bytes))
         return CUDA_ERROR_INVALID_VALUE;
     append((Work){.kind = SET, .to = to, .byte = byte, .bytes = bytes});
     return CUDA_SUCCESS;
-}
-
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte, size_t bytes, CUstream stream)
-{
-    return stream ? not_modelled("cuMemsetD8Async in a stream") : cuMemsetD8_v2(to, byte, bytes);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)

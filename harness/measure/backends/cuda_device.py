@@ -226,7 +226,8 @@ class CudaDevice(DriverDevice):
         self._driver.memcpy_dtoh(array, int(memory) + offset)
 
     def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
-        self._driver.memset_d8(int(memory) + offset, byte, size_bytes)
+        # The other memset may wait for the device, which may wait for the host (see TimedStream).
+        self._driver.memset_d8_async(int(memory) + offset, byte, size_bytes, None)
 
     def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
         self._driver.memcpy_dtod(int(memory) + offset, int(source), size_bytes)
