@@ -46,26 +46,32 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
 SHORT = {"warmup": 1, "repeats": 1}
 """Two runs of each configuration, both of which are verified."""
 
+Corner = dict[str, Any]
+"""The values that are not the defaults."""
+
+DEFAULT: Corner = {}
+TUNED = ("convolution", "kmeans_swap", "max_subarray", "reduction")
+"""Several kernels, choices, flags of compilers, implementations: a command takes two seconds."""
+
 
 @dataclass(frozen=True)
 class SuiteCase:
     """The test data of one kernel."""
 
     name: str
-    configs: tuple[dict[str, Any], ...]
+    configs: tuple[Corner, ...]
     inputs: tuple[Input, ...]
     mutation: dict[str, str]
 
-    def config(self, space: Space, number: int) -> Config:
+    def config(self, space: Space, corner: Corner) -> Config:
         """Return a corner; other parameters keep their defaults, other compilers' flags go."""
-        corner = self.configs[number]
         here = {name: value for name, value in corner.items() if name in space.default}
         return Config({**space.default, **here})
 
 
-@pytest.fixture(params=CASES, ids=[path.stem for path in CASES])
+@pytest.fixture(params=[path.stem for path in CASES])
 def case(request: pytest.FixtureRequest) -> SuiteCase:
-    path: Path = request.param
+    path = ROOT / "tests/data/suite" / f"{request.param}.yaml"
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     inputs = tuple(Input(problem) for problem in data["inputs"])
     return SuiteCase(path.stem, tuple(data["configs"]), inputs, data["mutation"])
@@ -81,13 +87,13 @@ def spec_of(case: SuiteCase, root: Path = ROOT) -> Spec:
 
 
 def measured(
-    case: SuiteCase, spec: Spec, backend: Backend, points: Iterable[tuple[Input, int]]
+    case: SuiteCase, spec: Spec, backend: Backend, points: Iterable[tuple[Input, Corner]]
 ) -> Iterator[Measurement]:
     """Measure corners on inputs, one by one."""
     with closing(KernelMeasurer(spec, backend)) as measurer:
-        for problem, number in points:
+        for problem, corner in points:
             space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-            config = case.config(space, number)
+            config = case.config(space, corner)
             assert space.why_illegal(config) is None, f"{config} on ({problem})"
             yield measurer.measure(space, problem, config, None)
 
@@ -116,7 +122,7 @@ def test_case_has_three_corners_and_three_inputs(case: SuiteCase) -> None:
 
 
 def test_corners_verify_on_inputs_that_no_block_divides(case: SuiteCase, opencl: Backend) -> None:
-    points = itertools.product(case.inputs, range(len(case.configs)))
+    points = itertools.product(case.inputs, case.configs)
     found = list(measured(case, spec_of(case), opencl, points))
     lines = [f"{m.config} on ({m.input}): {m.outcome}: {m.message}" for m in found]
     assert [m.outcome for m in found] == [Outcome.OK] * len(found), "\n".join(lines)
@@ -130,18 +136,28 @@ def test_planted_fault_is_caught(case: SuiteCase, opencl: Backend, tmp_path: Pat
     assert text.count(case.mutation["from"]) == 1
     source.write_text(text.replace(case.mutation["from"], case.mutation["to"]), encoding="utf-8")
     # Corners take long to compile. The last input is the largest, and the likeliest to fail.
-    numbers = range(len(case.configs))
-    points = ((problem, number) for number in numbers for problem in reversed(case.inputs))
+    points = ((problem, corner) for corner in case.configs for problem in reversed(case.inputs))
     found = measured(case, spec_of(case, tmp_path), opencl, points)
     assert any(m.outcome is Outcome.WRONG_RESULT for m in found), case.mutation["why"]
 
 
+def smallest_input(spec: Spec) -> Input:
+    return min(spec.inputs, key=lambda problem: math.prod(map(float, problem.values())))
+
+
+def test_default_verifies_on_the_smallest_input_of_the_space_with_all_optimisations(
+    case: SuiteCase, optimising_opencl: Backend
+) -> None:
+    spec = spec_of(case)
+    (found,) = measured(case, spec, optimising_opencl, [(smallest_input(spec), DEFAULT)])
+    assert found.outcome is Outcome.OK, found.message
+
+
 @pytest.mark.usefixtures("optimising_opencl")
+@pytest.mark.parametrize("case", TUNED, indirect=True)
 def test_space_tunes_with_a_small_budget(case: SuiteCase, tmp_path: Path) -> None:
-    smallest = min(
-        spec_of(case).inputs, key=lambda problem: math.prod(map(float, problem.values()))
-    )
-    condition = " and ".join(f"{name} == {value}" for name, value in smallest.items())
+    problem = smallest_input(spec_of(case))
+    condition = " and ".join(f"{name} == {value}" for name, value in problem.items())
     database = tmp_path / "results.db"
     chosen = ["--inputs", condition, "--backend", "opencl"]
     budget = ["--test-limit", "2", "--repeats", "2", "--quiet", "--database", str(database)]
@@ -159,8 +175,8 @@ def test_corners_compile_without_a_warning(case: SuiteCase, architecture: Compil
     assert architecture.nvcc is not None
     spec = dataclasses.replace(spec_of(case), inputs=case.inputs[:1])
     space = target_spaces(spec, architecture).first
-    numbers = range(ARCHITECTURES.index(architecture.name), len(case.configs), len(ARCHITECTURES))
-    configs = [case.config(space, number) for number in numbers]
+    corners = case.configs[ARCHITECTURES.index(architecture.name) :: len(ARCHITECTURES)]
+    configs = [case.config(space, corner) for corner in corners]
     assert [space.why_illegal(config) for config in configs] == [None] * len(configs)
     programs = [make_program(spec, space, config, architecture.language) for config in configs]
     logs = [architecture.nvcc.compile(program).build.log for program in programs]
