@@ -90,7 +90,8 @@ def ranked(values: Array) -> Ranks:
 def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Grown:
     """Grow the tree of least squared error over all outputs, with at most `leaves` leaves of at
     least `least` inputs each; `targets` has the shape (inputs, outputs), all finite."""
-    from sklearn.tree import DecisionTreeRegressor  # here: it loads slowly
+    from sklearn import config_context  # here: it loads slowly
+    from sklearn.tree import DecisionTreeRegressor
 
     model = DecisionTreeRegressor(
         max_leaf_nodes=max(2, leaves),
@@ -98,7 +99,10 @@ def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Gr
         min_impurity_decrease=_TINY,
         random_state=seed,
     )
-    return _grown(model.fit(ranks.indices, targets).tree_, ranks)
+    # Checks of the arguments took more than half the time of a small tree, and thousands are grown.
+    with config_context(skip_parameter_validation=True):
+        model.fit(ranks.indices, targets, check_input=False)
+    return _grown(model.tree_, ranks)
 
 
 def grow_forest(
