@@ -36,6 +36,10 @@ Contents = npt.NDArray[Any] | Fill
 class Buildable(Protocol):
     """Anything that a compiler can build."""
 
+    @property
+    def timeout_s(self) -> float | None:
+        """The seconds that a build may take; None for the compiler's default."""
+
     def key(self, compiler: str) -> str:
         """Return the build cache's key under a compiler and its target."""
 
@@ -46,13 +50,15 @@ class Program:
 
     `text` is complete: the parameters' `#define` lines, a `#line` directive and the source.
     `includes` holds the text of each file that it includes, so that editing a header
-    changes the build cache's key; `include_dirs` says where the compiler finds them.
+    changes the build cache's key; `include_dirs` says where the compiler finds them. A build
+    may take `timeout_s`, or as long as the compiler's default where that is None.
     """
 
     text: str
     options: tuple[str, ...]
     include_dirs: tuple[str, ...]
     includes: tuple[str, ...] = ()
+    timeout_s: float | None = None
 
     def key(self, compiler: str) -> str:
         """Return the build cache's key for this program under a compiler and its target."""

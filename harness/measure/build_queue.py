@@ -14,6 +14,8 @@ from harness.measure.run_folder import require_room
 BUILD_TIMEOUT_S = 150.0
 """Longer than nvcc's own limit, at which nvcc's children are ended as well."""
 
+_GRACE_S = 5.0
+
 B = TypeVar("B", bound=Buildable)
 B_contra = TypeVar("B_contra", bound=Buildable, contravariant=True)
 
@@ -91,7 +93,7 @@ class BuildQueue(Generic[B]):
             self._found[key] = cached
         else:
             self._running[key] = self._builders.schedule(
-                self._worker.compile, program, timeout_s=BUILD_TIMEOUT_S
+                self._worker.compile, program, timeout_s=_limit_s(program)
             )
 
     def finish(self, program: B) -> Binary:
@@ -114,7 +116,7 @@ class BuildQueue(Generic[B]):
     def rebuild(self, program: B) -> Binary:
         """Build now, whatever is on disk; raises BuildFailed."""
         try:
-            return self._builders.run(self._worker.compile, program, timeout_s=BUILD_TIMEOUT_S)
+            return self._builders.run(self._worker.compile, program, timeout_s=_limit_s(program))
         except ProcessLost as error:
             raise BuildFailed(_reason(error)) from None
 
@@ -134,6 +136,12 @@ class BuildQueue(Generic[B]):
         if self._processes is None:
             self._processes = Processes(self._at_once, partial(self._worker, self._backend))
         return self._processes
+
+
+def _limit_s(program: Buildable) -> float:
+    """Return when the process of a build is ended, if the compiler has not ended itself."""
+    own_s = program.timeout_s
+    return BUILD_TIMEOUT_S if own_s is None else own_s + _GRACE_S
 
 
 def _reason(error: BuildFailed | ProcessLost) -> str:

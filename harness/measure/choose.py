@@ -36,7 +36,7 @@ def open_measurer(
             )
         started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
-    backend = with_cache(spec, choose(requested))
+    backend = with_arch(spec, with_cache(spec, choose(requested)))
     if backend.language not in spec.sources:
         raise UsageError(_missing_source(spec, backend))
     shared = owner if isinstance(owner, KernelMeasurer) else None
@@ -57,6 +57,11 @@ def with_cache(spec: Spec, backend: Backend) -> Backend:
     """
     cache = getattr(spec.measure, "cache", None) or (COLD if backend.is_gpu else WARM)
     return dataclasses.replace(backend, cache=cache)
+
+
+def with_arch(spec: Spec, backend: Backend) -> Backend:
+    """Return the backend that compiles for the architecture that the space wants."""
+    return dataclasses.replace(backend, arch_specific=spec.is_arch_specific)
 
 
 def _missing_source(spec: Spec, backend: Backend) -> str:

@@ -20,23 +20,27 @@ from harness.source.preprocessor import Directive, scan
 if TYPE_CHECKING:
     from harness.source.tiling import TiledNest
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 _MAX_SOURCE_BYTES = 4 << 20
 _DECIDED = ("if", "elif")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel's source file, read once; `includes` maps quoted includes to their text."""
+    """A kernel's source file, read once; `includes` maps included files to their text.
+
+    `folders` are searched for included files after the source's own folder.
+    """
 
     path: Path
     text: str
     includes: Mapping[Path, str]
+    folders: tuple[Path, ...] = ()
 
     @property
     def include_dirs(self) -> tuple[str, ...]:
         """The absolute paths of the folders in which the compiler finds the same includes."""
-        return (os.path.abspath(self.path.parent),)
+        return tuple(os.path.abspath(folder) for folder in (self.path.parent, *self.folders))
 
     def mentions(self, word: str) -> bool:
         """Whether a word occurs in the source or its includes, or names the loop of a pragma."""
@@ -176,8 +180,8 @@ def _literal(value: Value) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def read_source(path: Path) -> Source:
-    """Read a source and, recursively, the files that it includes in quotes.
+def read_source(path: Path, folders: tuple[Path, ...] = ()) -> Source:
+    """Read a source and, recursively, the files that it includes in quotes, or from the folders.
 
     Raises OSError for a file that cannot be read, ValueError for one that is not text.
     """
@@ -186,20 +190,24 @@ def read_source(path: Path) -> Source:
     waiting = [(path, text)]
     while waiting:
         including, content = waiting.pop()
-        for included in _included(including, content, path.parent):
+        for included in _included(including, content, path.parent, folders):
             if included not in includes and not _is_same(included, path):
                 includes[included] = read_text(included)
                 waiting.append((included, includes[included]))
-    return Source(path, text, dict(sorted(includes.items())))
+    return Source(path, text, dict(sorted(includes.items())), folders)
 
 
-def _included(including: Path, content: str, folder: Path) -> Iterator[Path]:
-    """Yield the files that a text includes, from its own folder or else the source's folder.
+def _included(
+    including: Path, content: str, folder: Path, folders: tuple[Path, ...]
+) -> Iterator[Path]:
+    """Yield the files that a text includes, in quotes from its own folder or the source's folder,
+    and in both spellings from the other folders.
 
     Other includes belong to the compiler, or to a branch for another language.
     """
-    for name in _INCLUDE.findall(content):
-        for path in (including.parent / name, folder / name):
+    for quoted, bracketed in _INCLUDE.findall(content):
+        near = (including.parent, folder) if quoted else ()
+        for path in (place / (quoted or bracketed) for place in (*near, *folders)):
             if path.is_file():
                 yield Path(os.path.realpath(path))
                 break

@@ -12,6 +12,7 @@ from harness.core.program import Launch, Program
 from harness.core.records import Config, DeviceLimits, Value
 from harness.space.protocol import Space
 from harness.space_file import LaunchPlan, Spec
+from harness.space_file.compiler import CompilerPlan
 
 
 def launch_constraints(plan: LaunchPlan | None, limits: DeviceLimits | None) -> list[Expression]:
@@ -70,9 +71,11 @@ def make_program(spec: Spec, space: Space, config: Config, language: str) -> Pro
     macros = {p.name: config[p.name] for p in space.parameters if p.role != "flag"}
     # Flags are sorted for the build cache; the words of one flag stay in order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
+    plan = spec.compilers.get(language, CompilerPlan())
     return Program(
         text="\n".join([source.with_macros(macros), *_references(spec, language)]),
-        options=tuple(word for flag in flags for word in flag),
+        options=(*plan.options, *(word for flag in flags for word in flag)),
         include_dirs=source.include_dirs,
         includes=tuple(source.includes.values()),
+        timeout_s=plan.timeout_s,
     )

@@ -11,6 +11,7 @@ from typing import Any
 from harness.core.files import nearest_file
 from harness.core.kernel_name import plain_name
 from harness.source.kernel_source import Source, read_source, read_text
+from harness.space_file.compiler import included_folders
 from harness.space_file.document import Document, Location
 
 HOST_FUNCTIONS = ("arguments", "reference")
@@ -38,12 +39,13 @@ def check_files(document: Document, folder: Path) -> Files | None:
     Returns None, and notes the fault, where something is missing.
     """
     kernel = section(document, "kernel")
-    named = dict(_named_sources(kernel.get("source")))
-    read = {
-        name: _source(document, location, folder / name, _functions(kernel.get("function")))
-        for location, name in dict.fromkeys(named.values())
+    functions = _functions(kernel.get("function"))
+    named = {
+        language: (location, folder / name, included_folders(document, folder, language))
+        for language, (location, name) in _named_sources(kernel.get("source"))
     }
-    sources = {language: source for language, (_, name) in named.items() if (source := read[name])}
+    read = {each: _source(document, *each, functions) for each in dict.fromkeys(named.values())}
+    sources = {language: source for language, each in named.items() if (source := read[each])}
     host = kernel.get("host")
     if not isinstance(host, str):
         return None
@@ -80,10 +82,14 @@ def _functions(value: object) -> list[tuple[Location, str]]:
 
 
 def _source(
-    document: Document, location: Location, path: Path, functions: Sequence[tuple[Location, str]]
+    document: Document,
+    location: Location,
+    path: Path,
+    folders: tuple[Path, ...],
+    functions: Sequence[tuple[Location, str]],
 ) -> Source | None:
     try:
-        source = read_source(path)
+        source = read_source(path, folders)
     except (OSError, ValueError) as error:
         document.fault_at(location, f"{path} {reason(error, path)}")
         return None

@@ -19,9 +19,10 @@ from harness.space_file.baselines import (
     check_baselines,
     normalised,
 )
+from harness.space_file.compiler import check_compiler_options
 from harness.space_file.document import Document, python_document, read_document
 from harness.space_file.expressions import Expressions, check_expressions
-from harness.space_file.files import check_files
+from harness.space_file.files import check_files, section
 from harness.space_file.flag_expansion import expand_flags
 from harness.space_file.model import SpaceFile
 from harness.space_file.parameters import Parameter, parameters_of
@@ -61,6 +62,7 @@ def _load(document: Document, path: Path) -> Spec:
 def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
     model = _validated(document, SpaceFile)
     files = check_files(document, path.parent)
+    check_compiler_options(document, section(document, "parameters"))
     expressions = check_expressions(document)
     inputs = checks.check_inputs(document)
     if model is None or files is None:
@@ -71,7 +73,11 @@ def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
     _check_whole(document, parameters, baselines, expressions, inputs)
     spec = _spec(document, path, model, parameters, baselines, expressions, inputs)
     return dataclasses.replace(
-        spec, sources=files.sources, host=files.host, host_text=files.host_text
+        spec,
+        sources=files.sources,
+        host=files.host,
+        host_text=files.host_text,
+        compilers=model.compiler.plans(path.parent),
     )
 
 

@@ -24,6 +24,7 @@ from pydantic_core import CoreSchema
 
 from harness.core.kernel_name import check_kernel_name
 from harness.core.records import Statistic
+from harness.space_file.compiler import CompilersModel
 from harness.space_file.tuned import (
     Flag,
     FlagName,
@@ -78,10 +79,7 @@ Functions = Annotated[
 class KernelModel(StrictModel):
     """The kernel that is tuned. Paths are relative to the space file."""
 
-    function: Functions = Field(
-        description="the kernel's name in the source, in CUDA with its scope, template arguments "
-        "or parameter types where it needs them"
-    )
+    function: Functions = Field(description="the kernel's name in the source")
     source: Source = Field(description="one file for CUDA and OpenCL, or one for each")
     host: StrictStr = Field(description="Python file with arguments() and reference()")
 
@@ -280,6 +278,9 @@ class SpaceFile(AnySpaceFile):
         min_length=1, max_length=MAX_PARAMETERS, description="what is tuned; macros of the source"
     )
     flags: Flags = Field(default_factory=Flags, description="compiler flags to tune as well")
+    compiler: CompilersModel = Field(
+        default_factory=CompilersModel, description="how every configuration is compiled"
+    )
     launch: Launch = Field(description="sizes of the group and of the grid, or `host`")
     inputs: Inputs = Field(description="the problems that the kernel is run on")
     verify: KernelVerify = Field(default_factory=KernelVerify, description="when a result is right")

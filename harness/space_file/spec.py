@@ -18,6 +18,7 @@ from harness.core.records import Config, Input, Statistic
 from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
+from harness.space_file.compiler import CompilerPlan
 from harness.space_file.flag_expansion import NamedFlags, Notice
 from harness.space_file.model import Measure, Search, Verify
 from harness.space_file.parameters import Parameter
@@ -72,6 +73,7 @@ class Spec:
     search: Search
     host_text: str = field(repr=False)
     program: ProgramPlan | None = None
+    compilers: Mapping[str, CompilerPlan] = field(default_factory=dict)  # by language
     baselines: tuple[Baseline, ...] = ()
     named_flags: tuple[NamedFlags, ...] = ()  # selected from catalogues
     notices: tuple[Notice, ...] = ()  # about the named flags, for the user
@@ -84,6 +86,11 @@ class Spec:
         tuned = self.tuned_for(compiler)
         found = {baseline.name: baseline.config(tuned) for baseline in self.baselines}
         return {name: config for name, config in found.items() if config is not None}
+
+    @property
+    def is_arch_specific(self) -> bool:
+        """Whether CUDA kernels may use what only devices of one architecture have, as sm_90a."""
+        return "cuda" in self.compilers and self.compilers["cuda"].arch_specific
 
     @property
     def is_in_python(self) -> bool:
@@ -140,6 +147,7 @@ class Spec:
         parts: list[str] = [*self.functions, self.host_text]
         for language, source in sorted(self.sources.items()):
             parts += [language, source.text, *source.includes.values()]
+            parts += self.compilers[language].sha256_parts if language in self.compilers else []
         if self.launch is not None:
             parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
             parts += [f"shared {self.launch.shared.text}"] if self.launch.shared else []

@@ -26,7 +26,12 @@ from harness.commands.check.options import SPACE_SCHEMA, CheckOptions
 from harness.commands.check.program import try_program
 from harness.commands.check.program_builds import ProgramInspection
 from harness.commands.check.sweep import describe_sweep, sweep
-from harness.commands.check.targets import CompileTarget, architecture_target, device_target
+from harness.commands.check.targets import (
+    CompileTarget,
+    architecture_target,
+    device_target,
+    specific_target,
+)
 from harness.commands.check.without_effect import describe_without_effect, without_effect
 from harness.commands.run import EXIT_ERROR, print_json
 from harness.core.errors import (
@@ -107,7 +112,26 @@ def _inspected(
         if options.names_target:
             _require_sources(specs, targets)
         builds = {target: stack.enter_context(closing(_builds(target))) for target in targets}
-        yield targets, [_inspections(spec, builds, options) for spec in specs]
+        own = dict[CompileTarget, CompileTarget]()  # those of specific architectures
+        if any(spec.is_arch_specific for spec in specs):
+            own = {target: specific_target(target) for target in targets}
+            for target in own.values():
+                builds[target] = stack.enter_context(closing(_builds(target)))
+        fitting = [[_fitting(spec, target, own) for target in targets] for spec in specs]
+        yield (
+            targets,
+            [
+                _inspections(spec, {target: builds[target] for target in of_spec}, options)
+                for spec, of_spec in zip(specs, fitting, strict=True)
+            ],
+        )
+
+
+def _fitting(
+    spec: Spec, target: CompileTarget, own: Mapping[CompileTarget, CompileTarget]
+) -> CompileTarget:
+    """Return the target, or that of its specific architecture for a space that wants it."""
+    return own[target] if spec.is_arch_specific else target
 
 
 def _check_as_json(specs: Sequence[Spec], options: CheckOptions) -> int:

@@ -100,6 +100,18 @@ def device_target(requested: str) -> CompileTarget:
     return CompileTarget(name, backend, compiler.identity, limits, nvcc, has_device=True)
 
 
+def specific_target(target: CompileTarget) -> CompileTarget:
+    """Return the target of the same device with the features of its own architecture (sm_90a)."""
+    if target.nvcc is None:
+        return target
+    nvcc = Nvcc(target.nvcc.arch, specific=True)
+    backend = dataclasses.replace(target.backend, arch=nvcc.arch)
+    name = target.name.replace(target.nvcc.arch, nvcc.arch)
+    return dataclasses.replace(
+        target, name=name, backend=backend, identity=nvcc.identity, nvcc=nvcc
+    )
+
+
 def unchecked(spec: Spec, target: CompileTarget) -> list[str]:
     """Describe each constraint and grid size that is left out, since it needs a device."""
     if target.has_device:

@@ -20,7 +20,8 @@ class Backend:
 
     `language` names the source that it compiles, `compiler` the flags that it understands.
     `arch` is the architecture to compile for; None means that of this machine's device. `cache` is
-    what a run finds in the device's caches, WARM or COLD.
+    what a run finds in the device's caches, WARM or COLD. With `arch_specific`, kernels may use
+    what only devices of exactly this architecture have (sm_90a).
     """
 
     language: str
@@ -29,6 +30,7 @@ class Backend:
     opencl_device: opencl.DeviceName | None = None
     arch: str | None = None
     cache: str = WARM
+    arch_specific: bool = False
 
     @property
     def is_gpu(self) -> bool:
@@ -45,7 +47,7 @@ class Backend:
         """Open the compiler for the device in this process."""
         if self.opencl_device is not None:
             return opencl.OpenClCompiler(self.opencl_device)
-        return Nvcc(self.arch or cuda.device_arch())
+        return Nvcc(self.arch or cuda.device_arch(), specific=self.arch_specific)
 
     def require_working(self, device: Device, compiler: Compiler) -> None:
         """Raise BackendUnavailable, with the cause and the cure, where a GPU runs no empty kernel.

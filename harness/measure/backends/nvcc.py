@@ -39,16 +39,21 @@ _WHEEL_NEEDS = {
 class Nvcc:
     """Compile programs for one architecture, such as `sm_90`; a `Compiler`.
 
-    `executable` is by default that of `find_nvcc`. Raises UsageError for a malformed architecture,
-    and BackendUnavailable where nvcc or its host compiler is missing, or where it does not support
-    the architecture.
+    `executable` is by default that of `find_nvcc`. With `specific`, the architecture is that of the
+    same device with its own features, such as `sm_90a`, if it has one. Raises UsageError for a
+    malformed architecture, and BackendUnavailable where nvcc or its host compiler is missing, or
+    where it does not support the architecture.
     """
 
-    def __init__(self, arch: str, executable: Path | None = None) -> None:
+    def __init__(
+        self, arch: str, executable: Path | None = None, *, specific: bool = False
+    ) -> None:
         self._executable = executable or find_nvcc()
         self._release = _release(self._executable)
         _require_host_compiler(self._executable)
         self.arch = self._checked(arch)
+        if specific and self._has_variant(f"{arch}a", supported_archs(self._executable)):
+            self.arch = f"{arch}a"
 
     @property
     def identity(self) -> str:
@@ -85,10 +90,12 @@ class Nvcc:
 
     def _run(self, program: Program, folder: Path) -> tuple[bytes, str]:
         (folder / SOURCE_NAME).write_text(program.text, encoding="utf-8")
-        status, output = run_in_group(self._command(program), folder, COMPILE_TIMEOUT_S)
+        timeout_s = program.timeout_s or COMPILE_TIMEOUT_S
+        status, output = run_in_group(self._command(program), folder, timeout_s)
         report = _without_paths(output, folder)
         if status is None:
-            reason = f"nvcc did not finish within {COMPILE_TIMEOUT_S:g} s and was killed"
+            reason = f"nvcc did not finish within {timeout_s:g} s and was killed; give it more "
+            reason += "with `compiler: {nvcc: {build_timeout_s: SECONDS}}`"
             raise BuildFailed(f"{reason}\n{report}".strip())
         if status != 0:
             log = without_resources(report) or "nvcc printed nothing"

@@ -65,6 +65,9 @@ class CommandBuild:
     file_bytes: int
     device: str = ""
 
+    timeout_s = None
+    """The compiler's default."""
+
     def key(self, compiler: str) -> str:
         """Return the build cache's key under a compiler."""
         digest = hashlib.sha256()

@@ -1,0 +1,148 @@
+"""What kernels are compiled with besides the tuned flags: options, include folders, a deadline."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+from harness.space_file.document import Document, Location
+from harness.space_file.tuned import StrictModel, plain
+
+Word = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
+COMPILERS = {"cuda": "nvcc", "opencl": "opencl"}
+"""The compiler of each language of kernels."""
+
+_STD = re.compile(r"(-std|--std|-cl-std)(=.*)?")
+_INCLUDE = re.compile(r"-I.*|(--include-path|-isystem|--system-include)(=.*)?")
+_ARCH = re.compile(
+    r"(-arch|--gpu-architecture|-code|--gpu-code|-gencode|--generate-code|-march)(=.*)?"
+)
+_OUTPUT = re.compile(
+    r"-o|--output-file(=.*)?|-{1,2}(cubin|ptx|fatbin|compile|link|lib|run|preprocess|dc|dw|dlink)"
+    r"|-c|-E|-x|--x=.*|(-rdc|--relocatable-device-code)=true"
+)
+_DEFINE = re.compile(r"(?:-D|--define-macro=)([A-Za-z_]\w*)(?:=.*)?")
+
+
+class CompilerModel(StrictModel):
+    """How one compiler builds the kernels, whatever the configuration."""
+
+    options: list[Word] = Field(
+        default_factory=list, max_length=200, description="options of every build, in order"
+    )
+    include: list[Word] = Field(
+        default_factory=list,
+        max_length=50,
+        description="folders of included files, relative to the space file",
+    )
+    std: Word | None = Field(default=None, description="the standard, such as c++17 or CL2.0")
+    build_timeout_s: Annotated[StrictInt | StrictFloat, Field(gt=0, le=86_400)] | None = Field(
+        default=None, description="seconds that one build may take"
+    )
+
+
+class NvccModel(CompilerModel):
+    """How nvcc builds the kernels."""
+
+    arch_specific: StrictBool = Field(
+        default=False, description="compile for sm_90a, sm_100a, ... on a device that has it"
+    )
+
+
+class CompilersModel(StrictModel):
+    """How kernels are compiled, by compiler."""
+
+    nvcc: NvccModel = Field(default_factory=NvccModel, description="used by the cuda backend")
+    opencl: CompilerModel = Field(
+        default_factory=CompilerModel, description="used by the opencl backend"
+    )
+
+    def plans(self, folder: Path) -> dict[str, CompilerPlan]:
+        """Return the plan of each language; include folders become absolute."""
+        return {
+            "cuda": _plan(self.nvcc, folder, "-std", self.nvcc.arch_specific),
+            "opencl": _plan(self.opencl, folder, "-cl-std"),
+        }
+
+
+@dataclass(frozen=True)
+class CompilerPlan:
+    """How the kernels of one language are compiled; `options` begin with the standard."""
+
+    options: tuple[str, ...] = ()
+    include_dirs: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    arch_specific: bool = False
+
+    @property
+    def sha256_parts(self) -> list[str]:
+        """What decides the builds; the content of included files is part of the source."""
+        fixed = [json.dumps(["options", *self.options])] if self.options else []
+        return [*fixed, *["arch_specific"] * self.arch_specific]
+
+
+def _plan(
+    model: CompilerModel, folder: Path, std: str, arch_specific: bool = False
+) -> CompilerPlan:
+    first = [] if model.std is None else [f"{std}={model.std}"]
+    folders = tuple(os.path.abspath(folder / name) for name in model.include)
+    return CompilerPlan((*first, *model.options), folders, model.build_timeout_s, arch_specific)
+
+
+def included_folders(document: Document, folder: Path, language: str) -> tuple[Path, ...]:
+    """Return the include folders of a language, and note those that are no folders."""
+    compiler = COMPILERS[language]
+    named = _settings(document, compiler).get("include")
+    found = []
+    for index, name in enumerate(named if isinstance(named, list) else ()):
+        path = folder / name if isinstance(name, str) else folder
+        if path.is_dir():
+            found.append(path)
+        else:
+            text = f"{path} is not a folder; paths are relative to the space file"
+            document.fault_at(("compiler", compiler, "include", index), text)
+    return tuple(found)
+
+
+def check_compiler_options(document: Document, parameters: Collection[str]) -> None:
+    """Check that no fixed option says what harness or another key says."""
+    for compiler in COMPILERS.values():
+        options = _settings(document, compiler).get("options")
+        for index, option in enumerate(options if isinstance(options, list) else ()):
+            location: Location = ("compiler", compiler, "options", index)
+            for reason in _why_refused(str(option), parameters):
+                document.fault_at(location, f"`{option}` {reason}")
+
+
+def _why_refused(option: str, parameters: Collection[str]) -> Iterator[str]:
+    if _STD.fullmatch(option):
+        yield "gives the standard: write `std` beside `options`"
+    elif _INCLUDE.fullmatch(option):
+        yield (
+            "names a folder of included files: write it under `include` beside `options`, so that "
+            "changed files are noticed"
+        )
+    elif _ARCH.fullmatch(option):
+        yield (
+            "names an architecture, but harness compiles for the device; for one with a suffix, "
+            "such as sm_90a, write `arch_specific: true`"
+        )
+    elif _OUTPUT.fullmatch(option):
+        yield "decides what the compiler writes, which harness does; remove it"
+    defined = _DEFINE.fullmatch(option)
+    if defined and defined[1] in parameters:
+        yield f"defines {defined[1]}, which is a parameter; remove one of them"
+
+
+def _settings(document: Document, compiler: str) -> Mapping[str, Any]:
+    """Return the settings of a compiler, empty where there are none or they have another shape."""
+    found = document.data.get("compiler")
+    inner = found.get(compiler) if isinstance(found, dict) else None
+    return inner if isinstance(inner, dict) else {}
