@@ -33,7 +33,7 @@ def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path: Pat
         {"occupancy": 1.0},
     )
     thrown, low = clock_lines(found)
-    assert thrown.startswith("7 samples met a GPU clock under 75 % of the full one")
+    assert thrown.startswith("7 timed runs met a GPU clock under 75 % of the full one")
     assert low.startswith("In 1 of 3 measurements the GPU's clock was low (900 MHz at the lowest, ")
     assert [thrown, low] == [line for line in reservations(found) if "clock" in line]
     assert dict(facts_of(found))["GPU clock"] == "1,500 MHz (900 to 1,980)"

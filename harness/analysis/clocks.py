@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 
 
 def clock_lines(results: Results) -> Iterator[str]:
-    """Yield a sentence on samples that were thrown away for their low clock, and one on
+    """Yield a sentence on runs that were thrown away for their low clock, and one on
     measurements that ran at a low clock all the same."""
     thrown = int(_observed(results, THROTTLED_SAMPLES).sum())
     if thrown:
-        yield (
-            f"{counted(thrown, 'sample')} met a GPU clock under {100 * LOW_CLOCK:g} % of the full "
-            "one: thrown away, and taken again."
-        )
+        runs, share = counted(thrown, "timed run"), f"{100 * LOW_CLOCK:g} %"
+        yield f"{runs} met a GPU clock under {share} of the full one: thrown away, and taken again."
     clocks_mhz = _observed(results, SM_CLOCK_MHZ)
     low_mhz = clocks_mhz[clocks_mhz < LOW_CLOCK * clocks_mhz.max(initial=0)]
     if len(low_mhz):

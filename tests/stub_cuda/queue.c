@@ -152,7 +152,7 @@ typedef struct {
     uint64_t most, least_ns; /* the last only of stop_clock */
 } Stamp;
 
-#define STAMP_LIMIT_NS 2000000
+#define STAMP_LIMIT_NS 4000000
 #define BETWEEN_MULTIPROCESSORS 1000003u
 
 CUresult start_clock(const uint64_t at_ns, const unsigned *grid, const unsigned *group,
@@ -177,17 +177,18 @@ static CUresult run_stamper(const Work *work, uint64_t start_ns, int64_t *took_n
     uint64_t(*rows)[4] = reach(stamp.rows, stamp.most * sizeof *rows);
     if (!rows)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
-    uint64_t tick = (uint64_t)number("CUDA_STUB_TICK_NS", 1), end_ns = start_ns;
-    if (column && rows[0][1] + stamp.least_ns > end_ns)
-        end_ns = rows[0][1] + stamp.least_ns;
-    end_ns = (end_ns / tick + 1) * tick;
+    uint64_t tick = (uint64_t)number("CUDA_STUB_TICK_NS", 1), until_ns = start_ns;
+    if (column && rows[0][1] + stamp.least_ns > until_ns)
+        until_ns = rows[0][1] + stamp.least_ns;
+    uint64_t stamp_ns = (until_ns / tick + (column ? 1 : 2)) * tick;
+    uint64_t end_ns = column ? stamp_ns : start_ns + 2 * tick;
     int is_late = end_ns - start_ns > STAMP_LIMIT_NS;
     if (is_late)
         end_ns = start_ns + STAMP_LIMIT_NS;
-    uint64_t cycles = cycles_at(end_ns);
+    uint64_t cycles = is_late ? 0 : cycles_at(stamp_ns);
     for (uint64_t sm = 0; !is_late && sm < work->grid[0] && sm < stamp.most; sm++) {
         rows[sm][column] = cycles + sm * BETWEEN_MULTIPROCESSORS;
-        rows[sm][column + 1] = end_ns;
+        rows[sm][column + 1] = stamp_ns;
     }
     *took_ns = (int64_t)(end_ns - start_ns);
     return CUDA_SUCCESS;

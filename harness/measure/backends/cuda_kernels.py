@@ -46,16 +46,18 @@ done:
 """
 
 START_CLOCK = "start_clock"
-"""Parameters: rows, most. In each block: waits until the time in nanoseconds changes, and writes
-the cycles of its multiprocessor and the time to words 0 and 1 of the multiprocessor's row of four
-words. Writes nothing after 4 million cycles, or if there are only `most` rows and none is its."""
+"""Parameters: rows, most. In each block: waits until the time in nanoseconds has changed twice,
+and writes the cycles of its multiprocessor and the time to words 0 and 1 of the multiprocessor's
+row of four words. It ends two whole steps of the time after it began: what follows is not in step
+with the time, unless it was before. Writes nothing after 8 million cycles, or where there is no
+row."""
 
 _START_CLOCK = """
 .visible .entry start_clock(.param .u64 rows, .param .u64 most)
 {
     .reg .pred %is;
     .reg .u32 %sm;
-    .reg .u64 %rows, %most, %row, %began, %before, %now, %cycles, %spent;
+    .reg .u64 %rows, %most, %row, %began, %before, %first, %now, %cycles, %spent, %until;
     ld.param.u64 %rows, [rows];
     ld.param.u64 %most, [most];
     mov.u32 %sm, %smid;
@@ -66,15 +68,31 @@ _START_CLOCK = """
     add.u64 %row, %rows, %row;
     mov.u64 %began, %clock64;
     mov.u64 %before, %globaltimer;
-wait:
+one:
+    mov.u64 %now, %globaltimer;
+    mov.u64 %first, %clock64;
+    sub.u64 %spent, %first, %began;
+    setp.gt.u64 %is, %spent, 8000000;
+    @%is bra done;
+    setp.eq.u64 %is, %now, %before;
+    @%is bra one;
+    mov.u64 %before, %now;
+two:
     mov.u64 %now, %globaltimer;
     mov.u64 %cycles, %clock64;
     sub.u64 %spent, %cycles, %began;
-    setp.gt.u64 %is, %spent, 4000000;
+    setp.gt.u64 %is, %spent, 8000000;
     @%is bra done;
     setp.eq.u64 %is, %now, %before;
-    @%is bra wait;
+    @%is bra two;
     st.volatile.v2.u64 [%row], {%cycles, %now};
+    sub.u64 %until, %cycles, %first;
+    shl.b64 %until, %until, 1;
+rest:
+    mov.u64 %cycles, %clock64;
+    sub.u64 %spent, %cycles, %began;
+    setp.lt.u64 %is, %spent, %until;
+    @%is bra rest;
 done:
     ret;
 }
@@ -82,7 +100,7 @@ done:
 
 STOP_CLOCK = "stop_clock"
 """Parameters: rows, most, least_ns. As START_CLOCK, but waits until the time changes `least_ns` or
-more after the time in word 1, and writes to words 2 and 3."""
+more after the time in word 1, writes to words 2 and 3, and ends at once."""
 
 _STOP_CLOCK = """
 .visible .entry stop_clock(.param .u64 rows, .param .u64 most, .param .u64 least_ns)
@@ -109,7 +127,7 @@ wait:
     mov.u64 %now, %globaltimer;
     mov.u64 %cycles, %clock64;
     sub.u64 %spent, %cycles, %began;
-    setp.gt.u64 %is, %spent, 4000000;
+    setp.gt.u64 %is, %spent, 8000000;
     @%is bra done;
     setp.eq.u64 %is, %now, %before;
     @%is bra wait;

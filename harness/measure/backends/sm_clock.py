@@ -3,7 +3,9 @@
 Each multiprocessor counts its own cycles, so that only counts of the same one are compared. It may
 not count where it has nothing to do; so the highest clock of all multiprocessors is the device's.
 The GPU's time has steps of 32 ns to 1 us, and more on some. Both kernels therefore wait for the
-beginning of a step, and the second one for the end of a least interval.
+beginning of a step, and the second one for the end of a least interval. Launches must not begin in
+step with the GPU's time, which times them as well (see harness.measure.clock_tick): the first
+kernel takes a whole number of steps.
 """
 
 from __future__ import annotations
