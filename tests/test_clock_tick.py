@@ -60,7 +60,7 @@ def test_sample_ends_at_its_most_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sample_ends_where_its_runs_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    passed = iter([0.0, 0.04, 0.08, 0.12])
+    passed = iter([0.0, 0.02, 0.04, 0.06])
     monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(passed))
     assert len(run_sample(lambda: TICK_S, TICK_S)) == 3
 
@@ -111,6 +111,29 @@ def test_configurations_in_one_round_have_samples_of_their_own_sizes() -> None:
     slow, fast = measure_interleaved([runner(30 * TICK_S), runner(3 * TICK_S)], 4)
     assert slow.observed[RUNS_PER_SAMPLE] == 4
     assert fast.observed[RUNS_PER_SAMPLE] == pytest.approx(33, abs=2)
+
+
+def test_interleaved_samples_are_long_enough_for_the_least_time_after_an_untimed_run() -> None:
+    sampling = dataclasses.replace(runner(1.0).job.sampling, least_time_s=0.2, repeats=20)
+    runners = [
+        dataclasses.replace(
+            runner(time_s, tick_s=1e-9), job=dataclasses.replace(runner(1.0).job, sampling=sampling)
+        )
+        for time_s in (1e-3, 0.05)
+    ]
+    short, long = measure_interleaved(runners, 3)
+    assert short.observed[RUNS_PER_SAMPLE] == pytest.approx(10, abs=1)
+    assert runners[0].runs == 1 + 3 * (1 + short.observed[RUNS_PER_SAMPLE])
+    assert RUNS_PER_SAMPLE not in long.observed
+    assert runners[1].runs == 1 + 3
+
+
+def test_search_has_no_least_time() -> None:
+    sampling = dataclasses.replace(runner(1.0).job.sampling, least_time_s=0.2)
+    one = dataclasses.replace(
+        runner(1e-3, tick_s=1e-9), job=dataclasses.replace(runner(1.0).job, sampling=sampling)
+    )
+    assert RUNS_PER_SAMPLE not in measure(one).observed
 
 
 def test_occasions_together_have_the_largest_error() -> None:

@@ -28,9 +28,12 @@ from itertools import pairwise
 
 ENOUGH_TICKS = 100
 MOST_RUNS = 1000
-LONGEST_SAMPLE_S = 0.1
+LONGEST_SAMPLE_S = 0.05
 """A sample has so many ticks, unless it would be of more runs, or take longer with all that comes
 before and after its runs."""
+
+GPU_LEAST_TIME_S = 0.1
+"""How long each configuration runs in all in the final rounds on a GPU, unless the space says."""
 
 _LEAST_SHARE = 1e-4  # of a time: a smaller error is in no interval's last digit
 _ROUNDING_S = 1e-10  # CUDA's times are 32-bit numbers of milliseconds
@@ -47,16 +50,13 @@ def find_tick(timed_work: Callable[[int], float], stated_s: float = 0.0) -> floa
     return max(stated_s, min((step for step in steps_s if step > _ROUNDING_S), default=0.0))
 
 
-def run_sample(run: Callable[[], float], tick_s: float) -> list[float]:
-    """Run until the times make enough ticks in all; return them."""
+def run_sample(run: Callable[[], float], tick_s: float, least_s: float = 0.0) -> list[float]:
+    """Run until the times make enough ticks in all, and the least time; return them."""
+    enough_s = max(ENOUGH_TICKS * tick_s, least_s)
     until_s = time.perf_counter() + LONGEST_SAMPLE_S
     found_s = [run()]
     total_s = found_s[0]
-    while (
-        total_s < ENOUGH_TICKS * tick_s
-        and len(found_s) < MOST_RUNS
-        and time.perf_counter() < until_s
-    ):
+    while total_s < enough_s and len(found_s) < MOST_RUNS and time.perf_counter() < until_s:
         found_s.append(run())
         total_s += found_s[-1]
     return found_s

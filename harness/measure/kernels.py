@@ -22,6 +22,7 @@ from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
+from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceWorker, Together
@@ -41,6 +42,7 @@ from harness.space.launches import make_program
 from harness.space_file import Spec
 
 _ENERGY_DEADLINE = 10
+_GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
 
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
@@ -66,7 +68,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             limits=self._facts.limits,
             compiler=backend.compiler,
             builds_disturb=self._facts.shares_cpu or spare_cores() == 0,
-            default_warmup_s=GPU_WARMUP_S if backend.is_gpu else 0.0,
+            defaults=_GPU_DEFAULTS if backend.is_gpu else {},
         )
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
         sensors = self._facts.sensors

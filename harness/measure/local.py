@@ -11,8 +11,9 @@ import contextlib
 import dataclasses
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from harness.core.errors import BuildFailed, ExpressionError
@@ -30,14 +31,13 @@ from harness.stats.timing import Sampling
 J = TypeVar("J", bound=Job)
 
 
-def sampling_of(spec: Spec, default_s: float = 0.0) -> Sampling:
+def sampling_of(spec: Spec, defaults: Mapping[str, float] = MappingProxyType({})) -> Sampling:
     """Return when to time a configuration of a space: after which warm-up, and until when.
 
-    `default_s` is for a space that does not say how long the device must have worked.
+    `defaults` are the device's, for what the space does not say.
     """
-    options = spec.measure.model_dump(exclude={"timeout_s", "cache", "warmup_time_s", "energy"})
-    time_s = getattr(spec.measure, "warmup_time_s", None)
-    return Sampling(**options, warmup_time_s=default_s if time_s is None else time_s)
+    stated = spec.measure.model_dump(exclude={"timeout_s", "cache", "energy"}, exclude_none=True)
+    return Sampling(**{**defaults, **stated})
 
 
 class LocalMeasurer(ABC, Generic[B, J]):
@@ -55,17 +55,17 @@ class LocalMeasurer(ABC, Generic[B, J]):
         limits: DeviceLimits,
         compiler: str | None,
         builds_disturb: bool,
-        default_warmup_s: float = 0.0,
+        defaults: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """`compiler`: the one whose flags are tuned; `builds_disturb`: builds slow runs down;
-        `default_warmup_s`: how long the device warms up, unless the space says."""
+        `defaults`: of the sampling, for what the space does not say."""
         self.environment = environment
         self.limits = limits
         self.compiler = compiler
         self._spec = spec
         self._builds = builds
         self._builds_disturb = builds_disturb
-        self._default_warmup_s = default_warmup_s
+        self._defaults = defaults
         self._has_measured = False
         self._proofs = Proofs()
         self._recalled: dict[Input, list[Measurement]] = {}
@@ -149,7 +149,7 @@ class LocalMeasurer(ABC, Generic[B, J]):
 
     @property
     def _sampling(self) -> Sampling:
-        return sampling_of(self._spec, self._default_warmup_s)
+        return sampling_of(self._spec, self._defaults)
 
     def _due(self, configs: Iterable[Config]) -> Iterable[Config]:
         """Return what to build now: where times wait for all builds, the first configuration of a

@@ -232,6 +232,13 @@ class KernelMeasure(Measure):
         description="seconds that the device must have been at work, without a pause, before a "
         "timed launch; by default 0.025 on a GPU and 0 on a CPU",
     )
+    least_time_s: Number | None = Field(
+        default=None,
+        ge=0,
+        le=60,
+        description="seconds that each configuration runs on the device in all in its final "
+        "rounds, with more launches in each sample; by default 0.1 on a GPU and 0 on a CPU",
+    )
 
     cache: Literal["cold", "warm"] | None = Field(
         default=None,

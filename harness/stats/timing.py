@@ -33,11 +33,13 @@ class Sampling:
     of itself at `confidence`, after at least `min_repeats` samples; or when every sample is
     `give_up_at` times slower than the best so far, after at least three. With precision 0 only
     equal samples are precise. Before its samples a configuration runs `warmup` times untimed, and
-    then until the device has been at work for `warmup_time_s`.
+    then until the device has been at work for `warmup_time_s`. `least_time_s` is how long it runs
+    in all in `repeats` interleaved samples.
     """
 
     warmup: int = 1
     warmup_time_s: float = 0.0
+    least_time_s: float = 0.0
     repeats: int = 20
     min_repeats: int = 5
     precision: float = 0.005
