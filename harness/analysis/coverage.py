@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from harness.analysis.clocks import clock_lines
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.analysis.sampling import sampling_lines
+from harness.analysis.sensors import throttled_lines
 from harness.core.invocation import command_line
 from harness.core.records import Input
 from harness.core.text import counted, first_few
@@ -107,6 +108,7 @@ def reservations(results: Results) -> Iterator[str]:
     yield from record_lines(results)
     yield from sampling_lines(results)
     yield from clock_lines(results)
+    yield from throttled_lines(results)
     reasons, last = _noted_reasons(results), _last_runs(results)
     started = [problem for problem in results.measured if problem in last]
     stopped = [problem for problem in started if last[problem].state != "complete"]

@@ -8,7 +8,7 @@ linear model (harness.models.stargazer).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -76,6 +76,14 @@ class Samples:
         """The columns that can be a target."""
         known = {*self.parameters, "unbiased", MEASUREMENT}
         return [str(name) for name in self.table.columns if name not in known]
+
+    def with_all(self, targets: Sequence[str]) -> Samples:
+        """Keep the samples that have a number for each of these targets; raises UsageError for an
+        unknown one."""
+        must_have(self.table, targets)
+        known = [numbers(self.table[name]) for name in targets]
+        kept = np.logical_and.reduce([np.isfinite(column) for column in known])
+        return replace(self, table=self.table[kept])
 
     def drawn(self) -> pd.DataFrame:
         """Draw at most MOST_SAMPLES rows at random, always the same ones."""

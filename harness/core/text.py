@@ -9,7 +9,7 @@ MAX_SHOWN = 200
 """The most characters that `printable` keeps."""
 
 _MOST_NAMES = 12
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
 
 
 def counted(count: int, noun: str) -> str:
@@ -19,14 +19,23 @@ def counted(count: int, noun: str) -> str:
 
 def format_time(seconds: float, digits: int = 3) -> str:
     """Format seconds in s, ms, us or ns with so many significant digits: 412 us."""
-    if seconds == 0:
-        return "0 s"
+    return _with_unit(seconds, "s", digits)
+
+
+def format_energy(joules: float, digits: int = 3) -> str:
+    """Format joules in J, mJ, uJ or nJ with so many significant digits: 5.20 mJ."""
+    return _with_unit(joules, "J", digits)
+
+
+def _with_unit(value: float, unit: str, digits: int) -> str:
+    if value == 0:
+        return f"0 {unit}"
     # Rounded first: 999.6 us is 1.00 ms.
-    rounded = float(f"{seconds:.{digits - 1}e}")
-    scale, unit = next((pair for pair in _UNITS if rounded >= pair[0]), _UNITS[-1])
+    rounded = float(f"{value:.{digits - 1}e}")
+    scale, prefix = next((pair for pair in _PREFIXES if rounded >= pair[0]), _PREFIXES[-1])
     number = rounded / scale
     before_point = len(f"{number:.0f}") if number >= 1 else 1
-    return f"{number:.{max(0, digits - before_point)}f} {unit}"
+    return f"{number:.{max(0, digits - before_point)}f} {prefix}{unit}"
 
 
 def first_few(items: Iterable[str], separator: str = "; ", most: int = 5) -> str:

@@ -11,6 +11,7 @@ from harness.analysis.coverage import input_reports
 from harness.analysis.effects import Effects, Trials, effects_on_time, trials
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
+from harness.analysis.sensors import InputEnergy, input_energies
 from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key, encoded
 from harness.core.records import Config
@@ -19,6 +20,7 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import Study, learners, study
 from harness.dispatch.text import best_everywhere, why_nothing
 from harness.display.recommendation import recommendation
+from harness.measure.sensors.energy import POWER
 from harness.models.starchart import TreeTarget
 from harness.report.reproducing import Origin
 from harness.results.view import Results
@@ -83,6 +85,21 @@ class Findings:
         try:
             target = TreeTarget("slowdown", log=True)
             return explain(samples(self.results), target, self.kept)
+        except UsageError:
+            return None
+
+    @cached_property
+    def energies(self) -> list[InputEnergy]:
+        """The energy of launches on each input on which any is known."""
+        return input_energies(self.results, self.reports)
+
+    @cached_property
+    def power(self) -> Explanation | None:
+        """The tree of the power and its accuracy; None where it is known of too few samples."""
+        if not self.energies:
+            return None
+        try:
+            return explain(samples(self.results), TreeTarget(POWER), self.kept)
         except UsageError:
             return None
 

@@ -18,6 +18,7 @@ from harness.dispatch.study import sentence
 from harness.dispatch.text import shown_tree, verdict_lines
 from harness.dispatch.tree_text import tree_lines
 from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
+from harness.display.energy import ENERGY_HEAD, energy_lines, energy_rows
 from harness.display.formats import format_share
 from harness.display.inputs import (
     MOST_SHOWN,
@@ -72,6 +73,8 @@ def sections(findings: Findings) -> Iterator[PageSection | None]:
         yield _failures(findings)
         yield _flags(findings)
         yield from _explained(findings)
+        yield _energy(findings)
+        yield _power(findings)
         yield _noise(findings)
     lines = tuple(commands(findings.results, findings.origin))
     yield PageSection("commands", "Commands to reproduce", lines=lines)
@@ -292,6 +295,35 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
         findings.picture(plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)),
         lines=tuple(lines),
     )
+
+
+def _energy(findings: Findings) -> PageSection | None:
+    """Show the energy of the default, of the best configuration, and the least."""
+    found = findings.energies
+    if not found:
+        return None
+    table = PageTable(ENERGY_HEAD, list(energy_rows(found, findings.default)))
+    return PageSection("energy", "Energy", tuple(energy_lines(found)), table=table)
+
+
+def _power(findings: Findings) -> PageSection | None:
+    """Show the tree of the power."""
+    found = findings.power
+    if found is None:
+        return None
+    if found.nothing:
+        return PageSection("power", "Tree of power", (found.nothing,))
+    about, *lines = describe(found.tree, 4)
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in importance(found.tree).items())
+    text = (
+        f"Importance: {shares}. Trees of this kind predict held-out samples with R2 "
+        f"{found.accuracy.r2:.3f} and a median error of {found.accuracy.error.median.value:.1%}. "
+        f"{about[0].upper()}{about[1:]}."
+    )
+    picture = findings.picture(
+        plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)
+    )
+    return PageSection("power", "Tree of power", (text,), picture, lines=tuple(lines))
 
 
 def _noise(findings: Findings) -> PageSection | None:

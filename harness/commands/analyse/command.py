@@ -24,6 +24,7 @@ from harness.dispatch.by_input import slowdowns_by_input
 from harness.dispatch.study import AUTO, learners
 from harness.display.across import print_across
 from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
+from harness.display.energy import ENERGY_HEAD, energy_lines, energy_rows
 from harness.display.formats import make_console
 from harness.display.inputs import not_shown, print_inputs
 from harness.display.summary import print_summary
@@ -131,6 +132,7 @@ def _print(
     for part in (reservations(results), failures, ablations):
         lines = list(part)
         print_lines(console, [*lines, *([""] if lines else [])])
+    _print_energy(console, found)
     with console.status("estimating the effects of parameters"):
         effects.print_effects(console, results)
     with console.status("growing trees"):
@@ -139,6 +141,14 @@ def _print(
     print_across(console, found.matrix, learners(), found.kept)
     console.print()
     return (by_input is None or _print_by_input(console, found, by_input)) and is_complete
+
+
+def _print_energy(console: Console, findings: Findings) -> None:
+    """Print the energy on each input on which any is known."""
+    if findings.energies:
+        rows = energy_rows(findings.energies, findings.default)
+        console.print(make_table(ENERGY_HEAD, rows, left=(0, 4), wrap=(0, 4)))
+        print_lines(console, [*energy_lines(findings.energies), ""])
 
 
 def _print_by_input(console: Console, findings: Findings, choice: str) -> bool:

@@ -224,6 +224,7 @@ def _gadapt_lines(matrix: Matrix, kept: Kept) -> Iterator[str]:
 
 
 def _print_settings(console: Console, found: Samples, limits: Sequence[tuple[str, float]]) -> None:
+    found = found.with_all([name for name, _ in limits])
     trees = [(grown(found, _limited(name, found)), limit) for name, limit in limits]
     regions = settings_below(trees)
     console.print(_settings_table(trees, regions))
