@@ -231,7 +231,7 @@ def _run(args: argparse.Namespace) -> int:
     rows = [(kind, *_cells(one)) for kind, one in whole.items()]
     console = Console(width=140, highlight=False)
     console.print(make_table(head, rows, title=f"{title}; percent"))
-    for device in devices:
+    for device in reversed(devices):  # CUDA's contexts are a stack
         device.close()
     host = {"host_us": print_host_share(console, args.rounds)} if args.host else {}
     print(json.dumps({kind: _figures(one) for kind, one in whole.items()} | host))

@@ -21,6 +21,7 @@ from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import observe_occupancy
 from harness.measure.sensors import Sensors
 from harness.measure.sensors.log import SensorLog
+from harness.measure.slow_host import retry_slow_host
 from harness.measure.tracked_config import TrackedConfig
 from harness.measure.trial import Job, RunFailed
 from harness.measure.verify import Tolerance, verify
@@ -34,9 +35,6 @@ _KEPT_BYTES = 1 << 26
 """Interleaved configurations keep right outputs up to this size: they all do so at once."""
 
 _SAMPLE = "the outputs of a sample"
-
-_MOST_TRIES = 5
-"""The host may be too slow by chance for so many runs, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -301,20 +299,7 @@ class KernelRunner:
     # ---------------------------------------------------------------------------- launching
 
     def _run(self) -> float:
-        """Run; return the launches' seconds, without those of runs for which the host was too slow.
-
-        Raises RunFailed where it was too slow several times in a row.
-        """
-        for _ in range(_MOST_TRIES):
-            try:
-                return self._run_once()
-            except HostTooSlow as error:
-                reason = error
-        raise RunFailed(
-            Outcome.TIMEOUT,
-            f"{reason}, {_MOST_TRIES} times in a row. Close other programs; no profiler or "
-            "debugger may run, since these make the host wait for each launch",
-        )
+        return retry_slow_host(self._run_once)
 
     def _run_once(self) -> float:
         """Give the arguments what they hold before every run; run; return the launches' seconds."""

@@ -57,7 +57,11 @@ class _LoadedProgram:
 
 
 class OpenClDevice(DriverDevice):
-    """One OpenCL device; a `Device`. Times are those of events, from start to end."""
+    """One OpenCL device; a `Device`.
+
+    Times are those of events, from start to end. The driver takes both on the device around one
+    launch, so that they hold no work of the host: nothing must hold the device back, as with CUDA.
+    """
 
     def __init__(self, name: DeviceName, cache: str = WARM) -> None:
         """`cache` is WARM or COLD, what runs find in the device's caches."""
