@@ -14,7 +14,7 @@ from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_driver
 from harness.measure.backends.cuda import cuda_status, device_arch, load_pycuda
 from harness.measure.backends.cuda_driver import device_archs, driver_version, forbidden_files
-from harness.measure.backends.cuda_module import pack_arguments
+from harness.measure.backends.kernel_parameters import pack_arguments
 from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
 
 LIMITS = DeviceLimits(

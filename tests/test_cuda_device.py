@@ -221,10 +221,21 @@ class TestOnAnyDevice:
             gpu.launch(module, [Launch("twice", (64,), (1,), ("x", "y"))])
         assert gpu.healthy
 
-    def test_launch_with_too_few_arguments_is_refused(self, gpu, kernels):
+    @pytest.mark.parametrize(
+        ("arguments", "reason"),
+        [
+            (("z", "x", "y"), "add takes 4 arguments, but the host module passes 3: z, x, y"),
+            (("z", "x", "y", "y"), "argument 4 .* y, has 4 bytes .* an array, whose address has 8"),
+            (("z", np.int32(1), "y", "n"), "argument 2 of add, 1, has 8 .* int32, which has 4"),
+            (("z", "x", "y", np.int64(64)), "argument 4 .* has 4 bytes in the kernel, .* int64"),
+        ],
+    )
+    def test_arguments_that_do_not_fit_the_kernel_are_refused(
+        self, gpu, kernels, arguments, reason
+    ):
         gpu.bind(ARGUMENTS)
-        with pytest.raises(LaunchFailed, match=r"running add: .*invalid argument"):
-            gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), ("z", "x", "y"))])
+        with pytest.raises(LaunchFailed, match=reason):
+            gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
         assert gpu.healthy
 
     def test_more_memory_than_the_device_has_is_refused_and_the_device_survives(self, gpu):

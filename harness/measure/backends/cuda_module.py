@@ -13,6 +13,11 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Launch
 from harness.core.records import DeviceLimits
 from harness.measure.backends.driver_device import BoundArray
+from harness.measure.backends.kernel_parameters import (
+    ParameterPlace,
+    packed_arguments,
+    parameter_places,
+)
 from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.measure.backends.launch_checks import three, why_unlaunchable
 
@@ -33,6 +38,7 @@ class _CudaFunction:
     most_threads: int
     registers: int
     static_bytes: int
+    places: tuple[ParameterPlace, ...] | None
     dynamic_bytes: int = 0
     has_run: bool = False
 
@@ -106,7 +112,9 @@ class CudaModule:
             raise LaunchFailed(reason)
         _check_group(function, launch)
         self._allow_memory(function, launch)
-        packed = pack_arguments([_passed(each, launch, bound) for each in launch.arguments])
+        values = [_passed(each, launch, bound) for each in launch.arguments]
+        are_arrays = [isinstance(bound.get(str(each)), BoundArray) for each in launch.arguments]
+        packed = packed_arguments(launch, values, are_arrays, function.places)
         shape = three(launch.grid), three(launch.group)
         return PreparedLaunch(function, *shape, packed, int(launch.shared_bytes))
 
@@ -132,7 +140,8 @@ class CudaModule:
                 most = handle.get_attribute(self._names.MAX_THREADS_PER_BLOCK)
                 registers = handle.get_attribute(self._names.NUM_REGS)
                 static_bytes = handle.get_attribute(self._names.SHARED_SIZE_BYTES)
-            self._functions[name] = _CudaFunction(handle, most, registers, static_bytes)
+            places = parameter_places(self._cubin, symbol)
+            self._functions[name] = _CudaFunction(handle, most, registers, static_bytes, places)
         return self._functions[name]
 
 
@@ -157,18 +166,3 @@ def _passed(argument: str | np.generic, launch: Launch, bound: Bound) -> np.gene
         )
     value = bound[argument]
     return np.uintp(value.memory) if isinstance(value, BoundArray) else value
-
-
-def pack_arguments(values: Sequence[np.generic]) -> bytes:
-    """Return kernel arguments as the driver takes them: each at a multiple of its own size.
-
-    This is the layout of C, and of CUDA's complex numbers (float2, double2), whose alignment
-    is their size. Structures (numpy.void) have the alignment of their dtype.
-    """
-    packed = bytearray()
-    for value in values:
-        structure = isinstance(value, np.void)
-        alignment = value.dtype.alignment if structure else value.dtype.itemsize
-        packed += b"\0" * (-len(packed) % alignment)
-        packed += value.tobytes()
-    return bytes(packed)
