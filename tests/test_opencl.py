@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
-from harness.core.program import Argument, Launch, Program
-from harness.measure.backends import opencl
+from harness.core.program import Argument, Fill, Launch, Program
+from harness.measure.backends import opencl, opencl_device
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.backends.opencl_memory import DeviceMemory, DriverMemory, ProcessMemory
 from harness.measure.backends.thread_memory import ThreadMemory, is_known
 from harness.source.inlining import inlined
 
@@ -319,6 +320,38 @@ def test_failed_build_leaves_no_file_behind(
     with pytest.raises(BuildFailed):
         compiler.compile(Program("wrong", (), ()))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("memory", [ProcessMemory, DriverMemory])
+def test_arguments_come_and_go_in_place_and_through_the_queue(
+    memory: type[DeviceMemory], compiler: OpenClCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opencl_device, "ProcessMemory", memory)
+    device = OpenClDevice(find_device())
+    assert type(device._memory) is memory
+    text = "kernel void f(global int *y, global int *x) { y[0] += x[2]; }"
+    module = device.load(compiler.compile(Program(text, (), ())))
+    first, x = np.arange(4, dtype=np.int32), np.arange(10, 13, dtype=np.int32)
+    device.bind({"y": np.zeros_like(first), "x": x})
+    for contents in (first, Fill(0xFF)):
+        device.restore({"y": contents})
+        device.launch(module, [Launch("f", (1,), (1,), ("y", "x"))])
+        before = 0 if contents is first else -1
+        assert device.read("y")[0] == before + 12
+        assert device.read("y", slice(1, 3)).tolist() == ([1, 2] if contents is first else [-1, -1])
+        assert not device.stray_writes()
+    device.write("x", x + 1)
+    assert device.read("x").tolist() == [11, 12, 13]
+    device.close()
+
+
+def test_memory_is_freed_after_what_is_queued_has_ended() -> None:
+    device = OpenClDevice(find_device())
+    device.bind({"y": np.zeros(1 << 22, np.float32)})
+    memory = device._arguments["y"].whole
+    event = device._cl.enqueue_fill_buffer(device._queue, memory, np.uint8(1), 0, memory.size)
+    device.close()
+    assert event.command_execution_status == device._cl.command_execution_status.COMPLETE
 
 
 def test_options_of_the_environment_are_part_of_the_identity(

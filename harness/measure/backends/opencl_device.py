@@ -30,6 +30,7 @@ from harness.measure.backends.opencl import (
     load_pyopencl,
 )
 from harness.measure.backends.opencl_arguments import KernelParameter, local_position, why_unfit
+from harness.measure.backends.opencl_memory import DeviceMemory, DriverMemory, ProcessMemory
 from harness.measure.backends.thread_memory import ThreadMemory, is_known
 
 POCL = "Portable Computing Language"
@@ -71,6 +72,9 @@ class OpenClDevice(DriverDevice):
         self._context = cl.Context([self._device])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)
+        in_place = self._is_pocl and is_known(self._device.name)
+        memory = ProcessMemory if in_place else DriverMemory
+        self._memory: DeviceMemory = memory(cl, self._context, self._queue)
         self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
         pocl = Path(os.environ["POCL_CACHE_DIR"]) if self._is_pocl else None
         self._variables = None if pocl is None else LoadedVariables(pocl)
@@ -123,27 +127,27 @@ class OpenClDevice(DriverDevice):
         return bool(self._device.type & self._cl.device_type.CPU)
 
     def _allocated(self, size_bytes: int) -> Any:
-        return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size_bytes)
+        return self._memory.allocate(size_bytes)
 
     def _inside(self, memory: Any, offset: int, size_bytes: int) -> Any:
         return memory.get_sub_region(offset, size_bytes, self._cl.mem_flags.READ_WRITE)
 
     def _write(self, memory: Any, offset: int, array: npt.NDArray[Any]) -> None:
-        self._cl.enqueue_copy(self._queue, memory, array, dst_offset=offset, is_blocking=True)
+        self._memory.write(memory, offset, array)
 
     def _read(self, array: npt.NDArray[Any], memory: Any, offset: int) -> None:
-        self._cl.enqueue_copy(self._queue, array, memory, src_offset=offset, is_blocking=True)
+        self._memory.read(array, memory, offset)
 
     def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
-        self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(byte), offset, size_bytes)
+        self._memory.fill(memory, offset, byte, size_bytes)
 
     def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
-        self._cl.enqueue_copy(self._queue, memory, source, byte_count=size_bytes, dst_offset=offset)
+        self._memory.copy(memory, offset, source, size_bytes)
 
     def _free(self, whole: Any, part: Any = None) -> None:
         if part is not None:
             part.release()
-        whole.release()
+        self._memory.free(whole)
 
     def _timed_fill(self, memory: Any, size_bytes: int) -> float:
         event = self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(0), 0, size_bytes)
@@ -184,10 +188,10 @@ class OpenClDevice(DriverDevice):
 
     def restore(self, contents: Mapping[str, Contents]) -> None:
         """Restore arguments; with PoCL also the variables of programs, and threads' memory."""
+        super().restore(contents)
         if self._variables is not None:
             self._variables.reset()
-            self._overwrite_threads()
-        super().restore(contents)
+            self._overwrite_threads()  # last: it leaves the threads awake for the launch
 
     def _overwrite_threads(self) -> None:
         if not is_known(self._device.name):

@@ -1,0 +1,127 @@
+"""Device memory of OpenCL: the driver's own, or memory of this process that PoCL's kernels use.
+
+PoCL runs kernels on threads of this process, in the memory of its buffers. A copy through the
+queue wakes these threads and then waits for them, which takes longer than most copies. So the
+memory of PoCL's buffers is allocated here, as PoCL would allocate it, and read and written in
+place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.errors import LaunchFailed
+from harness.measure.backends.loaded_variables import libc
+
+_ALIGNMENT = 128
+"""PoCL aligns its own buffers so: where data lie can make a kernel faster or slower."""
+
+
+class DeviceMemory(Protocol):
+    """The memory of buffers. No kernel that uses a buffer may run meanwhile."""
+
+    def allocate(self, size_bytes: int) -> Any:
+        """Return a new buffer."""
+
+    def free(self, buffer: Any) -> None:
+        """Free a buffer, of which no part is left."""
+
+    def write(self, buffer: Any, offset: int, array: npt.NDArray[Any]) -> None:
+        """Copy a C-contiguous array into a buffer, and wait."""
+
+    def read(self, array: npt.NDArray[Any], buffer: Any, offset: int) -> None:
+        """Copy a part of a buffer into a C-contiguous array, and wait."""
+
+    def fill(self, buffer: Any, offset: int, byte: int, size_bytes: int) -> None:
+        """Set bytes of a buffer; need not wait."""
+
+    def copy(self, buffer: Any, offset: int, source: Any, size_bytes: int) -> None:
+        """Copy the start of another buffer; need not wait."""
+
+
+class DriverMemory:
+    """Memory of the driver, which is copied to and from through a queue; a `DeviceMemory`."""
+
+    def __init__(self, cl: Any, context: Any, queue: Any) -> None:
+        self._cl, self._context, self._queue = cl, context, queue
+
+    def allocate(self, size_bytes: int) -> Any:
+        return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size_bytes)
+
+    def free(self, buffer: Any) -> None:
+        buffer.release()
+
+    def write(self, buffer: Any, offset: int, array: npt.NDArray[Any]) -> None:
+        self._cl.enqueue_copy(self._queue, buffer, array, dst_offset=offset, is_blocking=True)
+
+    def read(self, array: npt.NDArray[Any], buffer: Any, offset: int) -> None:
+        self._cl.enqueue_copy(self._queue, array, buffer, src_offset=offset, is_blocking=True)
+
+    def fill(self, buffer: Any, offset: int, byte: int, size_bytes: int) -> None:
+        self._cl.enqueue_fill_buffer(self._queue, buffer, np.uint8(byte), offset, size_bytes)
+
+    def copy(self, buffer: Any, offset: int, source: Any, size_bytes: int) -> None:
+        self._cl.enqueue_copy(self._queue, buffer, source, byte_count=size_bytes, dst_offset=offset)
+
+
+class ProcessMemory:
+    """Memory of this process, which the kernels of its device use in place; a `DeviceMemory`."""
+
+    def __init__(self, cl: Any, context: Any, queue: Any) -> None:
+        self._cl, self._context, self._queue = cl, context, queue
+        self._addresses: dict[Any, int] = {}
+
+    def allocate(self, size_bytes: int) -> Any:
+        flags, address = self._cl.mem_flags, _allocated(size_bytes)
+        if address is None:  # the driver has an error for that
+            self._cl.Buffer(self._context, flags.READ_WRITE, size_bytes).release()
+            raise LaunchFailed("the memory was used up, and free again at once")
+        memory = (ctypes.c_ubyte * size_bytes).from_address(address)
+        try:
+            buffer = self._cl.Buffer(
+                self._context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=memory
+            )
+        except self._cl.Error:
+            _libc().free(address)
+            raise
+        self._addresses[buffer] = address
+        return buffer
+
+    def free(self, buffer: Any) -> None:
+        self._queue.finish()  # what empties the caches may run, if the launch behind it was refused
+        address = self._addresses.pop(buffer)
+        buffer.release()
+        _libc().free(address)
+
+    def write(self, buffer: Any, offset: int, array: npt.NDArray[Any]) -> None:
+        ctypes.memmove(self._addresses[buffer] + offset, array.ctypes.data, array.nbytes)
+
+    def read(self, array: npt.NDArray[Any], buffer: Any, offset: int) -> None:
+        ctypes.memmove(array.ctypes.data, self._addresses[buffer] + offset, array.nbytes)
+
+    def fill(self, buffer: Any, offset: int, byte: int, size_bytes: int) -> None:
+        ctypes.memset(self._addresses[buffer] + offset, byte, size_bytes)
+
+    def copy(self, buffer: Any, offset: int, source: Any, size_bytes: int) -> None:
+        ctypes.memmove(self._addresses[buffer] + offset, self._addresses[source], size_bytes)
+
+
+def _allocated(size_bytes: int) -> int | None:
+    """Return the address of new memory; None where there is no room."""
+    address = ctypes.c_void_p()
+    failed = _libc().posix_memalign(ctypes.byref(address), _ALIGNMENT, size_bytes)
+    return None if failed else address.value
+
+
+@lru_cache(maxsize=1)
+def _libc() -> ctypes.CDLL:
+    library = libc()
+    library.posix_memalign.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+    library.free.argtypes = (ctypes.c_void_p,)
+    library.free.restype = None
+    return library
