@@ -128,7 +128,7 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
     device.restore({})
     stub.calls()
     assert device.launch(module, ()) == 0
-    assert stub.calls()[-2:] == ["cuMemsetD8Async", "cuCtxSynchronize"]
+    assert stub.calls().count("cuMemsetD8Async") == 1
     assert stub.allocated_bytes - before >= 2 * device._cache_bytes
     assert device.environment("nvcc").cache == COLD
     device.close()

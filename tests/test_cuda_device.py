@@ -367,6 +367,19 @@ def test_sample_calls_the_driver_for_its_work_alone(device, module, stub):
     ]
 
 
+def test_run_without_launches_does_all_the_rest(device, module, stub):
+    """Its energy is that of a run, less that of the launches."""
+    device.launch(module, ())
+    stub.calls()
+    assert device.launch(module, ()) == 0
+    assert [call.partition(" grid")[0] for call in stub.calls()] == [
+        "cuLaunchKernel wait_for_host",
+        "cuLaunchKernel start_clock",
+        "cuLaunchKernel stop_clock",
+        "cuCtxSynchronize",
+    ]
+
+
 def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, kernels, stub):
     twin = Binary(kernels.build, kernels.data + b"\0")
     modules = [device.load(binary) for binary in (kernels, twin, kernels, twin)]
@@ -708,8 +721,3 @@ def test_nvml_finds_the_gpu_that_cuda_names(device: CudaDevice, nvml: Script) ->
     assert sensors.facts == SensorFacts()
     assert sensors.counter is not None
     assert sensors.state()["temperature_c"] > 0
-
-
-def test_no_launch_at_all_waits_and_takes_no_time(device, module, stub):
-    assert device.launch(module, ()) == 0
-    assert stub.calls() == ["cuCtxSynchronize"]

@@ -170,6 +170,13 @@ class CudaDevice(DriverDevice):
                 one.function.has_run = True
             return self._stream.elapsed_s(len(prepared))
 
+    def _launch_nothing(self) -> float:
+        """Hold the device back, empty its caches and read its clock, as around launches."""
+        with self._errors("waiting for the device"):
+            self._stream.queue([], self._before_launch, is_held=True)
+            self._wait()
+        return 0.0
+
     def sm_clock_mhz(self) -> float | None:
         """Return the clock of the multiprocessors around the last launches, in MHz; None where the
         GPU's time did not change meanwhile."""
