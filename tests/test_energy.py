@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from harness.analysis.clocks import throttled_lines
 from harness.analysis.coverage import input_reports, reservations
+from harness.analysis.energy import input_energies
 from harness.analysis.explain import explain, samples
-from harness.analysis.sensors import input_energies, throttled_lines
 from harness.commands.analyse import main
 from harness.commands.analyse.options import TreeOptions
 from harness.commands.analyse.tree import print_tree
@@ -58,7 +59,7 @@ class PoweredMeasurer(FormulaMeasurer):
         found: Measurement = super().measure(space, problem, config, best_s)
         observed = {"throttled": float(config["BLOCK"] == 16)}
         if config["BLOCK"] == 16:
-            observed["throttled_sw_power_cap"] = 1.0
+            observed["throttled_by_sw_power_cap"] = 1.0
         if config["BLOCK"] != 64:
             power = power_w(config)
             observed |= {"power_w": power, "energy_j": power * found.time_s}

@@ -74,6 +74,13 @@ def test_measurements_of_occasions_are_one_measurement() -> None:
     assert found.host_read == ("U", "V")
 
 
+def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled() -> None:
+    parts = [ok(1.0, observed={"throttled": 0.0, "temperature_c": 50.0 + n}) for n in range(3)]
+    parts.append(ok(1.0, observed={"throttled": 1.0, "throttled_by_hw_thermal": 1.0}))
+    found = join(parts).observed
+    assert found == {"throttled": 1.0, "throttled_by_hw_thermal": 1.0, "temperature_c": 51.0}
+
+
 def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration() -> None:
     answers = {1: [ok(1.0), ok(2.0)], 2: [WRONG, ok(2.0)], 3: [ok(4.0)]}
     asked = []

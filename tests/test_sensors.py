@@ -52,7 +52,7 @@ def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml: Script) -> 
     assert gpu().state() == {"temperature_c": 51, "memory_clock_mhz": 2619, "throttled": 0}
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x04 | 0x40])
     throttled = {name for name in gpu().state() if name.startswith("throttled")}
-    assert throttled == {"throttled", "throttled_sw_power_cap", "throttled_hw_thermal"}
+    assert throttled == {"throttled", "throttled_by_sw_power_cap", "throttled_by_hw_thermal"}
 
 
 def test_an_idle_gpu_and_clocks_that_somebody_set_are_not_throttled(nvml: Script) -> None:
@@ -61,9 +61,9 @@ def test_an_idle_gpu_and_clocks_that_somebody_set_are_not_throttled(nvml: Script
 
 
 def test_what_throttled_a_gpu_before_the_samples_counts_though_it_has_passed() -> None:
-    before = {"temperature_c": 80.0, "throttled": 1.0, "throttled_sw_thermal": 1.0}
+    before = {"temperature_c": 80.0, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
     after = {"temperature_c": 70.0, "throttled": 0.0}
-    assert of_both(before, after) == {**after, "throttled": 1.0, "throttled_sw_thermal": 1.0}
+    assert of_both(before, after) == {**after, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
 
 
 def test_what_nvml_refuses_is_left_out_and_asked_for_once(nvml: Script) -> None:
@@ -392,7 +392,7 @@ def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> No
     sensors = open_sensors(GPU, shares_cpu=False)
     (found,) = measure_interleaved(device, data, [JOB], 3, sensors=sensors)
     assert len(device.launched) == 4
-    assert found.observed["throttled_sw_thermal"] == 1
+    assert found.observed["throttled_by_sw_thermal"] == 1
     assert "energy_j" not in found.observed
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from harness.core.arrays import Array
 from harness.core.text import counted
 from harness.measure.clock_watch import LOW_CLOCK, SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -31,6 +32,21 @@ def clock_lines(results: Results) -> Iterator[str]:
             "their times are those of a slower GPU. Power or temperature limits it; cool it, or "
             "lock a lower clock (nvidia-smi --lock-gpu-clocks), and tune with --fresh."
         )
+
+
+def throttled_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence where the driver says that a GPU was throttled around samples."""
+    found = _observed(results, THROTTLED)
+    count = int(found.sum())
+    if not count:
+        return
+    names = [name for name in results.rows.columns.observed if name.startswith(THROTTLED_BY)]
+    counts = {name.removeprefix(THROTTLED_BY): len(_observed(results, name)) for name in names}
+    reasons = ", ".join(f"{reason} in {number:,}" for reason, number in counts.items() if number)
+    yield (
+        f"The GPU held its clocks back in {count:,} of {counted(len(found), 'measurement')} "
+        f"({reasons}): their times may be too long."
+    )
 
 
 def clock_range(results: Results) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness.analysis.sensors import InputEnergy
+from harness.analysis.energy import InputEnergy
 from harness.core.config_diff import difference
 from harness.core.records import Measurement, Value
 from harness.core.text import format_energy

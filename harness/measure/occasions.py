@@ -16,6 +16,7 @@ from typing import TypeVar
 from harness.core.observations import CLOCK_ERROR
 from harness.core.records import Measurement, Outcome, StopReason, Timing
 from harness.measure.clock_watch import THROTTLED_SAMPLES
+from harness.measure.sensors.nvml import THROTTLED
 from harness.measure.trial import Job
 
 J = TypeVar("J", bound=Job)
@@ -79,7 +80,7 @@ def join(parts: Sequence[Measurement]) -> Measurement:
     """Join the measurements of one configuration on successive occasions into one.
 
     A failure on any occasion is its outcome. Observations are medians over the occasions, and
-    counts their sums; of the clock's errors it is the largest.
+    counts their sums; of the clock's errors, and of whether a GPU was throttled, it is the largest.
     """
     if len(parts) == 1:
         return parts[0]
@@ -110,7 +111,7 @@ def _joined_observations(observed: Sequence[Mapping[str, float]]) -> dict[str, f
 
 
 def _joined_observation(name: str, values: Iterator[float]) -> float:
-    if name == CLOCK_ERROR:
+    if name in (CLOCK_ERROR, THROTTLED):
         return max(values)
     return sum(values) if name == THROTTLED_SAMPLES else statistics.median(values)
 

@@ -11,8 +11,9 @@ from harness.measure.sensors.energy import EnergyCounter, SensorUnavailable
 TEMPERATURE = "temperature_c"
 MEMORY_CLOCK = "memory_clock_mhz"
 THROTTLED = "throttled"
+THROTTLED_BY = "throttled_by_"
 """The observations. `throttled` is 1 where something slowed the clocks down, else 0; an observation
-such as `throttled_sw_power_cap` names what did."""
+such as `throttled_by_sw_power_cap` names what did."""
 
 _REASONS = {
     "sw_power_cap": 0x04,
@@ -76,7 +77,7 @@ class NvmlGpu:
             bits = self.ask(call)
             if bits is not None:
                 there = [name for name, bit in _REASONS.items() if bits & bit]
-                return {THROTTLED: float(bool(there))} | {f"{THROTTLED}_{n}": 1.0 for n in there}
+                return {THROTTLED: float(bool(there))} | {f"{THROTTLED_BY}{n}": 1.0 for n in there}
         return {}
 
     def counter(self) -> EnergyCounter:
@@ -150,6 +151,6 @@ def of_both(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str
     throttled = {
         name: max(value, after.get(name, 0.0))
         for name, value in before.items()
-        if name.startswith(THROTTLED)
+        if name == THROTTLED or name.startswith(THROTTLED_BY)
     }
     return {**after, **throttled}

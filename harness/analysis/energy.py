@@ -1,8 +1,8 @@
-"""What sensors say of configurations: the energy on each input, and where a GPU was throttled."""
+"""The energy of configurations on each input, where sensors measured it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from harness.analysis.inputs import InputReport
 from harness.core.records import Input, Measurement
 from harness.measure.sensors.energy import ENERGY
-from harness.measure.sensors.nvml import THROTTLED
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 
@@ -55,22 +54,3 @@ def _input_energy(report: InputReport, own: MeasuredConfigs) -> InputEnergy:
         for one in (report.baseline, report.recommended)
     )
     return InputEnergy(report.problem, default, best, own.columns.measurement(least), len(own))
-
-
-def throttled_lines(results: Results) -> Iterator[str]:
-    """Yield a sentence where a GPU was throttled around samples."""
-    rows = results.rows
-    counts = {
-        name: int((rows.of(column) == 1).sum())
-        for name, column in rows.columns.observed.items()
-        if name == THROTTLED or name.startswith(f"{THROTTLED}_")
-    }
-    if not counts.get(THROTTLED):
-        return
-    known = int(np.isfinite(rows.of(rows.columns.observed[THROTTLED])).sum())
-    reasons = {name.removeprefix(f"{THROTTLED}_"): n for name, n in counts.items() if n}
-    named = ", ".join(f"{name} in {n:,}" for name, n in reasons.items() if name != THROTTLED)
-    yield (
-        f"The GPU held its clocks back in {counts[THROTTLED]:,} of {known:,} measurements "
-        f"({named}): their times may be too long."
-    )
