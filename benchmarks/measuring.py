@@ -12,7 +12,9 @@ random order, so that drift of the machine in time meets all of them alike:
     python -m benchmarks.measuring spaces/mvmul.yaml --backend cuda
     python -m benchmarks.measuring spaces/mvmul.yaml --backend cuda --host
 
-With --host, it also measures the host's share of a CUDA sample (benchmarks/measuring_host.py).
+With --host, it also measures the host's share of a CUDA sample (benchmarks/measuring_host.py), with
+--ticks how often kernels of a few ticks of a coarse clock are called different
+(benchmarks/small_kernels.py). `tick_ns` is the tick of this device's clock, in nanoseconds.
 All figures are of logarithms, in percent of the time, and of all cases together. `within` is the
 standard deviation of a launch, without what the launches of its round share; `moments` is that of
 the rounds. `between` is the standard deviation of a load (variance components of a two-way analysis
@@ -40,6 +42,7 @@ from rich.console import Console
 
 from benchmarks.arguments import count, make_parser
 from benchmarks.measuring_host import print_host_share
+from benchmarks.small_kernels import COARSE_TICK_NS, print_rates
 from harness.commands.run import run_command
 from harness.core.program import Binary, Launch
 from harness.core.records import Input
@@ -203,6 +206,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--host", action="store_true", help="also measure the host's share of a CUDA sample"
     )
+    parser.add_argument(
+        "--ticks", action="store_true", help="simulate kernels of a few ticks of a clock as well"
+    )
     numbers = {
         "--inputs": (4, "inputs"),
         "--configurations": (2, "configurations of each"),
@@ -225,6 +231,7 @@ def _run(args: argparse.Namespace) -> int:
     found = [measured(case, devices, args.rounds, rng) for case in chosen]
     by_kind = zip(KINDS, zip(*found, strict=True), strict=True)
     whole = {kind: scatter(logs) for kind, logs in by_kind}
+    tick_ns = round(devices[0].tick_s * 1e9, 3)
     where = devices[0].environment(backend.open_compiler().identity)
     title = f"{spec.name} on {where}; {len(found)} cases, {args.loads} loads, {args.rounds} rounds"
     head = ("differs in", "within", "between", "between, undisturbed", "moments")
@@ -234,7 +241,9 @@ def _run(args: argparse.Namespace) -> int:
     for device in reversed(devices):  # CUDA's contexts are a stack
         device.close()
     host = {"host_us": print_host_share(console, args.rounds)} if args.host else {}
-    print(json.dumps({kind: _figures(one) for kind, one in whole.items()} | host))
+    rates = print_rates(console, COARSE_TICK_NS, args.rounds) if args.ticks else None
+    ticks = {"tick_ns": tick_ns} | ({"small_kernels": rates} if rates else {})
+    print(json.dumps({kind: _figures(one) for kind, one in whole.items()} | host | ticks))
     return 0
 
 

@@ -23,6 +23,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from harness.core.errors import DatabaseBusy, ResultsError
+from harness.core.observations import CLOCK_ERROR
 from harness.core.records import Input, Measurement, Outcome, StopReason, Timing
 from harness.core.worst_element import WorstElement
 from harness.results import (
@@ -154,6 +155,15 @@ def test_occasions_are_read_back(place: Path) -> None:
     write(place, make_ok(1), in_occasions())
     assert [row.measurement for row in read_back(place)] == [make_ok(1), in_occasions()]
     assert query(place, "SELECT occasions FROM measurements") == [(None,), ("[2, 1]",)]
+
+
+def test_error_of_the_clock_is_read_back(place: Path) -> None:
+    timing = Timing((1e-5, 1.1e-5), clock_error_s=2e-8)
+    coarse = dataclasses.replace(make_ok(2), timing=timing, observed={CLOCK_ERROR: 2e-8})
+    write(place, make_ok(1), coarse)
+    rows = read_back(place)
+    assert [row.measurement for row in rows] == [make_ok(1), coarse]
+    assert rows.columns.statistics.clock_error_s.tolist() == [0, 2e-8]
 
 
 def test_database_of_the_fifth_version_is_read_and_brought_up_to_date(place: Path) -> None:
