@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import random
 from collections.abc import Iterator
@@ -60,9 +61,17 @@ def test_sample_ends_at_its_most_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sample_ends_where_its_runs_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    passed = iter([0.0, 0.02, 0.04, 0.06])
-    monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(passed))
+    moments_s = itertools.count(0.0, 0.02)
+    monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(moments_s))
     assert len(run_sample(lambda: TICK_S, TICK_S)) == 3
+
+
+def test_sample_in_which_the_host_was_stopped_is_as_long_as_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moments_s = itertools.chain([0.0, 9.0], itertools.count(9.01, 0.001))
+    monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(moments_s))
+    assert len(run_sample(lambda: 5 * TICK_S, TICK_S)) == 20
 
 
 def test_delays_are_spread_over_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ nearly a tick, however many there are. So each begins after a random delay of up
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -30,7 +31,8 @@ ENOUGH_TICKS = 100
 MOST_RUNS = 1000
 LONGEST_SAMPLE_S = 0.05
 """A sample has so many ticks, unless it would be of more runs, or take longer with all that comes
-before and after its runs."""
+before and after its runs. As long as the fastest run takes counts for each, so that a sample in
+which the host was stopped for a while is no shorter than others."""
 
 GPU_LEAST_TIME_S = 0.1
 """How long each configuration runs in all in the final rounds on a GPU, unless the space says."""
@@ -53,12 +55,17 @@ def find_tick(timed_work: Callable[[int], float], stated_s: float = 0.0) -> floa
 def run_sample(run: Callable[[], float], tick_s: float, least_s: float = 0.0) -> list[float]:
     """Run until the times make enough ticks in all, and the least time; return them."""
     enough_s = max(ENOUGH_TICKS * tick_s, least_s)
-    until_s = time.perf_counter() + LONGEST_SAMPLE_S
-    found_s = [run()]
-    total_s = found_s[0]
-    while total_s < enough_s and len(found_s) < MOST_RUNS and time.perf_counter() < until_s:
+    found_s: list[float] = []
+    total_s, fastest_s, now_s = 0.0, math.inf, time.perf_counter()
+    while not found_s or (
+        total_s < enough_s
+        and len(found_s) < MOST_RUNS
+        and len(found_s) * fastest_s < LONGEST_SAMPLE_S
+    ):
         found_s.append(run())
         total_s += found_s[-1]
+        began_s, now_s = now_s, time.perf_counter()
+        fastest_s = min(fastest_s, now_s - began_s)
     return found_s
 
 
