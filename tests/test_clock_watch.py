@@ -108,6 +108,16 @@ def test_warm_device_stays_warm_where_its_clock_varies() -> None:
     assert work.is_warm()
 
 
+def test_work_between_launches_is_no_pause() -> None:
+    """To copy large arrays to the device takes longer than a pause."""
+    work = Work()
+    for _ in range(3):
+        work.watch.run_begins()
+        work.now_s += 2 * PAUSE_S
+        work.watch.run_ended(1000)
+    assert work.is_warm()
+
+
 def test_clock_that_never_becomes_steady_is_waited_for_in_vain_only_once() -> None:
     work = Work()
     for mhz in (900, 800) * 15:
@@ -254,7 +264,7 @@ def test_warm_up_runs_are_in_no_sample_and_only_some_are_kept() -> None:
 def test_device_that_never_becomes_warm_is_sampled_in_the_end() -> None:
     device = device_with()
     device.watch = ClockWatch(None, lambda: 1.0)
-    sampling = dataclasses.replace(JOB.sampling, warmup_time_s=0.025, repeats=2)
+    sampling = dataclasses.replace(JOB.sampling, warmup_time_s=0.001, repeats=2)
     found = measure_kernel(device, CASE, dataclasses.replace(JOB, sampling=sampling))
     assert found.outcome is Outcome.OK
 

@@ -304,6 +304,7 @@ class KernelRunner:
     def _run_once(self) -> float:
         """Give the arguments what they hold before every run; run; return the launches' seconds."""
         with self._time.working():
+            self.device.watch.run_begins()
             self._restore()
             self._runs += 1
             self._run_mhz = None
@@ -363,8 +364,6 @@ class KernelRunner:
         """Launch; what ran is clean again when its writes were checked."""
         if len(launches) > 1:
             self.data.is_clean = False
-        watch = self.device.watch
-        watch.run_begins()
         try:
             elapsed_s = self.device.launch(self._module, launches)
         except HostTooSlow:
@@ -373,6 +372,6 @@ class KernelRunner:
         self._launches += len(launches)
         self.data.is_clean = False  # not before: a single launch that is refused has not run
         mhz = self.device.sm_clock_mhz()
-        watch.run_ended(mhz)
+        self.device.watch.run_ended(mhz)
         self._run_mhz = min((each for each in (self._run_mhz, mhz) if each), default=None)
         return elapsed_s

@@ -8,9 +8,9 @@ never an exception.
 
 from __future__ import annotations
 
-import itertools
 import random
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,8 +23,8 @@ from harness.core.worst_element import WorstElement
 from harness.measure.clock_tick import clock_error, run_sample
 from harness.stats.timing import Sampling
 
-_MOST_WARMUP_RUNS = 1000
-"""A device that never becomes warm is sampled after so many runs."""
+_LONGEST_WARMUP = 20
+"""A device that never becomes warm is sampled after so many times the time of its warm-up."""
 
 _KEPT_WARMUP_RUNS = 20
 """Of the runs that warm the device, only so many are kept."""
@@ -182,8 +182,8 @@ class _Trial:
         """Take one sample, as soon as the device is warm: the mean of as many runs as the clock's
         tick and the least time need. The first sample finds out how many these are.
         """
-        runs = itertools.count()
-        while not self.runner.is_warm() and next(runs) < _MOST_WARMUP_RUNS:
+        until_s = time.perf_counter() + _LONGEST_WARMUP * self.runner.job.sampling.warmup_time_s
+        while not self.runner.is_warm() and time.perf_counter() < until_s:
             self._warm_up_once()
         if (self.samples_s or self.warmup_s)[-1] < self.least_s:
             self.runner.run()  # another configuration ran before: the code is in no cache
