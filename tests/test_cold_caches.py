@@ -127,6 +127,12 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
         assert calls[begin + 1 : begin + 4] == ["cuLaunchKernel", "cuEventRecord", "cuLaunchKernel"]
     device.restore({})
     stub.calls()
+    device.launch(module, [launch])
+    held, emptied, *_ = stub.calls()
+    assert held.startswith("cuLaunchKernel wait_for_host"), "the host is ahead of all launches"
+    assert emptied == "cuMemsetD8Async"
+    device.restore({})
+    stub.calls()
     assert device.launch(module, ()) == 0
     assert stub.calls().count("cuMemsetD8Async") == 1
     assert stub.allocated_bytes - before >= 2 * device._cache_bytes
