@@ -31,8 +31,8 @@ ENOUGH_TICKS = 100
 MOST_RUNS = 1000
 LONGEST_SAMPLE_S = 0.05
 """A sample has so many ticks, unless it would be of more runs, or take longer with all that comes
-before and after its runs. As long as the fastest run takes counts for each, so that a sample in
-which the host was stopped for a while is no shorter than others."""
+before and after its runs. The time of the fastest of its runs, two or more, counts for each of
+them, so that a sample in which the host was stopped for a while is no shorter than others."""
 
 GPU_LEAST_TIME_S = 0.1
 """How long each configuration runs in all in the final rounds on a GPU, unless the space says."""
@@ -60,7 +60,7 @@ def run_sample(run: Callable[[], float], tick_s: float, least_s: float = 0.0) ->
     while not found_s or (
         total_s < enough_s
         and len(found_s) < MOST_RUNS
-        and len(found_s) * fastest_s < LONGEST_SAMPLE_S
+        and (len(found_s) == 1 or len(found_s) * fastest_s < LONGEST_SAMPLE_S)
     ):
         found_s.append(run())
         total_s += found_s[-1]
