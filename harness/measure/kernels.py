@@ -32,7 +32,7 @@ from harness.measure.kernel_runner import KernelJob, Twin
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
-from harness.measure.processes import ProcessLost, spare_cores
+from harness.measure.processes import ProcessLost, spare_cores, usable_cores
 from harness.measure.sensors import energy_notices
 from harness.measure.sensors.energy import ENERGY_S
 from harness.measure.trial import outcome_of
@@ -60,14 +60,17 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         except BaseException:
             self._device.close()
             raise
-        builds = BuildQueue(backend, self._facts.environment.compiler)
+        disturb = self._facts.shares_cpu or spare_cores() == 0
+        # Where the device waits for all builds, they may have its cores as well.
+        at_once = usable_cores() if disturb else None
+        builds = BuildQueue(backend, self._facts.environment.compiler, at_once=at_once)
         super().__init__(
             spec,
             builds,
             environment=self._facts.environment,
             limits=self._facts.limits,
             compiler=backend.compiler,
-            builds_disturb=self._facts.shares_cpu or spare_cores() == 0,
+            builds_disturb=disturb,
             defaults=_GPU_DEFAULTS if backend.is_gpu else {},
         )
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
