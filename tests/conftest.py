@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pytest
+import sqlalchemy
 
 from harness.measure.backends.choose import Backend, choose
 from harness.measure.processes import Processes, Task, count_of_builders
@@ -51,6 +52,27 @@ def _no_wait_for_the_disk() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connect, "_set_up_writer", without_waiting)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _each_statement_compiled_once() -> Iterator[None]:
+    """Share compiled SQL between the databases of tests.
+
+    Tests open thousands of small ones, and each engine would compile all statements again.
+    """
+    create_engine = connect.create_engine
+    first: dict[str, sqlalchemy.Engine] = {}
+
+    def sharing(url: sqlalchemy.URL, **options: Any) -> sqlalchemy.Engine:
+        engine = create_engine(url, **options)
+        shared = first.setdefault(engine.dialect.name, engine)
+        # A compiled statement belongs to a dialect: it holds the functions that convert cells.
+        engine.dialect, engine._compiled_cache = shared.dialect, shared._compiled_cache
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connect, "create_engine", sharing)
         yield
 
 
