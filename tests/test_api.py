@@ -21,7 +21,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.notebook import NotebookListener
 from harness.display.progress import ProgressDisplay
 from harness.stats.timing import TimeRatio
-from tests.replays import SPACE, write_recording
+from tests.replays import RECORDED, write_recording
 
 ROOT = Path(__file__).parent.parent
 
@@ -51,7 +51,7 @@ MEMBERS = [
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A space and its recording."""
-    return write_recording(tmp_path_factory.mktemp("recorded"), SPACE)
+    return write_recording(tmp_path_factory.mktemp("recorded"), RECORDED)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace
-from tests.replays import SPACE, FormulaMeasurer, write_recording
+from tests.replays import RECORDED, SPACE, FormulaMeasurer, write_recording, write_space
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NOTEBOOK = EXAMPLES / "tune_in_a_notebook.ipynb"
@@ -119,7 +119,7 @@ def test_cells_of_the_notebook_run_and_its_kernel_is_right(
 def test_analysis_prints_every_space_and_draws_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    space, recording = write_recording(tmp_path, SPACE)
+    space, recording = write_recording(tmp_path, RECORDED)
     database = tmp_path / "r.db"
     harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
     assert example("analyse_results.py").main(str(database), str(tmp_path / "out")) == 0
@@ -138,7 +138,7 @@ def test_check_fails_where_the_default_is_certain_to_be_slow(
     def times(factor: float, problem: Input, config: Config) -> float:
         return 1e-3 * (factor if config["BLOCK"] == 256 else 1.0)
 
-    space, _ = write_recording(tmp_path, SPACE)
+    space = write_space(tmp_path)
     measurer = FormulaMeasurer(partial(times, slower), interleaves=True)
     monkeypatch.setattr("harness.api.session.open_measurer", lambda *_: (measurer, "a test"))
     assert example("check_in_ci.py").main(str(space), str(tmp_path / "r.db")) == status
