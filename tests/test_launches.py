@@ -309,3 +309,10 @@ def test_what_is_wrong_with_arrange_is_reported(
     case = case_of(tmp_path, ARRANGED.replace(old, new))
     with pytest.raises(LaunchFailed, match=reason):
         case.arranged(TrackedConfig(Config({"PACKED": 1})))
+
+
+def test_sizes_that_numpy_computed_become_pythons_own() -> None:
+    launch = Launch("f", (np.int64(4),), (np.uint32(2),), (), np.int32(8))
+    sizes = (*launch.group, *launch.grid, launch.shared_bytes)
+    assert [type(size) for size in sizes] == [int, int, int], "drivers take no others"
+    assert sizes == (4, 2, 8)

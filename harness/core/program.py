@@ -87,8 +87,12 @@ class Launch:
         for extent in (*self.group, *self.grid):
             if not isinstance(extent, (int, np.integer)):
                 raise TypeError(f"group and grid hold whole numbers, but got {extent!r}")
+        # Drivers take no numbers of numpy, in which sizes may also overflow.
+        object.__setattr__(self, "group", tuple(map(int, self.group)))
+        object.__setattr__(self, "grid", tuple(map(int, self.grid)))
         if not isinstance(self.shared_bytes, (int, np.integer)) or self.shared_bytes < 0:
             raise TypeError(f"shared_bytes is a whole number from 0, but got {self.shared_bytes!r}")
+        object.__setattr__(self, "shared_bytes", int(self.shared_bytes))
         # A text would count as a tuple of letters.
         listed = [self.arguments] if isinstance(self.arguments, str) else list(self.arguments)
         wrong = [item for item in listed if not isinstance(item, (str, np.generic))]
