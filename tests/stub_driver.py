@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.cuda import cuda_status
+from harness.measure.backends.cuda import usable_arch
 from harness.measure.backends.elf import sections
 from harness.measure.backends.nvcc import find_nvcc
 
@@ -151,9 +151,10 @@ def stub(stub_of_module: StubDriver) -> Iterator[StubDriver]:
 def nvidia(request: pytest.FixtureRequest) -> None:
     """A device for CUDA: a GPU where there is one, else the stand-in."""
     if has_real_driver():
-        missing = cuda_status()
-        if missing is not None:
-            pytest.skip(missing)
+        try:
+            usable_arch()
+        except BackendUnavailable as error:
+            pytest.skip(str(error))
     else:
         request.getfixturevalue("stub_of_module")
 

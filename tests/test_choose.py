@@ -19,7 +19,12 @@ def machine(monkeypatch: pytest.MonkeyPatch):
     """Makes a machine: why CUDA is missing (None where it is there), and its OpenCL devices."""
 
     def made(no_cuda: str | None, *devices: DeviceName) -> None:
-        monkeypatch.setattr(cuda, "cuda_status", lambda: no_cuda)
+        def usable_arch() -> str:
+            if no_cuda:
+                raise BackendUnavailable(no_cuda)
+            return "sm_90"
+
+        monkeypatch.setattr(cuda, "usable_arch", usable_arch)
         monkeypatch.setattr(opencl, "list_devices", lambda: list(devices))
 
     return made
@@ -39,11 +44,11 @@ def test_auto_takes_an_opencl_gpu_before_pocl_and_says_why_not_cuda(machine) -> 
     assert chosen.why == f"an OpenCL GPU is here, and CUDA is not: {NO_CUDA}"
 
 
-def test_auto_falls_back_to_pocl_and_says_that_no_gpu_was_found(machine) -> None:
+def test_auto_falls_back_to_pocl_and_says_that_no_gpu_can_be_used(machine) -> None:
     machine(NO_CUDA, POCL)
     chosen = choose("auto")
     assert chosen.opencl_device == POCL
-    assert chosen.why == "no GPU was found (no NVIDIA driver)"
+    assert chosen.why == "no GPU can be used (no NVIDIA driver)"
 
 
 def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
@@ -55,8 +60,11 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
     assert 'pip install "pyopencl[pocl]"' in message
 
 
-def test_auto_without_pyopencl_says_what_to_install(machine, monkeypatch) -> None:
-    monkeypatch.setattr(cuda, "cuda_status", lambda: NO_CUDA)
+def test_auto_without_pyopencl_says_what_to_install(monkeypatch) -> None:
+    def usable_arch() -> str:
+        raise BackendUnavailable(NO_CUDA)
+
+    monkeypatch.setattr(cuda, "usable_arch", usable_arch)
     monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
     with pytest.raises(BackendUnavailable, match=r"opencl: PyOpenCL is missing"):
         choose("auto")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +10,14 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
-from harness.measure.backends import cuda, cuda_driver
-from harness.measure.backends.cuda import cuda_status, device_arch, load_pycuda
+from harness.measure.backends import cuda, cuda_driver, opencl
+from harness.measure.backends.choose import choose
+from harness.measure.backends.cuda import device_arch, load_pycuda, usable_arch
 from harness.measure.backends.cuda_driver import device_archs, driver_version, forbidden_files
 from harness.measure.backends.kernel_parameters import pack_arguments
 from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
+from harness.measure.backends.nvcc import Nvcc
+from tests.test_check import needs_nvcc
 
 LIMITS = DeviceLimits(
     max_group_size=1024,
@@ -83,20 +85,49 @@ def all_there(monkeypatch):
     monkeypatch.setattr(cuda, "require_driver", lambda: None)
     monkeypatch.setattr(cuda, "load_pycuda", lambda: None)
     monkeypatch.setattr(cuda, "device_archs", lambda: ("sm_90",))
-    monkeypatch.setattr(cuda, "find_nvcc", lambda: Path("nvcc"))
+    monkeypatch.setattr(cuda, "Nvcc", lambda arch: None)
 
 
 def test_nothing_missing_is_no_reason(all_there):
-    assert cuda_status() is None
+    assert usable_arch() == "sm_90"
 
 
-@pytest.mark.parametrize("part", ["require_driver", "load_pycuda", "device_archs", "find_nvcc"])
+@pytest.mark.parametrize("part", ["require_driver", "load_pycuda", "device_archs", "Nvcc"])
 def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
-    def missing() -> None:
+    def missing(*_: str) -> None:
         raise BackendUnavailable(f"no {part}")
 
     monkeypatch.setattr(cuda, part, missing)
-    assert cuda_status() == f"no {part}"
+    with pytest.raises(BackendUnavailable, match=f"no {part}"):
+        usable_arch()
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("arch", "cure"),
+    [("sm_20", "too old for this toolkit: install an older one"), ("sm_9999", "too new .* newer")],
+)
+def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
+    arch, cure, all_there, monkeypatch
+):
+    pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
+    monkeypatch.setattr(cuda, "device_archs", lambda: (arch,))
+    monkeypatch.setattr(cuda, "Nvcc", Nvcc)
+    with pytest.raises(
+        BackendUnavailable, match=rf"does not compile for {arch}: .* {cure}"
+    ) as error:
+        choose("cuda")
+    assert "did you mean" not in str(error.value)
+    monkeypatch.setattr(opencl, "find_device", lambda: pocl)
+    assert choose("auto").opencl_device is pocl
+
+
+@needs_nvcc
+def test_no_builder_asks_the_driver_for_its_device_again(all_there, monkeypatch):
+    monkeypatch.setattr(cuda, "Nvcc", lambda arch: None)
+    backend = choose("cuda")
+    monkeypatch.setattr(cuda, "device_archs", lambda: pytest.fail("the driver is asked again"))
+    assert backend.open_compiler().arch == "sm_90"
 
 
 def test_missing_driver_is_reported_with_its_next_step(monkeypatch):

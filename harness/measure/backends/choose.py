@@ -65,10 +65,10 @@ def choose(requested: str) -> Backend:
     Raises BackendUnavailable, which says what is missing and what to install.
     """
     if requested == "cuda":
-        missing = cuda.cuda_status()
-        if missing is not None:
-            raise BackendUnavailable(f"--backend cuda cannot run here: {missing}")
-        return _cuda("it was requested")
+        try:
+            return _cuda("it was requested")
+        except BackendUnavailable as error:
+            raise BackendUnavailable(f"--backend cuda cannot run here: {error}") from None
     if requested == "opencl":
         return _opencl(opencl.find_device(), "it was requested")
     if requested != "auto":
@@ -77,9 +77,10 @@ def choose(requested: str) -> Backend:
 
 
 def _auto() -> Backend:
-    no_cuda = cuda.cuda_status()
-    if no_cuda is None:
+    try:
         return _cuda("CUDA comes first, and a GPU is here")
+    except BackendUnavailable as error:
+        no_cuda = str(error)
     try:
         device = opencl.find_device()
     except BackendUnavailable as error:
@@ -89,11 +90,12 @@ def _auto() -> Backend:
     if device.is_gpu:
         return _opencl(device, f"an OpenCL GPU is here, and CUDA is not: {no_cuda}")
     # The whole reason is printed where CUDA is requested.
-    return _opencl(device, f"no GPU was found ({no_cuda.partition(':')[0]})")
+    return _opencl(device, f"no GPU can be used ({no_cuda.partition(':')[0]})")
 
 
 def _cuda(why: str) -> Backend:
-    return Backend("cuda", "nvcc", why)
+    # With its architecture known, no process that compiles asks the driver for it again.
+    return Backend("cuda", "nvcc", why, arch=cuda.usable_arch())
 
 
 def _opencl(device: opencl.DeviceName, why: str) -> Backend:

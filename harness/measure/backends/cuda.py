@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.backends.cuda_driver import device_archs, require_driver
-from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.backends.nvcc import Nvcc
 
 ERROR_MEANINGS = {
     "Error": "the driver failed without a known reason",
@@ -53,19 +53,17 @@ def meaning_of(error: BaseException) -> str:
     raise TypeError(f"{type(error).__name__} is no exception of PyCUDA's driver")
 
 
-def cuda_status() -> str | None:
-    """Return why CUDA kernels cannot run here, with the next step; None where they can.
+def usable_arch() -> str:
+    """Return the architecture of this machine's first device, such as `sm_90`.
 
-    Initialises neither the driver nor a context in this process.
+    Raises BackendUnavailable, with the next step, where CUDA kernels cannot run here. Initialises
+    neither the driver nor a context in this process.
     """
-    try:
-        require_driver()
-        load_pycuda()
-        device_archs()
-        find_nvcc()
-    except BackendUnavailable as error:
-        return str(error)
-    return None
+    require_driver()
+    load_pycuda()
+    arch = device_arch()
+    Nvcc(arch)  # raises where this toolkit has dropped the device, or does not know it yet
+    return arch
 
 
 def device_arch() -> str:

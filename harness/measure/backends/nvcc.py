@@ -117,15 +117,14 @@ class Nvcc:
 
     def _checked(self, arch: str) -> str:
         known = supported_archs(self._executable)
-        near = nearest(arch, known, cutoff=0.5)
-        hint = f"; did you mean `{near}`?" if near else "."
-        choice = f"It compiles for {', '.join(known)}"
+        choice = f"compiles for {', '.join(known)}"
         if not re.fullmatch(r"sm_\d+[af]?", arch):
-            raise UsageError(f"{arch!r} is not an architecture of nvcc{hint} {choice}")
+            hint = _nearest(arch, known)
+            raise UsageError(f"{arch!r} is not an architecture of nvcc{hint} It {choice}")
         if arch not in known and not self._has_variant(arch, known):
             raise BackendUnavailable(
-                f"nvcc {self._release} at {self._executable} does not compile for {arch}{hint} "
-                f"{choice}. Install a toolkit that does: older ones know older devices"
+                f"nvcc {self._release} does not compile for {arch}: {self._executable} {choice}. "
+                f"{_toolkit_for(arch, known)}"
             )
         return arch
 
@@ -135,6 +134,25 @@ class Nvcc:
             return False
         ask = [str(self._executable), "--dryrun", "-cubin", f"-arch={arch}", "-x", "cu", os.devnull]
         return subprocess.run(ask, capture_output=True, check=False).returncode == 0
+
+
+def _nearest(arch: str, known: Sequence[str]) -> str:
+    near = nearest(arch, known, cutoff=0.5)
+    return f"; did you mean `{near}`?" if near else "."
+
+
+def _toolkit_for(arch: str, known: Sequence[str]) -> str:
+    """Say which toolkit knows an architecture that this one does not know."""
+    number, numbers = _number(arch), sorted(map(_number, known))
+    if not numbers or numbers[0] <= number <= numbers[-1]:
+        return f"No toolkit may know it{_nearest(arch, known)}"
+    age, other = ("old", "an older") if number < numbers[0] else ("new", "a newer")
+    cure = f"install {other} one, and set CUDACXX to its nvcc"
+    return f"The device is too {age} for this toolkit: {cure}"
+
+
+def _number(arch: str) -> int:
+    return int("".join(filter(str.isdigit, arch)))
 
 
 def find_nvcc() -> Path:
