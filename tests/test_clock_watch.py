@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.measure import clock_watch
 from harness.measure.clock_watch import (
+    GPU_WARMUP_S,
     PAUSE_S,
     SM_CLOCK_MHZ,
     THROTTLED_SAMPLES,
@@ -17,11 +19,14 @@ from harness.measure.clock_watch import (
     SampleClocks,
 )
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
+from harness.measure.local import sampling_of
 from harness.measure.occasions import join
+from harness.space_file import load_spec
 from tests.fakes import FakeDevice
 from tests.test_trial import CASE, JOB
 
 FULL_MHZ = 1000.0
+MVMUL = Path(__file__).parents[1] / "spaces/mvmul.yaml"
 
 
 class Work:
@@ -138,6 +143,16 @@ def test_locked_clock_is_the_expected_one_after_the_first_warm_up() -> None:
     while not work.is_warm():
         work.run(0.01, 600)
     assert work.now_s == pytest.approx(began_s + 0.03, abs=1e-6)
+
+
+@pytest.mark.parametrize(("measure", "warmup_s"), [({}, 0.025), ({"warmup_time_s": 0}, 0)])
+def test_space_says_how_long_to_warm_up(measure: dict[str, float], warmup_s: float) -> None:
+    spec = load_spec(MVMUL).with_measure(measure)
+    assert sampling_of(spec, {"warmup_time_s": GPU_WARMUP_S}).warmup_time_s == warmup_s
+
+
+def test_programs_have_no_device_to_warm_up() -> None:
+    assert sampling_of(load_spec(MVMUL.parent / "blur_gcc.yaml")).warmup_time_s == 0
 
 
 # ------------------------------------------------------------------------- low clocks

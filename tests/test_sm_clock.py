@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -112,13 +111,16 @@ def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
 
 
 @pytest.mark.gpu
-def test_clock_is_unknown_where_the_time_stands_still(
-    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
+    stub: StubDriver, binary: Binary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_STUB_TICK_NS", "100000000000")
-    began_s = time.perf_counter()
-    assert clocks_of_launches(device, binary, 2)[1] is None
-    assert time.perf_counter() - began_s < 1
+    device = CudaDevice()
+    device.bind(DATA.arguments)
+    stub.calls()
+    assert clocks_of_launches(device, binary, 2) == [None, None]
+    assert not [call for call in stub.calls() if "_clock" in call]
+    device.close()
 
 
 @pytest.mark.gpu

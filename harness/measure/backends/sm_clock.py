@@ -37,10 +37,13 @@ class SmClock:
         shape, flags = (_MOST_MULTIPROCESSORS, 4), driver.host_alloc_flags.DEVICEMAP
         self._stamps = driver.pagelocked_zeros(shape, np.uint64, mem_flags=flags)
         self._address = int(self._stamps.base.get_device_pointer())
+        self._is_known = True
         # At its first launch the driver may load a kernel, and wait for a device that is held.
         self.queue_start()
         self.queue_stop()
         driver.Context.synchronize()
+        # Where the time stands still, each reading would take 4 ms, and find nothing.
+        self._is_known = self.mhz() is not None
 
     def queue_start(self) -> None:
         """Queue the first reading; what was queued before must have ended."""
@@ -52,8 +55,9 @@ class SmClock:
         self._queue(STOP_CLOCK, LEAST_NS)
 
     def _queue(self, name: str, *arguments: int) -> None:
-        rows = len(self._stamps)
-        self._kernels.queue(name, self._address, rows, *arguments, blocks=self._blocks)
+        if self._is_known:
+            rows = len(self._stamps)
+            self._kernels.queue(name, self._address, rows, *arguments, blocks=self._blocks)
 
     def mhz(self) -> float | None:
         """Return the clock in MHz after both readings have ended; None where they saw no time."""
