@@ -44,7 +44,7 @@ def build_stub(folder: Path, without: tuple[str, ...] = ()) -> Path:
     flags = ["-shared", "-fPIC", "-O1", f"-Wl,-soname,{LIBRARY}", *includes, *renamed]
     files = [*map(str, sorted(SOURCES.glob("*.c"))), str(others)]
     library = folder / LIBRARY
-    subprocess.run(["cc", *flags, *files, "-o", str(library)], check=True)
+    subprocess.run(["cc", *flags, *files, "-lm", "-o", str(library)], check=True)
     return library
 
 

@@ -115,3 +115,22 @@ def test_text_that_names_no_kernel_is_refused(text: str) -> None:
 def test_opencl_takes_the_word_of_a_name() -> None:
     names = ("scale", "lib::deep::scale<A<4>, (2 > 1)>", "scale<4>(float *, int)", "scale(int)")
     assert {plain_name(check_kernel_name(name)) for name in names} == {"scale"}
+
+
+def test_parameter_with_the_name_of_a_template_parameter_is_its_argument_alone(
+    folder: Path,
+) -> None:
+    (folder / "scale.cu").write_text(
+        "// template <int BLOCK>\n#if BLOCK < 32\n#error small\n#endif\n"
+        "template <typename T, int UNROLL = (3 > 2), template <int> class Q = Box>\n"
+        "__global__ void scale(T *x) { x[0] = UNROLL; }"
+    )
+    path = folder / "space.yaml"
+    path.write_text(path.read_text().replace("scale<UNROLL>", "scale<float, UNROLL * BLOCK>"))
+    spec = load_spec(path)
+    assert spec.sources["cuda"].template_names == {"T", "UNROLL", "Q"}
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    lines = make_program(spec, space, Config({"BLOCK": 64, "UNROLL": 2}), "cuda").text.splitlines()
+    assert lines[:2] == ["#define BLOCK 64", '#line 1 "scale.cu"']
+    assert lines[-3:-1] == ["#define UNROLL 2", '#line 1 "kernel.function"']
+    assert "&scale<float, UNROLL * BLOCK>" in lines[-1]

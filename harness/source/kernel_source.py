@@ -16,6 +16,7 @@ from harness.core.records import Value
 from harness.source.conditions import decide
 from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
 from harness.source.preprocessor import Directive, scan
+from harness.source.template_names import template_names
 
 if TYPE_CHECKING:
     from harness.source.tiling import TiledNest
@@ -36,6 +37,11 @@ class Source:
     text: str
     includes: Mapping[Path, str]
     folders: tuple[Path, ...] = ()
+
+    @cached_property
+    def template_names(self) -> frozenset[str]:
+        """The names of template parameters in the source and its included files."""
+        return frozenset().union(*map(template_names, (self.text, *self.includes.values())))
 
     @property
     def include_dirs(self) -> tuple[str, ...]:
@@ -79,9 +85,8 @@ class Source:
         `#pragma unroll`s, loops over tiles or empty lines. Raises SpecError for loops that cannot
         be tiled.
         """
-        lines = [f"#define {name} {_literal(value)}" for name, value in macros.items()]
         name = self.path.name.replace("\\", "\\\\").replace('"', '\\"')
-        return "\n".join([*lines, f'#line 1 "{name}"', self._tuned(macros)])
+        return "\n".join([*macro_lines(macros), f'#line 1 "{name}"', self._tuned(macros)])
 
     @cached_property
     def nests(self) -> tuple[TiledNest, ...]:
@@ -174,6 +179,11 @@ class Source:
             return head.end, head.end, f" {literal}"
         start, end = body[0].start, body[-1].end
         return start, end, literal + "\\\n" * self.text.count("\n", start, end)
+
+
+def macro_lines(macros: Mapping[str, Value]) -> list[str]:
+    """Return the lines that define macros."""
+    return [f"#define {name} {_literal(value)}" for name, value in macros.items()]
 
 
 def _literal(value: Value) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.kernel_name import is_plain, reference_line
+from harness.core.kernel_name import is_plain, reference_line, words_of
 from harness.core.program import Launch, Program
 from harness.core.records import Config, DeviceLimits, Value
+from harness.source.kernel_source import macro_lines
 from harness.space.protocol import Space
 from harness.space_file import LaunchPlan, Spec
 from harness.space_file.compiler import CompilerPlan
@@ -59,10 +60,23 @@ def _whole(expression: Expression, values: Mapping[str, Value], least: int = 1) 
     return int(size)
 
 
-def _references(spec: Spec, language: str) -> list[str]:
-    """Return the lines that a CUDA source needs behind it, so that its kernels can be found."""
+def _text(spec: Spec, language: str, macros: Mapping[str, Value]) -> str:
+    """Return the source with its macros, and behind it what a CUDA source needs so that its kernels
+    can be found.
+
+    A macro with the name of a template parameter would change the template's head: it is defined
+    only behind the source, for the template's arguments.
+    """
+    source = spec.sources[language]
     named = [name for name in spec.functions if language == "cuda" and not is_plain(name)]
-    return ['#line 1 "kernel.function"', *map(reference_line, named), ""] if named else []
+    if not named:
+        return source.with_macros(macros)
+    words = frozenset().union(*map(words_of, named)) & source.template_names
+    late = {name: value for name, value in macros.items() if name in words}
+    early = {name: value for name, value in macros.items() if name not in words}
+    references = map(reference_line, named)
+    lines = [*macro_lines(late), '#line 1 "kernel.function"', *references, ""]
+    return "\n".join([source.with_macros(early), *lines])
 
 
 def make_program(spec: Spec, space: Space, config: Config, language: str) -> Program:
@@ -73,7 +87,7 @@ def make_program(spec: Spec, space: Space, config: Config, language: str) -> Pro
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
     plan = spec.compilers.get(language, CompilerPlan())
     return Program(
-        text="\n".join([source.with_macros(macros), *_references(spec, language)]),
+        text=_text(spec, language, macros),
         options=(*plan.options, *(word for flag in flags for word in flag)),
         include_dirs=source.include_dirs,
         includes=tuple(source.includes.values()),

@@ -1,5 +1,6 @@
 /* The kernels of the tests, on the host. */
 #include "stub.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,68 @@ KERNEL(mvmul)
     return CUDA_SUCCESS;
 }
 
+/* C = A B, with A of m x k and B of k x n */
+KERNEL(gemm)
+{
+    UNUSED;
+    size_t m = (size_t)int_at(arguments, 24), n = (size_t)int_at(arguments, 28);
+    size_t k = (size_t)int_at(arguments, 32);
+    float *a = floats(arguments, 0, m * k), *b = floats(arguments, 8, k * n);
+    float *c = floats(arguments, 16, m * n);
+    if (!a || !b || !c)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
+            float sum = 0;
+            for (size_t l = 0; l < k; l++)
+                sum += a[i * k + l] * b[l * n + j];
+            c[i * n + j] = sum;
+        }
+    return CUDA_SUCCESS;
+}
+
+/* the softmax of each row in half precision, a row a block */
+KERNEL(softmax)
+{
+    UNUSED;
+    size_t rows = grid[0], columns = (size_t)int_at(arguments, 16);
+    _Float16 *x = reach(pointer_at(arguments, 0), 2 * rows * columns);
+    _Float16 *y = reach(pointer_at(arguments, 8), 2 * rows * columns);
+    if (!x || !y)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    for (size_t row = 0; row < rows; row++, x += columns, y += columns) {
+        float largest = -INFINITY, sum = 0;
+        for (size_t i = 0; i < columns; i++)
+            largest = fmaxf(largest, (float)x[i]);
+        for (size_t i = 0; i < columns; i++)
+            sum += expf((float)x[i] - largest);
+        for (size_t i = 0; i < columns; i++)
+            y[i] = (_Float16)(expf((float)x[i] - largest) / sum);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* y = A x for a sparse matrix in compressed rows */
+KERNEL(spmv)
+{
+    UNUSED;
+    size_t rows = (size_t)int_at(arguments, 40);
+    int *begins = reach(pointer_at(arguments, 0), (rows + 1) * sizeof(int));
+    size_t elements = begins ? (size_t)begins[rows] : 0;
+    int *columns = reach(pointer_at(arguments, 8), elements * sizeof(int));
+    float *values = floats(arguments, 16, elements);
+    float *x = floats(arguments, 24, rows), *y = floats(arguments, 32, rows);
+    if (!begins || !columns || !values || !x || !y)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    for (size_t row = 0; row < rows; row++) {
+        float sum = 0;
+        for (int i = begins[row]; i < begins[row + 1]; i++)
+            sum += values[i] * x[columns[i]];
+        y[row] = sum;
+    }
+    return CUDA_SUCCESS;
+}
+
 /* out = {clock64, globaltimer} */
 KERNEL(read_clocks)
 {
@@ -135,6 +198,7 @@ Run *kernel_named(const char *name)
         Run *run;
     } known[] = {{"add", add},         {"twice", twice}, {"narrow", narrow},
                  {"stray", stray},     {"nothing", nothing}, {"mvmul", mvmul},
+                 {"gemm", gemm},       {"softmax", softmax}, {"spmv", spmv},
                  {"read_clocks", read_clocks}, {"wait_for_host", wait_for_host},
                  {"harness_empty", nothing}, {"start_clock", start_clock}, {"stop_clock", stop_clock}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
