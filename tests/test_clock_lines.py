@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.analysis.clocks import clock_lines, clock_range
 from harness.analysis.coverage import reservations
-from harness.measure.clock_watch import SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.report.page import facts_of
 from harness.results import Store, writing
 from harness.results.view import Results, read_results, the_one

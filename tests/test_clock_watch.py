@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.measure import clock_watch
 from harness.measure.clock_watch import (
     GPU_WARMUP_S,
     PAUSE_S,
-    SM_CLOCK_MHZ,
-    THROTTLED_SAMPLES,
     ClockWatch,
     SampleClocks,
 )

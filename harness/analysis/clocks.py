@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.core.arrays import Array
+from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.text import counted
-from harness.measure.clock_watch import LOW_CLOCK, SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.measure.clock_watch import LOW_CLOCK
 from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
 
 if TYPE_CHECKING:

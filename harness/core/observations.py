@@ -6,5 +6,11 @@ CLOCK_ERROR = "clock_error_s"
 RUNS_PER_SAMPLE = "runs_per_sample"
 """The observation of a measurement whose samples are means of several runs."""
 
-HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE)
+SM_CLOCK_MHZ = "sm_clock_mhz"
+"""The observation of the GPU's clock in the runs of a measurement: their median."""
+
+THROTTLED_SAMPLES = "throttled_samples"
+"""The observation of how many runs were thrown away for a low clock; absent where none were."""
+
+HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, THROTTLED_SAMPLES)
 """Observations of the measuring, which say nothing of the configuration."""

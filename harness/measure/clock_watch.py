@@ -14,11 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-SM_CLOCK_MHZ = "sm_clock_mhz"
-"""The observation of the clock in the samples of a measurement: their median."""
-
-THROTTLED_SAMPLES = "throttled_samples"
-"""The observation of how many samples were thrown away; absent where none were."""
+from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 
 GPU_WARMUP_S = 0.025
 """How long a GPU must have been at work before the first sample, unless the space says."""

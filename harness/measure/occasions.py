@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from harness.core.observations import CLOCK_ERROR
+from harness.core.observations import CLOCK_ERROR, THROTTLED_SAMPLES
 from harness.core.records import Measurement, Outcome, StopReason, Timing
-from harness.measure.clock_watch import THROTTLED_SAMPLES
 from harness.measure.sensors.nvml import THROTTLED
 from harness.measure.trial import Job
 
