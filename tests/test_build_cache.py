@@ -15,7 +15,7 @@ from harness.core.errors import UsageError
 from harness.core.files import cache_folder
 from harness.core.program import Binary, Program
 from harness.core.records import Build
-from harness.measure.build_cache import BuildCache
+from harness.measure.build_cache import BuildCache, digests
 
 PROGRAM = Program("int a;", ("-O3",), ("/include",), ("int b;",))
 KEY = PROGRAM.key("compiler 1")
@@ -42,6 +42,21 @@ def test_what_was_put_is_found_and_marked_as_cached(cache: BuildCache) -> None:
     assert found is not None
     assert found.data == BINARY.data
     assert found.build == dataclasses.replace(BUILD, cached=True)
+
+
+def test_entry_counts_while_the_files_that_the_compiler_read_are_the_same(
+    cache: BuildCache, tmp_path: Path
+) -> None:
+    header = tmp_path / "a header.h"
+    header.write_text("int b;")
+    cache.put(Binary(BUILD, b"x", digests([str(header)])))
+    found = cache.get(KEY)
+    assert found is not None
+    assert found.read == digests([str(header)])
+    header.write_text("int c;")
+    assert cache.get(KEY) is None
+    header.unlink()
+    assert cache.get(KEY) is None
 
 
 def test_binary_may_be_empty(cache: BuildCache) -> None:
@@ -97,7 +112,7 @@ def test_entry_with_a_right_digest_and_no_build_is_no_entry(
     (entry,) = tmp_path.rglob("*.bin")
     rest = record + b"\n"
     entry.write_bytes(
-        b"harness-build-5 " + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+        b"harness-build-6 " + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
     )
     assert cache.get(KEY) is None
 

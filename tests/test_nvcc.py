@@ -16,6 +16,7 @@ from harness.measure.backends import cubin, nvcc
 from harness.measure.backends.elf import sections
 from harness.measure.backends.nvcc import Nvcc, find_nvcc, supported_archs
 from harness.measure.backends.ptxas import Resources, parse_resources, without_resources, worst_of
+from harness.measure.build_cache import digests
 from tests.planted import SOON_S, until
 
 try:
@@ -142,18 +143,28 @@ extern "C" __global__ void f(float *x) {
 
 
 @needs_nvcc
-def test_headers_are_found_in_a_folder_relative_to_where_we_stand(compiler, tmp_path, monkeypatch):
+def test_headers_are_found_in_a_folder_relative_to_where_we_stand_and_are_known_afterwards(
+    compiler, tmp_path, monkeypatch
+):
+    (tmp_path / "of the user").mkdir()
+    (tmp_path / "of the user" / "first.h").write_text("#define FIRST 0\n")
+    monkeypatch.setenv("CPATH", str(tmp_path / "of the user"))
     (tmp_path / "headers").mkdir()
     (tmp_path / "headers" / "size.h").write_text("#define SIZE 96\n")
     monkeypatch.chdir(tmp_path)
     source = """#include "size.h"
+#include <first.h>
+#include <cuda_fp16.h>
 extern "C" __global__ void f(char *x) {
     __shared__ char s[SIZE];
-    s[threadIdx.x] = x[0];
+    s[threadIdx.x] = x[FIRST];
     __syncthreads();
     x[threadIdx.x] = s[threadIdx.x ^ 1];
 }"""
-    assert compiler.compile(program(source, include_dirs=("headers",))).build.shared_bytes == 96
+    built = compiler.compile(program(source, include_dirs=("headers",)))
+    assert built.build.shared_bytes == 96
+    headers = [tmp_path / "headers" / "size.h", tmp_path / "of the user" / "first.h"]
+    assert built.read == digests(str(header.resolve()) for header in headers)
 
 
 # ------------------------------------------------------------------------- architectures

@@ -110,10 +110,15 @@ class Launch:
 
 @dataclass(frozen=True)
 class Binary:
-    """A build and its output; only the Device of the same backend reads `data`."""
+    """A build and its output; only the Device of the same backend reads `data`.
+
+    `read` has the files that the compiler says it read, and the SHA-256 of each: those that the
+    program does not name, such as headers in folders of the environment.
+    """
 
     build: Build
     data: bytes
+    read: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A build's key covers source, includes, options, compiler version and device, so that an entry is
 never stale. An entry begins with a digest of itself: one that is truncated, changed or under
-another key is ignored.
+another key is ignored. So is one for which the compiler read a file that has changed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from harness.core.files import (
@@ -22,7 +23,7 @@ from harness.core.files import (
 from harness.core.program import Binary
 from harness.core.records import Build
 
-_FORMAT = b"harness-build-5"  # format 4 kept builds with assembly for a CPU
+_FORMAT = b"harness-build-6"  # format 5 did not keep which files the compiler read
 
 _MOST_BYTES = 2 << 30
 
@@ -44,17 +45,19 @@ class BuildCache:
             return None
         record, _, data = rest.partition(b"\n")
         try:
-            build = Build(**json.loads(record))
-        except (TypeError, ValueError):  # another version of harness wrote it, or none
+            known = json.loads(record)
+            build, read = Build(**known["build"]), tuple(map(tuple, known["read"]))
+        except (KeyError, TypeError, ValueError):  # another version of harness wrote it, or none
             return None
-        if build.key != key:
+        if build.key != key or digests(path for path, _ in read) != read:
             return None
         mark_used(self._file(key))
-        return Binary(dataclasses.replace(build, cached=True), data)
+        return Binary(dataclasses.replace(build, cached=True), data, read)
 
     def put(self, binary: Binary) -> None:
         """Keep a binary under its build's key; raises UsageError where it cannot be written."""
-        record = json.dumps(dataclasses.asdict(binary.build)).encode()
+        build = dataclasses.asdict(binary.build)
+        record = json.dumps({"build": build, "read": binary.read}).encode()
         rest = record + b"\n" + binary.data
         target = self._file(binary.build.key)
         content = _head(rest) + b"\n" + rest
@@ -66,6 +69,18 @@ class BuildCache:
 
     def _file(self, key: str) -> Path:
         return self._folder / key[:2] / f"{key}.bin"
+
+
+def digests(paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return files with the SHA-256 of each, empty where it cannot be read."""
+    return tuple((path, _digest(path)) for path in paths)
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _head(rest: bytes) -> bytes:

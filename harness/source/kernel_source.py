@@ -210,14 +210,14 @@ def read_source(path: Path, folders: tuple[Path, ...] = ()) -> Source:
 def _included(
     including: Path, content: str, folder: Path, folders: tuple[Path, ...]
 ) -> Iterator[Path]:
-    """Yield the files that a text includes, in quotes from its own folder or the source's folder,
-    and in both spellings from the other folders.
+    """Yield the files that a text includes, in quotes from its own folder, and in both spellings
+    from the source's folder and the other folders.
 
     Other includes belong to the compiler, or to a branch for another language.
     """
     for quoted, bracketed in _INCLUDE.findall(content):
-        near = (including.parent, folder) if quoted else ()
-        for path in (place / (quoted or bracketed) for place in (*near, *folders)):
+        near = (including.parent,) if quoted else ()
+        for path in (place / (quoted or bracketed) for place in (*near, folder, *folders)):
             if path.is_file():
                 yield Path(os.path.realpath(path))
                 break

@@ -18,12 +18,14 @@ from harness.core.records import Build
 from harness.core.text import nearest
 from harness.measure.backends.cubin import machine_code_sha256
 from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
+from harness.measure.build_cache import digests
 from harness.measure.compiler_command import run_in_group
 from harness.measure.compiler_warnings import require_obeyed
 
 COMPILE_TIMEOUT_S = 120.0
 SOURCE_NAME = "kernel.cu"
 _BINARY_NAME = "kernel.cubin"
+_READ_NAME = "kernel.d"
 
 # nvcc obeys these variables: builds under different values must not be mixed up.
 ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
@@ -72,6 +74,7 @@ class Nvcc:
         begin_s = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="harness-nvcc-") as folder:
             cubin, report = self._run(program, Path(folder))
+            read = digests(_headers(Path(folder, _READ_NAME)))
         compile_s = time.perf_counter() - begin_s
         require_obeyed("nvcc", report)
         worst = worst_of(parse_resources(report).values())
@@ -86,7 +89,7 @@ class Nvcc:
             spill_bytes=worst.spill_bytes,
             log=without_resources(report),
         )
-        return Binary(build, cubin)
+        return Binary(build, cubin, read)
 
     def _run(self, program: Program, folder: Path) -> tuple[bytes, str]:
         (folder / SOURCE_NAME).write_text(program.text, encoding="utf-8")
@@ -112,6 +115,7 @@ class Nvcc:
             f"-arch={self.arch}",
             "--resource-usage",
             "-cubin",
+            *("-MMD", "-MF", _READ_NAME),
             *("-x", "cu", SOURCE_NAME, "-o", _BINARY_NAME),
         ]
 
@@ -256,6 +260,22 @@ def _ask(executable: Path, question: str) -> str:
             f"{shlex.join(command)} failed: {error}. Set CUDACXX to a working nvcc"
         ) from error
     return done.stdout
+
+
+def _headers(rule: Path) -> list[str]:
+    """Return the files that nvcc read, from the rule for make that it wrote.
+
+    The toolkit's own are left out, since the release of nvcc stands for them, and so are those in
+    nvcc's folder, which the program names.
+    """
+    try:
+        text = rule.read_text(encoding="utf-8").replace("\\\n", " ")
+    except OSError:  # the flags of the environment name another file
+        return []
+    words = [word.replace("\\ ", " ") for word in re.findall(r"(?:\\ |\S)+", text)]
+    paths = [os.path.realpath(word) for word in words if os.path.isabs(word)]
+    toolkit = [os.path.dirname(path) for path in paths if path.endswith("/cuda_runtime.h")]
+    return sorted({path for path in paths if not path.startswith(tuple(f"{t}/" for t in toolkit))})
 
 
 def _without_paths(output: str, folder: Path) -> str:
