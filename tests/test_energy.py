@@ -60,9 +60,11 @@ class PoweredMeasurer(FormulaMeasurer):
         observed = {"throttled": float(config["BLOCK"] == 16)}
         if config["BLOCK"] == 16:
             observed["throttled_by_sw_power_cap"] = 1.0
-        if config["BLOCK"] != 64:
+        if config["BLOCK"] == 64:
+            observed["launch_share"] = 0.1
+        else:
             power = power_w(config)
-            observed |= {"power_w": power, "energy_j": power * found.time_s}
+            observed |= {"power_w": power, "energy_j": power * found.time_s, "launch_share": 0.5}
         return dataclasses.replace(found, observed=observed)
 
 
@@ -151,6 +153,7 @@ def test_the_command_prints_the_table(database: str, capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     assert re.search(r"n=8 +48\.0 mJ, 300 W", out)
     assert "The GPU held its clocks back in 8 of 32 measurements (sw_power_cap in 8)" in out
+    assert "The energy of 8 of 32 measurements is unknown: the launches take less than" in out
     assert "Importance of parameters and inputs for energy_j / n" in out
 
 

@@ -104,7 +104,9 @@ def test_without_a_counter_the_reason_is_known(
 def test_a_missing_permission_is_known(nvml: Script) -> None:
     nvml(nvmlDeviceGetTemperature="NoPermission")
     facts = open_sensors(GPU, shares_cpu=False).facts
-    assert facts == SensorFacts(None, ("NVML refuses nvmlDeviceGetTemperature: NoPermission",))
+    (denied,) = facts.denied
+    assert denied.startswith("NVML refuses nvmlDeviceGetTemperature (NoPermission): ")
+    assert facts.no_energy is None
 
 
 def test_a_missing_library_names_the_command_that_installs_it(
@@ -191,6 +193,7 @@ def test_energy_of_launches_leaves_out_what_was_done_between_them() -> None:
     # 0.5 J in 2 ms, of which 0.1 J in the 1 ms without a launch.
     assert energy_of(busy, other_w=100) == pytest.approx({"energy_j": 0.4, "power_w": 400})
     assert energy_of(busy, other_w=600) == {}, "noise: no launch gives energy back"
+    assert energy_of(busy, other_w=None) == {}
 
 
 class Meter:
@@ -258,7 +261,8 @@ def test_launches_are_repeated_with_what_comes_before_them_and_that_is_repeated_
         return meter.spend(2e-3, 400)
 
     found = measure_energy(run, restore, lambda: done.append("verify"), meter, 0.1)
-    assert found == pytest.approx({"energy_j": 400 * 2e-3, "power_w": 400}, rel=0.02)
+    expected = {"energy_j": 400 * 2e-3, "power_w": 400, "launch_share": 0.4}
+    assert found == pytest.approx(expected, rel=0.02)
     index = done.index("verify")
     assert (index, {*done[:index]}) == (25, {"run"}), "0.125 s of 5 ms"
     assert {*done[index + 1 :]} == {"restore"}
@@ -269,7 +273,7 @@ def test_launches_that_take_all_the_time_need_no_second_loop(meter: Meter) -> No
         raise AssertionError
 
     found = measure_energy(lambda: meter.spend(2e-3, 400), fails, lambda: None, meter, 0.1)
-    assert found == pytest.approx({"energy_j": 0.8, "power_w": 400})
+    assert found == pytest.approx({"energy_j": 0.8, "power_w": 400, "launch_share": 1})
 
 
 def test_short_launches_give_no_energy(meter: Meter) -> None:
@@ -277,12 +281,13 @@ def test_short_launches_give_no_energy(meter: Meter) -> None:
         meter.spend(2e-3, 100)
         return 4e-4
 
-    assert measure_energy(short, short, lambda: None, meter, 0.1) == {}
+    found = measure_energy(short, short, lambda: None, meter, 0.1)
+    assert found == {"launch_share": pytest.approx(0.2)}
 
 
 def test_counters_that_move_too_seldom_give_no_energy(meter: Meter) -> None:
-    assert repeat(lambda: meter.spend(1e-3, 100), meter, 4e-3) is None
-    assert repeat(lambda: meter.spend(1e-3, 100), meter, 8e-3) is not None
+    assert repeat(lambda: meter.spend(1e-3, 100), meter, 4e-3).power_w is None
+    assert repeat(lambda: meter.spend(1e-3, 100), meter, 8e-3).power_w == pytest.approx(100)
 
 
 def test_a_thread_sees_a_counter_move_until_it_is_left() -> None:
@@ -364,7 +369,7 @@ def test_measurement_observes_the_state_after_its_samples_and_the_energy(
     assert (found["power_w"], found["energy_j"]) == (pytest.approx(300), pytest.approx(0.6))
 
 
-@pytest.mark.parametrize("energy_s", [0.0, 1e-3])
+@pytest.mark.parametrize("energy_s", [0.0, 5e-4])
 def test_energy_costs_launches_only_where_it_is_asked_for_and_one_is_short_enough(
     meter: Meter, energy_s: float
 ) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from harness.analysis.clocks import clock_lines, throttled_lines
+from harness.analysis.energy import unknown_energy_lines
 from harness.analysis.inputs import InputReport, hold_discoveries, report_input
 from harness.analysis.sampling import sampling_lines
 from harness.core.invocation import command_line
@@ -108,6 +109,7 @@ def reservations(results: Results) -> Iterator[str]:
     yield from sampling_lines(results)
     yield from clock_lines(results)
     yield from throttled_lines(results)
+    yield from unknown_energy_lines(results)
     reasons, last = _noted_reasons(results), _last_runs(results)
     started = [problem for problem in results.measured if problem in last]
     stopped = [problem for problem in started if last[problem].state != "complete"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from harness.analysis.inputs import InputReport
 from harness.core.records import Input, Measurement
-from harness.measure.sensors.energy import ENERGY
+from harness.core.text import counted
+from harness.measure.sensors.energy import ENERGY, LAUNCH_SHARE
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 
@@ -44,6 +45,25 @@ def input_energies(results: Results, reports: Sequence[InputReport]) -> list[Inp
         for report in reports
         if (own := found.get(report.problem)) is not None
     ]
+
+
+def unknown_energy_lines(results: Results) -> Iterator[str]:
+    """Yield a sentence where the energy was asked for and stays unknown."""
+    rows = results.searched
+    share = rows.columns.observed.get(LAUNCH_SHARE)
+    if share is None:
+        return
+    asked = np.isfinite(rows.of(share))
+    energy_j = rows.columns.observed.get(ENERGY)
+    known = asked & (False if energy_j is None else np.isfinite(rows.of(energy_j)))
+    unknown = int(asked.sum() - known.sum())
+    if unknown:
+        yield (
+            f"The energy of {unknown:,} of {counted(int(asked.sum()), 'measurement')} is unknown: "
+            "the launches take less than a quarter of the time of a run, which restores arguments "
+            "and may empty caches, or the counter of energy moves too seldom. Tune for larger "
+            "inputs, or with `measure: {cache: warm}`."
+        )
 
 
 def _input_energy(report: InputReport, own: MeasuredConfigs) -> InputEnergy:

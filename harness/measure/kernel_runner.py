@@ -20,6 +20,7 @@ from harness.measure.kernel_checks import CheckTime, same_bytes, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import observe_occupancy
 from harness.measure.sensors import Sensors
+from harness.measure.sensors.energy import LONGEST_LAUNCH
 from harness.measure.sensors.log import SensorLog
 from harness.measure.slow_host import retry_slow_host
 from harness.measure.tracked_config import TrackedConfig
@@ -208,7 +209,7 @@ class KernelRunner:
         """Read the sensors again, and measure the energy of what is measured alone."""
         self._sensed.read()
         seconds = self.job.energy_s
-        if self._last_s < seconds and not self.interleaved:
+        if self._last_s < LONGEST_LAUNCH * seconds and not self.interleaved:
             self._sensed.measure_energy(self._run_once, self._run_nothing, self.verify, seconds)
 
     def check_writes(self) -> None:

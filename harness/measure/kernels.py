@@ -34,14 +34,13 @@ from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
 from harness.measure.processes import ProcessLost, spare_cores, usable_cores
 from harness.measure.sensors import energy_notices
-from harness.measure.sensors.energy import ENERGY_S
+from harness.measure.sensors.energy import DEADLINE, ENERGY_S
 from harness.measure.trial import outcome_of
 from harness.measure.verify import Tolerance
 from harness.space import Space
 from harness.space.launches import make_program
 from harness.space_file import Spec
 
-_ENERGY_DEADLINE = 10
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
 
@@ -76,6 +75,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
         sensors = self._facts.sensors
         self.notices = (*sensors.denied, *energy_notices(spec.measure.energy, sensors.no_energy))
+        has_energy = spec.measure.energy and sensors.no_energy is None
+        self._energy_s = ENERGY_S if has_energy else 0.0
         if owner:
             self._times.seen_by_any = owner._times.seen_by_any
 
@@ -129,7 +130,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             arch=self._facts.arch,
             functions=self._spec.functions,
             twin=None if twin is None or twin.is_run_by(binary, launches) else twin,
-            energy_s=ENERGY_S if self._spec.measure.energy else 0.0,
+            energy_s=self._energy_s,
         )
 
     def _launched(self, space: Space, problem: Input, config: Config) -> tuple[Launch, ...]:
@@ -160,8 +161,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     # ------------------------------------------------------------------------------ measuring
 
     def _measured(self, space: Space, job: KernelJob) -> Measurement:
-        # Energy is measured after the samples, for at most four loops of launches below a second.
-        timeout_s = self._spec.measure.timeout_s + _ENERGY_DEADLINE * job.energy_s
+        timeout_s = self._spec.measure.timeout_s + DEADLINE * job.energy_s
         try:
             measured = self._device.run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ProcessLost, LaunchFailed) as error:

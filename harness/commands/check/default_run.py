@@ -16,7 +16,7 @@ from harness.measure.measurer import Measurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 
-_RUNS = {"repeats": 2, "min_repeats": 2}
+_RUNS = {"repeats": 2, "min_repeats": 2, "energy": False}
 
 
 def run_default(console: Console, spec: Spec, backend: str) -> bool:

@@ -64,4 +64,7 @@ def _denied(gpu: NvmlGpu | None) -> tuple[str, ...]:
     if gpu is None:
         return ()
     gpu.state()
-    return tuple(f"NVML refuses {call}: {reason}" for call, reason in gpu.denied.items())
+    return tuple(
+        f"NVML refuses {call} ({reason}): its values are left out"
+        for call, reason in gpu.denied.items()
+    )

@@ -26,6 +26,15 @@ ENERGY = "energy_j"
 POWER = "power_w"
 """The observations: of the launches of one run."""
 
+LAUNCH_SHARE = "launch_share"
+"""The observation where the energy was asked for: the launches' share of the time of a run."""
+
+LONGEST_LAUNCH = 3
+"""Longer launches, in units of the seconds for which they are repeated, have no energy."""
+
+DEADLINE = 10
+"""The loops take no longer, in the same unit: two of the longest runs, and what is between them."""
+
 SETTLING = 0.25
 """The share of a loop's seconds that come before it: clocks and power take time to settle."""
 
@@ -62,10 +71,10 @@ class CounterUpdate:
 
 @dataclass(frozen=True)
 class RepeatedRun:
-    """The mean of runs that were repeated: the power while they ran, the seconds of a run, and
-    those of its launches."""
+    """The mean of runs that were repeated: the power while they ran, None where it is unknown, the
+    seconds of a run, and those of its launches."""
 
-    power_w: float
+    power_w: float | None
     run_s: float
     launches_s: float
 
@@ -124,16 +133,14 @@ def power_between(updates: Sequence[CounterUpdate], begin_s: float, end_s: float
     return (last.energy_j - first.energy_j) / (last.at_s - first.at_s)
 
 
-def repeat(run: Callable[[], float], counter: EnergyCounter, seconds: float) -> RepeatedRun | None:
-    """Repeat a run, which returns its launches' seconds; None where the power stays unknown."""
+def repeat(run: Callable[[], float], counter: EnergyCounter, seconds: float) -> RepeatedRun:
+    """Repeat a run, which returns its launches' seconds."""
     with CounterReader(counter) as reader:
         _run_until(run, time.perf_counter() + SETTLING * seconds)
         begin_s = time.perf_counter()
         launches_s = _run_until(run, begin_s + seconds)
         end_s = time.perf_counter()
     power_w = power_between(reader.updates, begin_s, end_s)
-    if power_w is None:
-        return None
     count = len(launches_s)
     return RepeatedRun(power_w, (end_s - begin_s) / count, sum(launches_s) / count)
 
@@ -153,23 +160,25 @@ def measure_energy(
     counter: EnergyCounter,
     seconds: float,
 ) -> dict[str, float]:
-    """Return the energy and the power of the launches of a run, as observations; none where they
-    stay unknown.
+    """Return the energy and the power of the launches of a run, where they become known, and the
+    launches' share of the time, as observations.
 
     `restore` does what a run does but launch, and `verify` checks the outputs of the last run.
     """
     busy = repeat(run, counter, seconds)
     verify()
-    if busy is None or busy.share < _LEAST_SHARE:
-        return {}
+    share = {LAUNCH_SHARE: busy.share}
+    if busy.share < _LEAST_SHARE or busy.power_w is None:
+        return share
     if busy.share >= _NEARLY_ALL:
-        return energy_of(busy, busy.power_w)
-    other = repeat(restore, counter, seconds)
-    return {} if other is None else energy_of(busy, other.power_w)
+        return share | energy_of(busy, busy.power_w)
+    return share | energy_of(busy, repeat(restore, counter, seconds).power_w)
 
 
-def energy_of(busy: RepeatedRun, other_w: float) -> dict[str, float]:
+def energy_of(busy: RepeatedRun, other_w: float | None) -> dict[str, float]:
     """Return the energy and the power of launches, given the power of the device between them."""
+    if busy.power_w is None or other_w is None:
+        return {}
     power_w = other_w + (busy.power_w - other_w) / busy.share
     if power_w <= 0:
         return {}
