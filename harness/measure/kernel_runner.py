@@ -16,6 +16,7 @@ from harness.measure.backends.base import Device
 from harness.measure.clock_tick import delay_randomly
 from harness.measure.clock_watch import SampleClocks
 from harness.measure.host_module import Array
+from harness.measure.hot import HOT_TIME, hot_time
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import observe_occupancy
@@ -64,7 +65,8 @@ class KernelJob(Job):
     """What the measurement of a kernel needs.
 
     Where `launches` is empty, the host module yields the launches of a run, which may be of these
-    `functions`. `arch` is the NVIDIA architecture that occupancy is computed for.
+    `functions`. `arch` is the NVIDIA architecture that occupancy is computed for. With `is_hot`
+    the hot time is observed where configurations are interleaved.
     """
 
     launches: tuple[Launch, ...]
@@ -72,6 +74,7 @@ class KernelJob(Job):
     arch: str | None = None
     functions: tuple[str, ...] = ()
     twin: Twin | None = None
+    is_hot: bool = False
 
     def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
         """Return the occupancy of the build under its launches' blocks and these others."""
@@ -132,6 +135,7 @@ class KernelRunner:
     _twin_outputs: Mapping[str, Array] | None = None
     _time: CheckTime = field(default_factory=CheckTime)
     _run_mhz: float | None = None  # the lowest clock of the last run's launches
+    _hot: dict[str, float] = field(default_factory=dict)
     _runs: int = 0
     _launches: int = 0  # of the last run
     _last_s: float = 0.0  # of these launches
@@ -206,11 +210,23 @@ class KernelRunner:
         self._verified_run = self._runs
 
     def finish(self) -> None:
-        """Read the sensors again, and measure the energy of what is measured alone."""
+        """Read the sensors again, and measure the energy of what is measured alone, and the hot
+        time of what is interleaved."""
         self._sensed.read()
         seconds = self.job.energy_s
         if self._last_s < LONGEST_LAUNCH * seconds and not self.interleaved:
             self._sensed.measure_energy(self._run_once, self._run_nothing, self.verify, seconds)
+        if self.job.is_hot and self.interleaved:
+            self._measure_hot()
+
+    def _measure_hot(self) -> None:
+        """Measure the hot time of a single launch that does not read what it overwrites: among
+        others of its kind it would find the results of the one before in place of its input."""
+        if len(self.job.launches) == 1 and not self.data.inout:
+            run_s = self._run()
+            (launch,) = self.job.launches
+            found_s = retry_slow_host(lambda: hot_time(self.device, self._module, launch, run_s))
+            self._hot = {HOT_TIME: found_s}
 
     def check_writes(self) -> None:
         """Check that no run has written what it may not write.
@@ -244,7 +260,8 @@ class KernelRunner:
         device's clock, and what the sensors say."""
         exact = {} if self.job.twin is None else {BIT_EXACT: float(self._twin_outputs is not None)}
         occupancy, clocks = self.job.observed(self._blocks), self._clocks.observed()
-        return occupancy | exact | dict(self._host_observed) | clocks | self._sensed.observed
+        sensed = self._sensed.observed | self._hot
+        return occupancy | exact | dict(self._host_observed) | clocks | sensed
 
     # ---------------------------------------------------------------------------- verifying
 

@@ -36,7 +36,8 @@ def sampling_of(spec: Spec, defaults: Mapping[str, float] = MappingProxyType({})
 
     `defaults` are the device's, for what the space does not say.
     """
-    stated = spec.measure.model_dump(exclude={"timeout_s", "cache", "energy"}, exclude_none=True)
+    others = {"timeout_s", "cache", "energy", "hot"}
+    stated = spec.measure.model_dump(exclude=others, exclude_none=True)
     return Sampling(**{**defaults, **stated})
 
 

@@ -70,6 +70,21 @@ class TimedStream:
                 if begin + HELD_AT_ONCE >= len(launches):
                     self.clock.queue_stop()
 
+    def queue_as_one(self, launches: Sequence[Callable[[], None]]) -> None:
+        """Queue launches, HELD_AT_ONCE at most, between two events; the device is held back.
+
+        Their function must have run before.
+        """
+        if not self._events:
+            self._events.append((self._driver.Event(), self._driver.Event()))
+        start, stop = self._events[0]
+        self._first_hold = self._holds + 1
+        with self._held():
+            start.record()
+            for launch in launches:
+                launch()
+            stop.record()
+
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
         """Hold the device back until the body has ended."""

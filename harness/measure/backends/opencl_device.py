@@ -250,7 +250,13 @@ class OpenClDevice(DriverDevice):
             return self._launch_nothing()
         return math.fsum([self._launch(module, launch) for launch in launches])
 
-    def _launch(self, module: _LoadedProgram, launch: Launch) -> float:
+    def launch_hot(self, module: object, launch: Launch, times: int) -> float:
+        """Run a launch so many times, one right after the other; return the seconds of each."""
+        if not isinstance(module, _LoadedProgram):
+            raise TypeError(f"launch_hot() takes what load() returned, but got {module!r}")
+        return self._launch(module, launch, times)
+
+    def _launch(self, module: _LoadedProgram, launch: Launch, times: int = 1) -> float:
         kernel, parameters, group, static_bytes = self._kernel(module, launch.function)
         reason = why_unlaunchable(launch, self.limits, static_bytes)
         if reason:
@@ -266,9 +272,12 @@ class OpenClDevice(DriverDevice):
         with self._errors(launch.function):
             kernel.set_args(*values)
             self._before_launch()
-            event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
-            event.wait()
-            return float(event.profile.end - event.profile.start) * 1e-9
+            events = [
+                self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
+                for _ in range(times)
+            ]
+            events[-1].wait()
+            return float(events[-1].profile.end - events[0].profile.start) * 1e-9 / times
 
     def _values(self, launch: Launch, parameters: Sequence[KernelParameter]) -> list[Any]:
         """Return the values to pass, checked: drivers crash on a number in place of an array."""

@@ -1,0 +1,102 @@
+"""Hot times: launches one right after the other are observed, and nothing else depends on them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from harness.core.program import Binary, Launch, Program
+from harness.core.records import Config, Input, Outcome
+from harness.measure.backends.base import MOST_HOT
+from harness.measure.backends.cuda_stream import HELD_AT_ONCE
+from harness.measure.backends.opencl import OpenClCompiler, find_device
+from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.hot import HOT_TIME, hot_time
+from harness.measure.kernel_data import KernelData
+from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
+from harness.measure.verify import Tolerance
+from harness.stats.timing import Sampling
+from tests.fakes import KERNELS, Array, FakeCompiler, FakeDevice
+
+X = np.arange(1, 5, dtype=np.float32)
+DATA = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
+JOB = KernelJob(
+    config=Config({"A": 1}),
+    input=Input({"n": 4}),
+    binary=FakeCompiler().compile(Program("kernel twice", (), ())),
+    launches=(Launch("twice", (4,), (1,), ("x", "y")),),
+    tolerance=Tolerance(),
+    sampling=Sampling(),
+    is_hot=True,
+)
+
+
+def device(kernel: object = KERNELS["twice"]) -> FakeDevice:
+    found = FakeDevice(kernels={"twice": kernel})
+    found.bind(DATA.arguments)
+    return found
+
+
+def test_interleaved_configurations_have_a_hot_time_beside_the_samples() -> None:
+    plain = measure_interleaved(device(), DATA, [dataclasses.replace(JOB, is_hot=False)], 3)
+    (found,) = measure_interleaved(device(), DATA, [JOB], 3)
+    assert found.observed == {**plain[0].observed, HOT_TIME: pytest.approx(1e-3)}
+    assert found.timing == plain[0].timing
+
+
+def test_search_has_no_hot_time() -> None:
+    assert HOT_TIME not in measure_kernel(device(), DATA, JOB).observed
+
+
+def test_kernel_that_reads_what_it_overwrites_is_never_launched_twice_without_a_restore() -> None:
+    def adds(x: Array, y: Array) -> None:
+        seen.append(float(y[0]))
+        y += x
+
+    seen: list[float] = []
+    data = KernelData({"x": X, "y": X}, {"y": 2.0 * X}, ("y",))
+    on = FakeDevice(kernels={"twice": adds})
+    on.bind(data.arguments)
+    (found,) = measure_interleaved(on, data, [JOB], 3)
+    assert found.outcome is Outcome.OK
+    assert HOT_TIME not in found.observed
+    assert set(seen) == {1.0}
+
+
+def test_what_only_hot_launches_overwrite_is_repaired() -> None:
+    def spoils(x: Array, y: Array) -> None:
+        if not np.isnan(y).any():  # not restored since the launch before
+            x[0] = 9
+            spoilt.append(True)
+        y[...] = 2 * x
+
+    spoilt: list[bool] = []
+    on = device(spoils)
+    found = measure_interleaved(on, DATA, [JOB, JOB], 3)
+    assert [each.outcome for each in found] == [Outcome.OK] * 2
+    assert spoilt
+    assert on.read("x").tolist() == X.tolist()
+
+
+@pytest.mark.parametrize(("run_s", "times"), [(1e-9, MOST_HOT), (1e-4, 10), (1.0, 2)])
+def test_batches_are_of_enough_launches_and_not_of_too_many(run_s: float, times: int) -> None:
+    on = device()
+    hot_time(on, on.load(JOB.binary), JOB.launches[0], run_s)
+    assert len(on.launched) == 5 * times
+    assert MOST_HOT <= HELD_AT_ONCE
+
+
+def test_hot_time_on_opencl_is_that_of_one_launch() -> None:
+    name = find_device()
+    text = "kernel void twice(global const float *x, global float *y)"
+    text += "{ int i = get_global_id(0); y[i] = 2 * x[i]; }"
+    binary: Binary = OpenClCompiler(name).compile(Program(text, (), ()))
+    on = OpenClDevice(name)
+    on.bind(DATA.arguments)
+    module = on.load(binary)
+    single_s = on.launch(module, JOB.launches)
+    assert 0 < on.launch_hot(module, JOB.launches[0], 20) < max(1e-3, 20 * single_s)
+    assert on.read("y").tolist() == (2 * X).tolist()
+    on.close()
