@@ -412,6 +412,8 @@ def test_page_tells_the_true_defaults(key: str, default: object) -> None:
     row = re.search(rf"^\| `{key}` \| (.*?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert row is not None
     printed = row.group(1)
+    if isinstance(default, bool):
+        default = str(default).lower()
     assert printed == (f"{default:g}" if isinstance(default, (int, float)) else default or printed)
 
 
