@@ -192,6 +192,15 @@ def sample(clocks: SampleClocks, work: Work, *clocks_mhz: float | None) -> list[
     return kept
 
 
+def test_clock_that_is_low_every_other_time_does_not_use_up_the_deadline() -> None:
+    waits: list[float] = []
+    work = Work()
+    clocks = SampleClocks(work.watch, waits.append)
+    kept = sample(clocks, work, *(500, 1000) * 100)
+    assert kept == [False, True] * 40 + [True] * 120
+    assert len(waits) == 40
+
+
 def test_low_samples_are_thrown_away_and_counted_after_a_pause_each() -> None:
     waits: list[float] = []
     work = Work()

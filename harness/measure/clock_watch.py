@@ -34,6 +34,10 @@ _MOST_WARMUPS = 10
 _MOST_THROWN = 5
 """So many samples in a row are thrown away; after these the low clock counts as the device's."""
 
+_MOST_THROWN_IN_ALL = 40
+"""So many samples of a measurement are thrown away, which takes 2 seconds. A clock that is low
+every other time would otherwise use up the measurement's deadline."""
+
 _RECOVERY_S = 0.05
 """The pause after a low clock, in which a hot device cools, and which is too short to make it
 idle."""
@@ -123,8 +127,8 @@ class SampleClocks:
     def keeps(self, mhz: float | None) -> bool:
         """Say whether a sample with this clock is kept; where not, wait for a better one.
 
-        After some in a row, this measurement takes all samples: its kernel may be what makes the
-        device so hot.
+        After some in a row, or many in all, this measurement takes all samples: its kernel may be
+        what makes the device so hot.
         """
         if self._takes_any or not self.watch.is_low(mhz):
             self._in_a_row = 0
@@ -135,8 +139,9 @@ class SampleClocks:
         if self._in_a_row == _MOST_THROWN:
             self._takes_any = True
             self.watch.expect_no_more()
-        else:
-            self.wait(_RECOVERY_S)
+            return False
+        self._takes_any = self.thrown == _MOST_THROWN_IN_ALL
+        self.wait(_RECOVERY_S)
         return False
 
     def observed(self) -> dict[str, float]:
