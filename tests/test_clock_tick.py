@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import math
 import random
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from benchmarks import small_kernels
 from benchmarks.small_kernels import TickingRunner, simulated
 from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE
 from harness.core.records import Statistic, StopReason, Timing
@@ -64,6 +66,12 @@ def test_sample_ends_where_its_runs_take_long(monkeypatch: pytest.MonkeyPatch) -
     moments_s = itertools.count(0.0, 0.02)
     monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(moments_s))
     assert len(run_sample(lambda: TICK_S, TICK_S)) == 3
+
+
+def test_many_samples_are_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments_s = itertools.count(0.0, 0.001)
+    monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(moments_s))
+    assert len(run_sample(lambda: TICK_S, TICK_S, samples=1000)) == 5
 
 
 def test_sample_in_which_the_host_was_stopped_is_as_long_as_others(
@@ -216,6 +224,14 @@ def test_error_of_a_clock_is_a_finite_time(error_s: float) -> None:
 
 
 # ------------------------------------------------------------------------- the whole claim
+
+
+def test_benchmark_prints_its_figures_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert small_kernels.main(["--trials", "2"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["tick_ns"] == 1024
+    assert found["in step, without the tick"]["launches"] == 1
+    assert found["in step, with the tick"]["launches"] > 10
 
 
 @pytest.fixture(scope="module")

@@ -151,7 +151,10 @@ def noise_warning(reports: Sequence[InputReport]) -> str | None:
 
 def _is_noisy(report: InputReport) -> bool:
     timings = (m.timing for m in (report.best, report.baseline) if m)
-    return any(t and t.count > 1 and is_wider(t.samples_s, _NOISY * t.time_s) for t in timings)
+    return any(
+        t and t.count > 1 and is_wider(t.samples_s, _NOISY * t.time_s - t.clock_error_s)
+        for t in timings
+    )
 
 
 # ------------------------------------------------------------------------- an input's cells

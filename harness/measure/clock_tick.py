@@ -30,9 +30,11 @@ from itertools import pairwise
 ENOUGH_TICKS = 100
 MOST_RUNS = 1000
 LONGEST_SAMPLE_S = 0.05
-"""A sample has so many ticks, unless it would be of more runs, or take longer with all that comes
-before and after its runs. The time of the fastest of its runs, two or more, counts for each of
-them, so that a sample in which the host was stopped for a while is no shorter than others."""
+LONGEST_SAMPLES_S = 5.0
+"""A sample has so many ticks, unless it would be of more runs, or it or all samples would take
+longer with all that comes before and after their runs. The time of the fastest of its runs, two or
+more, counts for each of them, so that a sample in which the host was stopped for a while is no
+shorter than others."""
 
 GPU_LEAST_TIME_S = 0.1
 """How long each configuration runs in all in the final rounds on a GPU, unless the space says."""
@@ -52,15 +54,21 @@ def find_tick(timed_work: Callable[[int], float], stated_s: float = 0.0) -> floa
     return max(stated_s, min((step for step in steps_s if step > _ROUNDING_S), default=0.0))
 
 
-def run_sample(run: Callable[[], float], tick_s: float, least_s: float = 0.0) -> list[float]:
-    """Run until the times make enough ticks in all, and the least time; return them."""
+def run_sample(
+    run: Callable[[], float], tick_s: float, least_s: float = 0.0, samples: int = 1
+) -> list[float]:
+    """Run until the times make enough ticks in all, and the least time; return them.
+
+    It is one of so many samples.
+    """
+    longest_s = min(LONGEST_SAMPLE_S, LONGEST_SAMPLES_S / samples)
     enough_s = max(ENOUGH_TICKS * tick_s, least_s)
     found_s: list[float] = []
     total_s, fastest_s, now_s = 0.0, math.inf, time.perf_counter()
     while not found_s or (
         total_s < enough_s
         and len(found_s) < MOST_RUNS
-        and (len(found_s) == 1 or len(found_s) * fastest_s < LONGEST_SAMPLE_S)
+        and (len(found_s) == 1 or len(found_s) * fastest_s < longest_s)
     ):
         found_s.append(run())
         total_s += found_s[-1]
