@@ -167,6 +167,25 @@ extern "C" __global__ void f(char *x) {
     assert built.read == digests(str(header.resolve()) for header in headers)
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "others"),
+    [
+        ("int a;", (), False),
+        ('#include "mine.h"', (), False),
+        ('#include "elsewhere.h"', (), True),
+        (" # include <mine.h>", (), True),
+        ("#include HEADER", (), True),
+        ("int a;", ("-include", "x.h"), True),
+    ],
+)
+def test_headers_are_listed_only_where_the_program_does_not_hold_them(
+    text, options, others, tmp_path
+):
+    (tmp_path / "mine.h").touch()
+    asked = Program(text, options, (str(tmp_path),), ("int b;",))
+    assert nvcc._reads_others(asked) == others
+
+
 # ------------------------------------------------------------------------- architectures
 
 
