@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from benchmarks import measuring_clock
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input
 from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.sm_clock import LEAST_NS, clock_of
+from harness.measure.clock_watch import ClockWatch
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 from harness.measure.verify import Tolerance
@@ -62,7 +64,7 @@ def test_multiprocessor_that_only_one_kernel_ran_on_has_no_clock() -> None:
 
 @pytest.fixture(scope="module")
 def binary(nvidia: None) -> Binary:
-    return Nvcc(device_arch()).compile(Program(KERNELS, (), ()))
+    return Nvcc(device_arch()).compile(Program(KERNELS + measuring_clock.SOURCE, (), ()))
 
 
 @pytest.mark.gpu
@@ -195,3 +197,40 @@ def test_locked_clock_costs_some_samples_once(
     assert first.observed["throttled_samples"] == 5
     assert "throttled_samples" not in second.observed
     assert second.observed["sm_clock_mhz"] == pytest.approx(990, rel=0.001)
+
+
+# ------------------------------------------------------------------------- the benchmark
+
+
+@pytest.fixture
+def twice(device: CudaDevice) -> CudaDevice:
+    """The device, with the data of benchmarks/measuring_clock.py."""
+    device.bind(measuring_clock.DATA.arguments)
+    return device
+
+
+@pytest.mark.gpu
+def test_benchmark_finds_when_the_clock_has_risen(
+    twice: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring_clock, "RUN_S", 0.05)
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990,990,1500,1980")
+    twice.launch(twice.load(binary), measuring_clock.LAUNCHES)  # the device is held from now on
+    found = measuring_clock.rise(twice, binary, 0.0)
+    assert found.first_mhz == pytest.approx(990, rel=0.01)
+    assert found.settled_mhz == pytest.approx(1980, rel=0.001)
+    assert found.settled_after_ms is not None
+    assert 0 < found.settled_after_ms < 50
+
+
+@pytest.mark.gpu
+def test_benchmark_finds_what_low_clocks_do_to_times(
+    twice: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", ",".join(["1980", "1980", "990", "1980", "1980"] * 500))
+    monkeypatch.setattr("harness.measure.clock_watch._RECOVERY_S", 0.0)
+    watches = measuring_clock.IndulgentWatch(1980), ClockWatch(1980)
+    kept, thrown = (measuring_clock.equal_times(twice, binary, watch, 2) for watch in watches)
+    assert kept.low_percent == 0
+    assert thrown.low_percent > 15
+    assert thrown.interval_percent < 1 < 10 < kept.interval_percent

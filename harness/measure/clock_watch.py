@@ -55,7 +55,7 @@ class ClockWatch:
         self, full_mhz: float | None = None, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         self.expected_mhz = full_mhz or 0.0
-        self._full_mhz = full_mhz
+        self.full_mhz = full_mhz
         self._now_s = now_s
         self._working_since_s = math.inf
         self._last_run_s = -math.inf
@@ -73,7 +73,7 @@ class ClockWatch:
         self._last_run_s = self._now_s()
         if mhz is not None:
             self._recent_mhz.append(mhz)
-            self.expected_mhz = max(self.expected_mhz, min(mhz, self._full_mhz or mhz))
+            self.expected_mhz = max(self.expected_mhz, min(mhz, self.full_mhz or mhz))
 
     def is_warm(self, warmup_s: float) -> bool:
         """Say whether the device has worked for so long without a pause, and its clock was steady
