@@ -121,7 +121,9 @@ def test_a_missing_library_names_the_command_that_installs_it(
 def test_a_gpu_that_is_not_nvidias_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     other = dataclasses.replace(GPU, notes={})
-    assert "from NVIDIA GPUs" in str(open_sensors(other, shares_cpu=False).facts.no_energy)
+    assert "from GPUs with --backend cuda" in str(
+        open_sensors(other, shares_cpu=False).facts.no_energy
+    )
 
 
 def test_power_of_an_earlier_gpu_is_summed_up(nvml: Script) -> None:

@@ -55,7 +55,9 @@ def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
 def _pci_bus_id(environment: Environment) -> str:
     found = environment.notes.get(PCI_BUS_ID)
     if found is None:
-        raise SensorUnavailable("harness reads it from NVIDIA GPUs and from processors only")
+        raise SensorUnavailable(
+            "harness reads it from GPUs with --backend cuda, and from processors"
+        )
     return found
 
 
