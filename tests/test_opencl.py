@@ -19,7 +19,12 @@ from harness.measure.backends import opencl, opencl_device
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.backends.opencl_memory import DeviceMemory, DriverMemory, ProcessMemory
-from harness.measure.backends.thread_memory import ThreadMemory, is_known
+from harness.measure.backends.thread_memory import (
+    _FIRST_LOOKS,
+    _GAP,
+    ThreadMemory,
+    is_known,
+)
 from harness.source.inlining import inlined
 
 Write = Callable[..., Program]
@@ -439,23 +444,48 @@ def test_the_host_writes_to_the_stacks_of_other_threads_alone(driver: str, by_ho
     assert found.stdout.split() == [driver, "True", str(by_host)]
 
 
-def test_what_only_one_thread_touched_is_lost_whichever_is_looked_at(
-    device: OpenClDevice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def threads(device: OpenClDevice) -> ThreadMemory:
     if not is_known(device._device.name) or device._device.name.startswith("basic-"):
         pytest.skip("the device has no threads of its own in this process")
     memory = ThreadMemory(device._cl, device._context, device._queue)
     memory.overwrite()
-    if memory._threads < 2:
-        pytest.skip("the device has one thread")
-    monkeypatch.setattr(memory._random, "randrange", lambda _: 1)
-    stack = int(memory._stacks[0]) - (1 << 20)
-    local = int(memory._locals[0]) + memory._local_bytes // 2
-    for address in (stack, local):
+    return memory
+
+
+def test_what_threads_touched_is_lost_even_where_none_is_looked_at(
+    device: OpenClDevice, threads: ThreadMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_look", lambda: None)
+    threads._words[:] = 100  # which is as if kernels had touched next to nothing so far
+    local_bytes, below = 8 * 100, 8 * (100 + _GAP)
+    touched = [
+        address
+        for stack, local in zip(threads._stacks.tolist(), threads._locals.tolist(), strict=True)
+        for address in (
+            stack - (1 << 20),
+            *(stack - below + step for step in (-4096, -64)),
+            *(local + local_bytes + step for step in (0, 4096)),
+            local + threads._local_bytes - 64,
+        )
+    ]
+    for address in touched:
         ctypes.memset(address, 7, 64)
-    memory.overwrite()
+    threads.overwrite()
     device._queue.finish()
-    assert b"\7" not in ctypes.string_at(stack, 64) + ctypes.string_at(local, 64)
+    assert b"\7" not in b"".join(ctypes.string_at(address, 64) for address in touched)
+
+
+def test_threads_are_looked_at_after_the_first_runs_of_each_kernel(
+    threads: ThreadMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    monkeypatch.setattr(threads._random, "randrange", lambda _: 1)
+    for kernel in "ab":
+        monkeypatch.setattr(threads, "_look", lambda kernel=kernel: looks.append(kernel))
+        for _ in range(_FIRST_LOOKS + 3):
+            threads.overwrite(kernel)
+    assert looks == ["a"] * _FIRST_LOOKS + ["b"] * _FIRST_LOOKS
 
 
 def test_a_refused_launch_leaves_no_thread_whose_stack_the_next_run_changes() -> None:

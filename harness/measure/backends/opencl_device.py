@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -79,6 +79,7 @@ class OpenClDevice(DriverDevice):
         pocl = Path(os.environ["POCL_CACHE_DIR"]) if self._is_pocl else None
         self._variables = None if pocl is None else LoadedVariables(pocl)
         self._threads: ThreadMemory | None = None
+        self._ran: Hashable = None  # the last launches: their program, functions and groups
         self._flush: CacheFlush | None = None
 
     def environment(self, compiler: str) -> Environment:
@@ -199,7 +200,7 @@ class OpenClDevice(DriverDevice):
         with self._errors("overwriting the memory of PoCL's threads"):
             if self._threads is None:
                 self._threads = ThreadMemory(self._cl, self._context, self._queue)
-            self._threads.overwrite()
+            self._threads.overwrite(self._ran)
 
     def stray_writes(self) -> list[StrayWrite]:
         """Return the stray writes, repair them, and note one that may have left its zone."""
@@ -248,6 +249,7 @@ class OpenClDevice(DriverDevice):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
         if not launches:
             return self._launch_nothing()
+        self._ran = id(module), tuple((launch.function, launch.group) for launch in launches)
         return math.fsum([self._launch(module, launch) for launch in launches])
 
     def launch_hot(self, module: object, launch: Launch, times: int) -> float:

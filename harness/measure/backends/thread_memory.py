@@ -11,6 +11,8 @@ import mmap
 import os
 import random
 import sys
+from collections import Counter
+from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,10 @@ _POLLS = 1 << 22
 
 _TRIES = 5
 
+_FIRST_LOOKS, _LATER_LOOKS = 8, 16
+"""A thread is looked at after each of the first runs of a kernel, and after one in so many later
+ones. How much is overwritten never shrinks, so that most later looks find nothing new."""
+
 _POOLS = ("pthread-", "cpu-")
 """How PoCL names the devices of its drivers that run kernels on threads of their own."""
 
@@ -73,6 +79,7 @@ class ThreadMemory:
         self._stacks = np.zeros(self._threads, np.uint64)
         self._locals = np.zeros(self._threads, np.uint64)
         self._words = np.zeros(2, np.uint64)
+        self._runs: Counter[Hashable] = Counter()
         self._random = random.Random()  # not the generator that a seed repeats a search with
         self._kernel = self._build(context)
 
@@ -89,8 +96,11 @@ class ThreadMemory:
         kernel.set_args(*self._buffers, memory, np.int32(self._threads))
         return kernel
 
-    def overwrite(self) -> None:
+    def overwrite(self, ran: Hashable = None) -> None:
         """Queue the overwriting of what kernels have touched; nothing may run meanwhile.
+
+        `ran` is what ran last. What it touched is gone even where no thread is looked at: memory
+        beyond what is overwritten is dropped. Looking saves the next run of `ran` the new pages.
 
         What is queued next finds the threads awake: to wait here would make each run wake them
         twice, which takes some 0.3 ms. A thread that the machine does not run for long keeps its
@@ -99,28 +109,39 @@ class ThreadMemory:
         self._queue.finish()  # a launch that was refused has not waited for the last overwriting
         if not self._locals.all():
             self._find_addresses()
+        if self._is_look_due(ran):
+            self._look()
+        if not self._is_callers:  # the frames of this function may lie there, and overwrite it
+            for stack in self._stacks:
+                ctypes.memset(int(stack) - _GAP * _WORD, 0xFF, _GAP * _WORD)
+            self._clear_deeper()
+        self._launch()
+
+    def _is_look_due(self, ran: Hashable) -> bool:
+        if self._is_callers:  # nothing is dropped there
+            return True
+        self._runs[ran] += 1
+        return self._runs[ran] <= _FIRST_LOOKS or not self._random.randrange(_LATER_LOOKS)
+
+    def _look(self) -> None:
+        """Overwrite from now on what one of the threads has touched."""
         # Threads run the same kernels; which of them is looked at, no kernel can know.
         thread = self._random.randrange(self._threads)
         local_bytes = _touched_from(int(self._locals[thread]), self._local_bytes)
         stack_bytes = _touched_below(int(self._stacks[thread])) - _GAP * _WORD
         touched = (local_bytes // _WORD, max(0, stack_bytes) // _WORD)
         self._words[:] = np.maximum(self._words, touched)
-        if not self._is_callers:  # the frames of this function may lie there, and overwrite it
-            for stack in self._stacks:
-                ctypes.memset(int(stack) - _GAP * _WORD, 0xFF, _GAP * _WORD)
-            self._drop_deeper()
-        self._launch()
 
-    def _drop_deeper(self) -> None:
-        """Drop what a thread that was not looked at may have touched beyond what is overwritten.
+    def _clear_deeper(self) -> None:
+        """Clear what a thread that was not looked at may have touched beyond what is overwritten.
 
         That costs a few us a thread, where to look at one costs 0.2 ms.
         """
         local_bytes, stack_bytes = (int(words) * _WORD for words in self._words)
         for stack in map(int, self._stacks):
-            _drop(_low_end(stack), stack - _GAP * _WORD - stack_bytes)
+            _clear(_low_end(stack), stack - _GAP * _WORD - stack_bytes)
         for memory in map(int, self._locals):
-            _drop(memory + local_bytes, memory + self._local_bytes)
+            _clear(memory + local_bytes, memory + self._local_bytes)
 
     def _find_addresses(self) -> None:
         """Run the kernel on all threads, again where one of them took the groups of two."""
@@ -158,11 +179,16 @@ def _touched(begin: int, end: int) -> npt.NDArray[np.intp]:
     return np.flatnonzero(found & 1)
 
 
-def _drop(begin: int, end: int) -> None:
-    """Replace the whole pages of mapped memory between two addresses by zeros."""
-    first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
-    size_bytes = end // mmap.PAGESIZE * mmap.PAGESIZE - first
-    if size_bytes > 0 and _libc().madvise(first, size_bytes, mmap.MADV_DONTNEED):
+def _clear(begin: int, end: int) -> None:
+    """Replace mapped memory between two addresses: whole pages by zeros, which takes no memory, and
+    the rest of the first and of the last page by NaN bytes."""
+    first, last = (-(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE)
+    if first >= last:
+        ctypes.memset(begin, 0xFF, max(0, end - begin))
+        return
+    ctypes.memset(begin, 0xFF, first - begin)
+    ctypes.memset(last, 0xFF, end - last)
+    if _libc().madvise(first, last - first, mmap.MADV_DONTNEED):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
