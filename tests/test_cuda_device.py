@@ -494,6 +494,12 @@ def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, modu
     assert others_s == pytest.approx([count * KERNEL_NS * 1e-9] * 2)
 
 
+def test_kernel_that_writes_to_harness_own_words_changes_no_later_time(device, module, slow_host):
+    device.launch(module, [ADD])
+    device._stream._words[:] = 2**63
+    assert device.launch(module, [ADD]) == pytest.approx(KERNEL_NS * 1e-9)
+
+
 def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device, module, stub):
     device.launch(module, [ADD])
     stub.calls()

@@ -43,7 +43,6 @@ class TimedStream:
         self._words = driver.pagelocked_zeros(2, np.uint64, mem_flags=flags)
         self._address = int(self._words.base.get_device_pointer())
         self._holds = 0
-        self._first_hold = 0
         self._events: list[tuple[Any, Any]] = []
 
     def queue(
@@ -56,7 +55,7 @@ class TimedStream:
         """
         while len(self._events) < len(launches):
             self._events.append((self._driver.Event(), self._driver.Event()))
-        self._first_hold = self._holds + 1
+        self._reset_words()
         for begin in range(0, max(1, len(launches)), HELD_AT_ONCE):
             part = slice(begin, begin + HELD_AT_ONCE)
             with self._held() if is_held else contextlib.nullcontext():
@@ -78,12 +77,17 @@ class TimedStream:
         if not self._events:
             self._events.append((self._driver.Event(), self._driver.Event()))
         start, stop = self._events[0]
-        self._first_hold = self._holds + 1
+        self._reset_words()
         with self._held():
             start.record()
             for launch in launches:
                 launch()
             stop.record()
+
+    def _reset_words(self) -> None:
+        """Overwrite what a kernel may have written to the words, so that it changes no later hold.
+        Nothing waits for the host now."""
+        self._words[_RELEASED], self._words[_EXPIRED] = self._holds, 0
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
@@ -100,7 +104,7 @@ class TimedStream:
 
         They must have ended. Raises HostTooSlow where the device did not wait for all of them.
         """
-        if self._words[_EXPIRED] >= self._first_hold:
+        if self._words[_EXPIRED]:
             raise HostTooSlow(
                 f"the device waited {LIMIT_NS * 1e-9:g} s in vain for the host to queue its work"
             )
