@@ -320,7 +320,7 @@ def test_variants_of_all_stencils_compile_for_sm_90_without_a_warning() -> None:
     rng, kernels = random.Random(7), []
     for program in PROGRAMS:
         expression = load_definition(program).expression(96)
-        variants = explore("k", expression, 50 * DEPTH, rng)
+        variants = explore("k", expression, 7 * DEPTH, rng, threads_each=1)
         kernels += [
             lower(f"{program}_{number}", v.expression, next(iter(v.kernels.values())).ndrange)
             for number, v in enumerate(variants)
