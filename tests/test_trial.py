@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import HostTooSlow, OutOfDeviceMemory
+from harness.core.observations import RUNS_PER_SAMPLE
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
@@ -123,6 +124,26 @@ def test_outputs_are_right_nowhere_before_any_run() -> None:
     measure_interleaved(device, CASE, [JOB, JOB], rounds=2)
     assert len(device.launched) == 3 + 2 * 3
     assert all(np.isnan(launch["y"]).all() for launch in device.launched)
+
+
+def test_runs_of_one_sample_are_as_isolated_as_samples() -> None:
+    device = device_with()
+    device.tick_s = 1e-4
+    alone = measure_kernel(device, CASE, JOB)
+    measure_interleaved(device, CASE, [JOB], rounds=2)
+    assert alone.observed[RUNS_PER_SAMPLE] == 10
+    assert len(device.launched) == 1 + 2 * 10 + 1 + 2 * 10  # equal samples: two are precise
+    assert all(np.isnan(launch["y"]).all() for launch in device.launched)
+
+
+def test_run_of_several_launches_has_a_tick_for_each() -> None:
+    device = device_with()
+    device.tick_s = 1e-4
+    found = measure_kernel(device, CASE, job(launches=(LAUNCH,) * 3))
+    assert found.timing is not None
+    runs = found.observed[RUNS_PER_SAMPLE]
+    assert runs == pytest.approx(10, abs=1)
+    assert found.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
 
 
 def test_kernel_that_returns_early_where_its_output_holds_numbers_never_does() -> None:
