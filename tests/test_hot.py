@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from harness.core.errors import HostTooSlow
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.base import MOST_HOT
@@ -44,6 +45,19 @@ def test_interleaved_configurations_have_a_hot_time_beside_the_samples() -> None
     (found,) = measure_interleaved(device(), DATA, [JOB], 3)
     assert found.observed == {**plain[0].observed, HOT_TIME: pytest.approx(1e-3)}
     assert found.timing == plain[0].timing
+
+
+def test_host_that_is_too_slow_for_hot_launches_undoes_no_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def late(*_: object) -> float:
+        raise HostTooSlow("the host is late")
+
+    on = device()
+    monkeypatch.setattr(on, "launch_hot", late)
+    (found,) = measure_interleaved(on, DATA, [JOB], 3)
+    assert found.outcome is Outcome.OK
+    assert HOT_TIME not in found.observed
 
 
 def test_search_has_no_hot_time() -> None:
