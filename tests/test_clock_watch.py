@@ -104,6 +104,15 @@ def test_pause_makes_the_device_cold_again() -> None:
     assert work.is_warm()
 
 
+def test_first_run_after_a_pause_leaves_the_device_cold() -> None:
+    work = Work()
+    work.run(0.01, 1000, 1000, 1000)
+    assert work.is_warm()
+    work.now_s += 5
+    work.run(0.01, 1000)
+    assert not work.is_warm()
+
+
 def test_warm_device_stays_warm_where_its_clock_varies() -> None:
     work = Work()
     work.run(0.01, 1000, 1000, 1000)

@@ -67,6 +67,7 @@ class ClockWatch:
         if self._has_paused:
             self._working_since_s = self._now_s()
             self._recent_mhz.clear()
+            self._is_warm = False
 
     def run_ended(self, mhz: float | None) -> None:
         """Note that the device has no work from now on, and the clock of its run if it is known."""
@@ -81,9 +82,8 @@ class ClockWatch:
         if warmup_s == 0:
             return True
         if self._has_paused:
-            self._is_warm = False
-        elif not self._is_warm:
-            self._is_warm = self._has_warmed_up(warmup_s)
+            return False
+        self._is_warm = self._is_warm or self._has_warmed_up(warmup_s)
         return self._is_warm
 
     def _has_warmed_up(self, warmup_s: float) -> bool:
