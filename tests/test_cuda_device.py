@@ -23,7 +23,7 @@ from harness.core.errors import (
 )
 from harness.core.kernel_name import reference_line
 from harness.core.program import Binary, Launch, Program
-from harness.core.records import Build
+from harness.core.records import DEVICE_UUID, Build
 from harness.measure.backends import cuda
 from harness.measure.backends.cuda import load_pycuda
 from harness.measure.backends.cuda_device import CudaDevice
@@ -454,6 +454,7 @@ def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
     assert environment.notes["compute_capability"] == "9.0"
     assert environment.notes["memory_bytes"] == str(80 << 30)
     assert environment.notes["clock_khz"] == "1980000"
+    assert environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab00"
     assert device.limits.max_grid_dims == (2**31 - 1, 65535, 65535)
     assert device.limits.compute_units == 132
 

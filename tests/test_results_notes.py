@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ResultsError
+from harness.core.records import DEVICE_UUID
 from harness.results import Command, StoredCampaign, campaigns, merge_database, reading, writing
+from harness.results.caveats import record_lines
 from harness.results.runs import read_campaign
 from harness.results.view import read_results
 from tests.results_examples import (
@@ -42,6 +44,20 @@ def read(place: Path) -> tuple[StoredCampaign, tuple[Command, ...], dict[str, st
 def merge(out: Path, place: Path) -> None:
     with writing(str(out)) as engine:
         merge_database(engine, str(place))
+
+
+def test_measurements_of_two_cards_of_one_name_say_so(place: Path) -> None:
+    def said_after_measuring_on(uuid: str) -> list[str]:
+        card = dataclasses.replace(ENVIRONMENT, notes={DEVICE_UUID: uuid})
+        with opened(place) as store:
+            begin_search(store, make_plan(environment=card)).test(make_ok(1))
+        (results,) = read_results([str(place)])
+        return list(record_lines(results))
+
+    assert said_after_measuring_on("GPU-1") == []
+    for uuid in ("GPU-2", "GPU-1"):
+        (said,) = said_after_measuring_on(uuid)
+        assert said.startswith("2 devices of one name measured this: GPU-1, GPU-2. ")
 
 
 def test_what_a_host_module_raised_is_kept_as_a_printable_line(place: Path) -> None:

@@ -349,6 +349,10 @@ WARM, COLD = "warm", "cold"
 _OF_KERNELS = ("cuda", "opencl")
 
 
+DEVICE_UUID = "device_uuid"
+"""The note of which of several devices of one name measured."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """The environment of a measurement; times from different environments are never compared.

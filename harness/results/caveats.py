@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.core.text import first_few, printable
-from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD
+from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD, devices_of
 from harness.results.view import Results
 
 
@@ -24,6 +24,13 @@ def record_lines(results: Results) -> Iterator[str]:
         yield (
             f"{origin} (objective {goal}): one time each, without samples, and no word on whether "
             "outputs were verified. The default is the first seed or test."
+        )
+    devices = devices_of(run.notes for run in results.runs)
+    if len(devices) > 1:
+        names = first_few(map(printable, devices), ", ")
+        yield (
+            f"{len(devices)} devices of one name measured this: {names}. They may differ in "
+            "speed. Choose one with CUDA_VISIBLE_DEVICES and tune again with --fresh."
         )
     left_out, count = results.compatible.left_out, len(results.all_rows)
     if left_out.count:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from harness.core.records import Config, Statistic
+from harness.core.records import DEVICE_UUID, Config, Statistic
 from harness.core.text import escaped
 
 BASELINES = "baselines"
@@ -52,6 +52,18 @@ OBJECTIVE = "objective"
 
 _JSON = (BASELINES, LIMITS, ABLATION)
 _STATISTICS = tuple(statistic.value for statistic in Statistic)
+
+
+def devices_of(notes: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return the UUIDs of the devices that measured, of the notes of runs and environments."""
+    texts = (each.get(DEVICE_UUID, "") for each in notes)
+    return list(dict.fromkeys(uuid for text in texts for uuid in text.split()))
+
+
+def device_note(*notes: Mapping[str, str]) -> dict[str, str]:
+    """Return the note of all devices that these notes name; none where they name none."""
+    uuids = devices_of(notes)
+    return {DEVICE_UUID: " ".join(uuids)} if uuids else {}
 
 
 def read_notes(notes: object) -> dict[str, str]:

@@ -20,7 +20,7 @@ from harness.results.connect import now
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
-from harness.results.notes import BASELINES, CONTINUED, ENDED, SPACE_FILE, STATISTIC
+from harness.results.notes import BASELINES, CONTINUED, ENDED, SPACE_FILE, STATISTIC, device_note
 from harness.results.read import read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
@@ -178,7 +178,8 @@ class Store:
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
         if found is not None:
-            noted = {**found["notes"], **_noted(plan), CONTINUED: now()}
+            devices = device_note(found["notes"], plan.environment.notes)
+            noted = {**found["notes"], **devices, **_noted(plan), CONTINUED: now()}
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found["id"], notes=noted, **changed)
             return Begun(found["id"], tuple(map(Config, found["seeds"])), found["tuning_run_id"])

@@ -328,6 +328,16 @@ CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+    ENTER("cuDeviceGetUuid", NEEDS_INIT);
+    if (no_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    memset(uuid->bytes, 0xab, sizeof uuid->bytes);
+    uuid->bytes[15] = (char)device;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     ENTER("cuDeviceTotalMem", NEEDS_INIT);

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
-from harness.core.records import WARM, DeviceLimits, Environment
+from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.cuda import load_pycuda, meaning_of
-from harness.measure.backends.cuda_driver import driver_version, require_driver
+from harness.measure.backends.cuda_driver import device_uuid, driver_version, require_driver
 from harness.measure.backends.cuda_module import CudaModule
 from harness.measure.backends.cuda_stream import TimedStream
 from harness.measure.backends.driver_device import DriverDevice
@@ -218,6 +218,7 @@ class CudaDevice(DriverDevice):
     def _notes(self) -> dict[str, str]:
         major, minor = self._device.compute_capability()
         return {
+            DEVICE_UUID: device_uuid(0),
             "pci_bus_id": self._device.pci_bus_id(),
             "compute_capability": f"{major}.{minor}",
             "memory_bytes": str(self._device.total_memory()),

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable
@@ -67,6 +68,20 @@ def require_driver() -> None:
             f"no NVIDIA driver: {error}. Install the driver, which brings {cuda_probe.LIBRARY} "
             "(the CUDA toolkit does not); in a container, start it with --gpus all"
         ) from error
+
+
+def device_uuid(ordinal: int) -> str:
+    """Return a device's UUID as nvidia-smi writes it, empty where the driver does not say it.
+
+    The driver must have been initialised in this process.
+    """
+    library = ctypes.CDLL(cuda_probe.LIBRARY)
+    device, content = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    if library.cuDeviceGet(ctypes.byref(device), ordinal):
+        return ""
+    if library.cuDeviceGetUuid(ctypes.byref(content), device):
+        return ""
+    return f"GPU-{uuid.UUID(bytes=bytes(content))}"
 
 
 def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str | None:
