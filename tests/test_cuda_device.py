@@ -350,6 +350,48 @@ def test_hot_launches_follow_one_another_between_two_events(device, module, stub
     assert [call.split()[0] for call in calls[begin + 1 : end]] == ["cuLaunchKernel"] * 20
 
 
+CONSTANT = """
+__constant__ float mask[64];
+__constant__ float unused[64];
+__global__ void nothing(float *z) { z[threadIdx.x] = mask[threadIdx.x]; }
+"""
+
+
+def test_variables_of_a_module_are_filled_before_each_run(device, stub):
+    module = device.load(Nvcc("sm_90").compile(Program(CONSTANT, (), ())))
+    device.bind({"z": ONES, "mask": 3 * ONES})
+    launch = Launch("nothing", (64,), (1,), ("z",), constants=("mask",))
+    stub.calls()
+    device.launch(module, (launch,))
+    calls = stub.calls()
+    copied = calls.index("cuMemcpyDtoD")
+    assert copied < next(i for i, call in enumerate(calls) if "_Z7nothingPf" in call)
+    found = np.zeros(64, np.float32)
+    for value in (5, 3):  # a kernel may have changed it, or the array may be another one
+        device.write("mask", np.float32(value) * ONES)
+        device.launch(module, (launch,))
+        load_pycuda().memcpy_dtoh(found, module.variable("mask", 256))
+        np.testing.assert_array_equal(found, value * ONES)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "reason"),
+    [
+        ("mask", 65, "the array mask has 260 bytes, but the variable that it fills has 256"),
+        (
+            "z",
+            64,
+            "CONSTANT names z, but the binary has no variable .*; its variables: mask, unused",
+        ),
+    ],
+)
+def test_array_that_fits_no_variable_is_a_failed_launch(device, name, size, reason):
+    module = device.load(Nvcc("sm_90").compile(Program(CONSTANT, (), ())))
+    device.bind({"z": ONES, name: np.zeros(size, np.float32)})
+    with pytest.raises(LaunchFailed, match=reason):
+        device.launch(module, (Launch("nothing", (64,), (1,), ("z",), constants=(name,)),))
+
+
 def test_device_waits_after_the_last_launch_and_not_between(device, module, stub):
     device.launch(module, [ADD, ADD])
     calls = stub.calls()

@@ -116,6 +116,8 @@ def test_dataclass_in_a_host_module_works(write: Write) -> None:
         (GOOD + 'INOUT = "y"\n', r"INOUT must be a tuple such as"),
         (GOOD + 'SCRATCH = ("y",)\n', r"SCRATCH names `y`, which reference\(\) returns too"),
         (GOOD + 'INOUT = SCRATCH = ("x",)\n', r"SCRATCH names `x`, which INOUT names too"),
+        (GOOD + 'CONSTANT = ("y",)\n', r"CONSTANT names `y`, which a run may write"),
+        (GOOD + 'CONSTANT = ("n",)\n', r"CONSTANT names `n`, which is no array argument"),
         (GOOD + 'SCRATCH = ("z",)\n', r"SCRATCH names `z`, which is no array argument"),
         (replaced("rng.random(n)", "np.ones(1 << 50)"), r"raised \w*MemoryError.*\(line 5\)"),
     ],

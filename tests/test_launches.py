@@ -15,7 +15,12 @@ from harness.core.program import Program
 from harness.core.records import Config, Input, Outcome
 from harness.host import Launch, Read
 from harness.measure.kernel_data import KernelData, make_kernel_data
-from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
+from harness.measure.kernel_runner import (
+    KernelJob,
+    KernelRunner,
+    measure_interleaved,
+    measure_kernel,
+)
 from harness.measure.tracked_config import TrackedConfig
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
@@ -95,6 +100,25 @@ def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: 
     assert found.timing is not None
     # Four doublings and a copy, for each run: a verified one and the samples.
     assert len(device.launched) == 5 * (1 + found.timing.count)
+
+
+@pytest.mark.parametrize(
+    ("arch", "passed", "constants"),
+    [("sm_90", [("x",), ("x", "y")], ("most",)), (None, [("x", "most"), ("x", "y")], ())],
+)
+def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
+    tmp_path: Path, arch: str | None, passed: list[tuple[str, ...]], constants: tuple[str, ...]
+) -> None:
+    case = case_of(tmp_path, HOST.replace('SCRATCH = ("most",)', 'CONSTANT = ("most",)'))
+    job = dataclasses.replace(job_of(STEPS=1), arch=arch)
+    steps = case.launches(TrackedConfig(job.config), FUNCTIONS)
+    first, _ = next(steps), steps.close()
+    assert isinstance(first, Launch)
+    listed = (first, Launch("copy", (4,), (1,), ("x", "y")))
+    runner = KernelRunner(device_of(case), case, dataclasses.replace(job, launches=listed))
+    own = runner._own_launches
+    assert [launch.arguments for launch in own] == passed
+    assert {launch.constants for launch in own} == {constants}
 
 
 def test_time_of_a_run_is_the_sum_of_its_launches(tmp_path: Path) -> None:

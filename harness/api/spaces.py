@@ -87,7 +87,16 @@ def _file(language: str) -> str:
     return "kernel.cu" if language == "cuda" else "kernel.cl"
 
 
-_HOST_NAMES = ("arguments", "reference", "launches", "arrange", "observe", "INOUT", "SCRATCH")
+_HOST_NAMES = (
+    "arguments",
+    "reference",
+    "launches",
+    "arrange",
+    "observe",
+    "INOUT",
+    "SCRATCH",
+    "CONSTANT",
+)
 
 
 def _host(host: object) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,7 +74,8 @@ class Launch:
 
     `arguments` are what is passed, in the kernel's order: the names of bound arguments, or
     numpy scalars by value. Raises TypeError for anything else. `shared_bytes` is the dynamic shared
-    memory of a group: `extern __shared__` in CUDA, the `local` pointer parameter in OpenCL.
+    memory of a group: `extern __shared__` in CUDA, the `local` pointer parameter in OpenCL. In
+    CUDA, bound arrays named in `constants` fill the module's variables of these names before.
     """
 
     function: str
@@ -82,6 +83,7 @@ class Launch:
     grid: tuple[int, ...]
     arguments: tuple[str | np.generic, ...]
     shared_bytes: int = 0
+    constants: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for extent in (*self.group, *self.grid):
@@ -106,6 +108,18 @@ class Launch:
                 f"group and grid must have the same 1 to 3 dimensions, "
                 f"but got {self.group} and {self.grid}"
             )
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """The threads of a group (block), and its bytes of dynamic shared memory."""
+        return math.prod(self.group), self.shared_bytes
+
+    def filling(self, names: tuple[str, ...]) -> Launch:
+        """Return the launch in which these arguments fill variables in place of being passed."""
+        if not names:
+            return self
+        passed = tuple(each for each in self.arguments if each not in names)
+        return replace(self, arguments=passed, constants=names)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ records which parameters it reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -88,6 +88,19 @@ class HostModule:
                 raise self._fault(
                     f"SCRATCH names `{name}`, which {other} too; name it in one of them alone"
                 )
+        return names
+
+    def constants(
+        self, arguments: Mapping[str, Argument], writable: Collection[str]
+    ) -> tuple[str, ...]:
+        """Return the checked names of the arguments that fill variables of a CUDA module."""
+        names = self._names("CONSTANT", arguments)
+        written = sorted(set(names) & set(writable))
+        if written:
+            raise self._fault(
+                f"CONSTANT names `{written[0]}`, which a run may write: it is an output, or INOUT "
+                "or SCRATCH names it too"
+            )
         return names
 
     def _names(self, what: str, arguments: Mapping[str, Argument]) -> tuple[str, ...]:

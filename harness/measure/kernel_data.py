@@ -25,6 +25,7 @@ class KernelData:
     """The arguments of one input, the expected outputs, and which other arrays a run may write.
 
     A run reads and overwrites arrays of `inout`; of `scratch` it reads only what it has written.
+    In CUDA, `constants` are not passed: they fill the module's variables of their names.
 
     `twin_outputs` are the outputs that harness.measure.kernel_runner compares others with bit for
     bit, by what produced them. What the device holds `is_clean` where every run since the data were
@@ -38,6 +39,7 @@ class KernelData:
     host: HostModule | None = None
     twin_outputs: dict[Hashable, Mapping[str, Array] | None] = field(default_factory=dict)
     is_clean: bool = True
+    constants: tuple[str, ...] = ()
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
 
     def launches(self, config: TrackedConfig, functions: Sequence[str]) -> Steps:
@@ -135,4 +137,5 @@ def make_kernel_data(path: Path, problem: Input, seed: int = 0) -> KernelData:
     arguments = host.arguments(problem, rng)
     expected = host.reference(problem, arguments)
     inout, scratch = host.inout(arguments), host.scratch(arguments, expected)
-    return KernelData(arguments, expected, inout, scratch, host)
+    constants = host.constants(arguments, {*expected, *inout, *scratch})
+    return KernelData(arguments, expected, inout, scratch, host, constants=constants)

@@ -79,13 +79,8 @@ class KernelJob(Job):
 
     def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
         """Return the occupancy of the build under its launches' blocks and these others."""
-        listed = [*map(_block, self.launches), *blocks]
-        return observe_occupancy(self.arch, self.binary.build, listed)
-
-
-def _block(launch: Launch) -> tuple[int, int]:
-    """Return the threads of a launch's blocks and their bytes of dynamic shared memory."""
-    return math.prod(launch.group), launch.shared_bytes
+        every = (*(launch.block for launch in self.launches), *blocks)
+        return observe_occupancy(self.arch, self.binary.build, every)
 
 
 def measure_kernel(
@@ -146,6 +141,8 @@ class KernelRunner:
 
     def __post_init__(self) -> None:
         self._config = TrackedConfig(self.job.config)
+        self._constants = self.data.constants if self.job.arch is not None else ()
+        self._own_launches = tuple(one.filling(self._constants) for one in self.job.launches)
         self._sensed = SensorLog(self.sensors)
         self._clocks = SampleClocks(self.device.watch)
 
@@ -227,7 +224,7 @@ class KernelRunner:
         A host that is too slow meanwhile does not undo the samples: the time stays unknown.
         """
         if len(self.job.launches) == 1 and not self.data.inout:
-            (launch,) = self.job.launches
+            (launch,) = self._own_launches
             with contextlib.suppress(HostTooSlow):
                 run_s = self._run_once()
                 self._hot = {HOT_TIME: hot_time(self.device, self._module, launch, run_s)}
@@ -332,7 +329,7 @@ class KernelRunner:
             self._run_mhz = None
             self._launches = 0
             if self.job.launches:
-                elapsed_s = self._launch(self.job.launches)
+                elapsed_s = self._launch(self._own_launches)
             else:
                 elapsed_s = math.fsum(self._host_launches())
         if not 0 < elapsed_s < math.inf:
@@ -368,7 +365,7 @@ class KernelRunner:
                 break
             answer = None
             if isinstance(step, Launch):
-                waiting.append(step)
+                waiting.append(step.filling(self._constants))
                 continue
             yield self._launch_all(waiting)
             waiting = []
@@ -379,7 +376,7 @@ class KernelRunner:
         if not launches:
             return 0.0
         elapsed_s = self._launch(launches)
-        self._blocks |= set(map(_block, launches))
+        self._blocks |= {launch.block for launch in launches}
         return elapsed_s
 
     def _launch(self, launches: Sequence[Launch]) -> float:

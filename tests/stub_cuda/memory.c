@@ -59,6 +59,14 @@ static CUresult release(CUdeviceptr address, int on_host)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult make_variable(CUdeviceptr *address, size_t bytes)
+{
+    CUresult error = allocate(address, bytes, 0);
+    if (!error)
+        memset((void *)*address, 0, bytes);
+    return error;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
     ENTER("cuMemAlloc", NEEDS_CONTEXT);

@@ -193,6 +193,22 @@ CUresult cuModuleUnload(CUmodule module)
     return error;
 }
 
+/* A variable gets its memory when it is first asked for, and keeps it. */
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
+{
+    ENTER("cuModuleGetGlobal", NEEDS_CONTEXT);
+    const Elf64_Shdr *table = section(module, "", ".symtab");
+    const Elf64_Shdr *strings = section(module, "", ".strtab");
+    const Elf64_Sym *symbols = (const void *)(module->image + table->sh_offset);
+    for (size_t i = 0; i < table->sh_size / sizeof *symbols; i++)
+        if (ELF64_ST_TYPE(symbols[i].st_info) == STT_OBJECT &&
+            !strcmp(module->image + strings->sh_offset + symbols[i].st_name, name)) {
+            *bytes = symbols[i].st_size;
+            return make_variable(address, *bytes);
+        }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
 CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module, const char *name)
 {
     ENTER("cuModuleGetFunction", NEEDS_CONTEXT);

@@ -66,6 +66,7 @@ CUresult not_modelled(const char *what);
 #define PLANTED_HANG ((CUresult)-1)
 
 /* memory.c */
+CUresult make_variable(CUdeviceptr *address, size_t bytes);
 void *reach(CUdeviceptr address, size_t bytes); /* NULL unless within one allocation */
 
 /* module.c: what a cubin says of a kernel */

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from collections.abc import Iterator
 
 from harness.measure.backends.elf import ElfSection, sections
 
@@ -24,6 +25,7 @@ _FLAGS_AT = slice(0x30, 0x34)
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _IS_KERNEL = 0x10  # STO_CUDA_ENTRY, a bit of a symbol's `other`
+_IS_VARIABLE = 1  # STT_OBJECT, the type in a symbol's `info`
 _TOOL_NOTE = b".note.nv.tkinfo"
 _INFO_RECORD = struct.Struct("<BBH")
 _RECORD_WITH_PAYLOAD = 0x04
@@ -48,14 +50,21 @@ def kernel_names(cubin: bytes) -> list[str]:
 
     C++ mangles the name of a kernel without extern "C". Raises what `sections` raises.
     """
+    return sorted(name for name, _, other in _symbols(cubin) if other & _IS_KERNEL)
+
+
+def variable_names(cubin: bytes) -> list[str]:
+    """Return the names of a cubin's variables, such as `__constant__` arrays."""
+    found = (name for name, info, _ in _symbols(cubin) if info & 0xF == _IS_VARIABLE)
+    return sorted(name for name in found if not name.startswith("."))  # the compiler's own
+
+
+def _symbols(cubin: bytes) -> Iterator[tuple[str, int, int]]:
+    """Yield the name of each symbol, its `info` and its `other`."""
     parts = {section.name: section.content for section in sections(cubin)}
     names = parts.get(b".strtab", b"")
-    entries = (
-        name
-        for name, _, other, *_ in _SYMBOL.iter_unpack(parts.get(b".symtab", b""))
-        if other & _IS_KERNEL
-    )
-    return sorted(names[name : names.index(b"\0", name)].decode() for name in entries)
+    for name, info, other, *_ in _SYMBOL.iter_unpack(parts.get(b".symtab", b"")):
+        yield names[name : names.index(b"\0", name)].decode(), info, other
 
 
 def _identity(section: ElfSection) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -162,6 +162,7 @@ class CudaDevice(DriverDevice):
         if not launches:
             return self._launch_nothing()
         prepared = module.prepare(launches, self._arguments)
+        self._fill_variables(module, {name for launch in launches for name in launch.constants})
         is_held = all(one.function.has_run for one in prepared)
         with self._errors("running " + ", ".join(launch.function for launch in launches)):
             self._stream.queue([one.queue for one in prepared], self._before_launch, is_held)
@@ -179,6 +180,14 @@ class CudaDevice(DriverDevice):
             self._stream.queue_as_one([prepared.queue] * times)
             self._wait()
             return self._stream.elapsed_s(1) / times
+
+    def _fill_variables(self, module: CudaModule, names: Iterable[str]) -> None:
+        """Copy bound arrays into the module's variables of their names, in stream order."""
+        for name in names:
+            bound = self._bound(name)
+            address = module.variable(name, bound.size_bytes)
+            with self._errors(f"filling the variable {name}"):
+                self._copy(address, 0, bound.memory, bound.size_bytes)
 
     def _launch_nothing(self) -> float:
         """Hold the device back, empty its caches and read its clock, as around launches."""

@@ -12,6 +12,8 @@ import numpy as np
 from harness.core.errors import LaunchFailed
 from harness.core.program import Launch
 from harness.core.records import DeviceLimits
+from harness.core.text import first_few
+from harness.measure.backends.cubin import variable_names
 from harness.measure.backends.driver_device import BoundArray
 from harness.measure.backends.kernel_parameters import (
     ParameterPlace,
@@ -86,6 +88,7 @@ class CudaModule:
         self._limits = limits
         self._errors = errors
         self._functions: dict[str, _CudaFunction] = {}
+        self._variables: dict[str, tuple[int, int]] = {}
         self._bound: Bound | None = None
         self._prepared: dict[int, tuple[Sequence[Launch], list[PreparedLaunch]]] = {}
 
@@ -104,6 +107,29 @@ class CudaModule:
         if isinstance(launches, tuple):  # which cannot change, and whose id stays while it is kept
             self._prepared[id(launches)] = launches, prepared
         return prepared
+
+    def variable(self, name: str, size_bytes: int) -> int:
+        """Return the address of a variable of the module, such as a `__constant__` array.
+
+        Raises LaunchFailed where there is none, or where it is smaller than what fills it.
+        """
+        if name not in self._variables:
+            there = variable_names(self._cubin)
+            if name not in there:
+                listed = first_few(there, ", ") or "it has none"
+                raise LaunchFailed(
+                    f"CONSTANT names {name}, but the binary has no variable of this name; its "
+                    f"variables: {listed}"
+                )
+            with self._errors(f"looking up the variable {name}"):
+                self._variables[name] = self._module.get_global(name)
+        address, most_bytes = self._variables[name]
+        if size_bytes > most_bytes:
+            raise LaunchFailed(
+                f"the array {name} has {size_bytes:,} bytes, but the variable that it fills has "
+                f"{most_bytes:,}"
+            )
+        return address
 
     def _prepare(self, launch: Launch, bound: Bound) -> PreparedLaunch:
         function = self._function(launch.function)
