@@ -733,6 +733,12 @@ def test_device_that_cannot_be_opened_is_unavailable(stub, fail):
         CudaDevice()
 
 
+def test_device_without_memory_to_open_it_says_who_may_hold_it(stub, fail):
+    fail("cuModuleLoadData@1:2")
+    with pytest.raises(BackendUnavailable, match=r"no memory left: .* Other programs hold it"):
+        CudaDevice()
+
+
 @pytest.mark.parametrize("code", [700, 719])
 def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail):
     fail(f"kernel@2:{code}")

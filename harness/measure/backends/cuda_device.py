@@ -73,6 +73,11 @@ class CudaDevice(DriverDevice):
             return TimedStream(self._driver, multiprocessors)
         except self._driver.Error as error:
             self._close_context()
+            if self._is_out_of_memory(error):
+                raise BackendUnavailable(
+                    f"the GPU has no memory left: {error}. Other programs hold it, as nvidia-smi "
+                    "shows; run the same command again when they have ended"
+                ) from error
             raise BackendUnavailable(
                 f"the NVIDIA driver does not load harness's own kernels: {error}. Its compiler of "
                 "PTX must be there (libnvidia-ptxjitcompiler.so), and CUDA_DISABLE_PTX_JIT unset"
