@@ -251,6 +251,20 @@ def test_argument_that_does_not_fit_is_a_failed_launch(
     assert (device.read("y")[:8] == 6).all()
 
 
+def test_a_launch_is_checked_again_where_other_arguments_are_bound(
+    device: OpenClDevice, module: object
+) -> None:
+    launch = Launch("f", (16,), (1,), ("y", np.int32(3), np.float32(2)))
+    for place in (Y.copy(), Y.copy()):
+        device.bind({"y": place})
+        for _ in range(2):
+            device.launch(module, [launch])
+        assert device.read("y").tolist() == [6] * 16
+    device.bind({"y": Y.astype(np.int32)})
+    with pytest.raises(LaunchFailed, match="argument 1 of f, y, is float"):
+        device.launch(module, [launch])
+
+
 def test_vectors_complex_numbers_and_booleans_fit_their_elements(
     device: OpenClDevice, module: object
 ) -> None:

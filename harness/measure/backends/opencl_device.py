@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.kernel_name import plain_name
-from harness.core.program import Binary, Contents, Launch
+from harness.core.program import Argument, Binary, Contents, Launch
 from harness.core.records import WARM, DeviceLimits, Environment
 from harness.measure.backends.cache_flush import CacheFlush, last_cache_bytes
 from harness.measure.backends.driver_device import BoundArray, DriverDevice
@@ -37,6 +37,7 @@ POCL = "Portable Computing Language"
 """PoCL's name of its platform."""
 
 _MAX_GRID = 2**31 - 1
+_KEPT_LAUNCHES = 64  # more than are interleaved; host modules may yield new ones in every run
 _KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
 
 
@@ -55,6 +56,19 @@ class _LoadedProgram:
 
     program: Any
     kernels: dict[str, _OpenClKernel] = field(default_factory=dict)
+
+
+class _CheckedLaunch(NamedTuple):
+    """A launch that fits its kernel and the arguments on the device, ready to be queued again.
+
+    The values stay referenced until a launch has ended; PoCL crashes otherwise.
+    """
+
+    module: _LoadedProgram
+    launch: Launch
+    kernel: Any
+    values: list[Any]
+    size: tuple[int, ...]
 
 
 class OpenClDevice(DriverDevice):
@@ -78,6 +92,7 @@ class OpenClDevice(DriverDevice):
         self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
         pocl = Path(os.environ["POCL_CACHE_DIR"]) if self._is_pocl else None
         self._variables = None if pocl is None else LoadedVariables(pocl)
+        self._checked: dict[int, _CheckedLaunch] = {}  # by the launch's id, for these arguments
         self._threads: ThreadMemory | None = None
         self._ran: Hashable = None  # the last launches: their program, functions and groups
         self._flush: CacheFlush | None = None
@@ -126,6 +141,11 @@ class OpenClDevice(DriverDevice):
     def shares_cpu(self) -> bool:
         """Whether the device is the CPU itself, as with PoCL."""
         return bool(self._device.type & self._cl.device_type.CPU)
+
+    def bind(self, arguments: Mapping[str, Argument]) -> None:
+        """Replace the arguments on the device by copies of these ones."""
+        self._checked.clear()
+        super().bind(arguments)
 
     def _allocated(self, size_bytes: int) -> Any:
         return self._memory.allocate(size_bytes)
@@ -259,6 +279,24 @@ class OpenClDevice(DriverDevice):
         return self._launch(module, launch, times)
 
     def _launch(self, module: _LoadedProgram, launch: Launch, times: int = 1) -> float:
+        checked = self._checked.get(id(launch))
+        if checked is None or checked.launch is not launch or checked.module is not module:
+            if len(self._checked) == _KEPT_LAUNCHES:
+                self._checked.clear()
+            checked = self._checked[id(launch)] = self._check(module, launch)
+        kernel, size = checked.kernel, checked.size
+        with self._errors(launch.function):
+            kernel.set_args(*checked.values)
+            self._before_launch()
+            events = [
+                self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
+                for _ in range(times)
+            ]
+            events[-1].wait()
+            return float(events[-1].profile.end - events[0].profile.start) * 1e-9 / times
+
+    def _check(self, module: _LoadedProgram, launch: Launch) -> _CheckedLaunch:
+        """Look up what a launch needs; raises LaunchFailed where it does not fit its kernel."""
         kernel, parameters, group, static_bytes = self._kernel(module, launch.function)
         reason = why_unlaunchable(launch, self.limits, static_bytes)
         if reason:
@@ -268,18 +306,9 @@ class OpenClDevice(DriverDevice):
                 f"{launch.function} is compiled for groups of {group}, but the launch's are "
                 f"{three(launch.group)}"
             )
-        # The values stay referenced until the launch has ended; PoCL crashes otherwise.
         values = self._values(launch, parameters)
         size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
-        with self._errors(launch.function):
-            kernel.set_args(*values)
-            self._before_launch()
-            events = [
-                self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
-                for _ in range(times)
-            ]
-            events[-1].wait()
-            return float(events[-1].profile.end - events[0].profile.start) * 1e-9 / times
+        return _CheckedLaunch(module, launch, kernel, values, size)
 
     def _values(self, launch: Launch, parameters: Sequence[KernelParameter]) -> list[Any]:
         """Return the values to pass, checked: drivers crash on a number in place of an array."""
