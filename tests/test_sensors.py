@@ -191,11 +191,12 @@ def test_power_is_known_between_the_updates_of_a_slow_counter() -> None:
 
 
 def test_energy_of_launches_leaves_out_what_was_done_between_them() -> None:
-    busy = RepeatedRun(power_w=250, run_s=2e-3, launches_s=1e-3)
+    busy = RepeatedRun(power_w=250, run_s=2e-3, launches_s=0.9e-3)
+    other = RepeatedRun(power_w=100, run_s=1e-3, launches_s=0.0)
     # 0.5 J in 2 ms, of which 0.1 J in the 1 ms without a launch.
-    assert energy_of(busy, other_w=100) == pytest.approx({"energy_j": 0.4, "power_w": 400})
-    assert energy_of(busy, other_w=600) == {}, "noise: no launch gives energy back"
-    assert energy_of(busy, other_w=None) == {}
+    assert energy_of(busy, other) == pytest.approx({"energy_j": 0.4, "power_w": 400})
+    for unclear in ({"power_w": None}, {"power_w": 600.0}, {"run_s": 3e-3}):
+        assert energy_of(busy, dataclasses.replace(other, **unclear)) == {}
 
 
 class Meter:

@@ -5,8 +5,7 @@ launches are repeated for a second, while a thread reads the counter; the power 
 and its last update needs no other clock.
 
 Before each launch harness restores arguments and may empty caches. So a second loop does that
-alone. With the power P and the seconds T of a run in the first loop, of which the launches take t,
-and the power Q of the second loop, the launches take the energy P T - Q (T - t).
+alone. The energy of the launches is what a run of the first loop takes more than one of the second.
 """
 
 from __future__ import annotations
@@ -171,18 +170,17 @@ def measure_energy(
     if busy.share < _LEAST_SHARE or busy.power_w is None:
         return share
     if busy.share >= _NEARLY_ALL:
-        return share | energy_of(busy, busy.power_w)
-    return share | energy_of(busy, repeat(restore, counter, seconds).power_w)
+        return share | {ENERGY: busy.power_w * busy.launches_s, POWER: busy.power_w}
+    return share | energy_of(busy, repeat(restore, counter, seconds))
 
 
-def energy_of(busy: RepeatedRun, other_w: float | None) -> dict[str, float]:
-    """Return the energy and the power of launches, given the power of the device between them."""
-    if busy.power_w is None or other_w is None:
+def energy_of(busy: RepeatedRun, other: RepeatedRun) -> dict[str, float]:
+    """Return the energy and the power of launches: what a run takes more than one without them."""
+    if busy.power_w is None or other.power_w is None:
         return {}
-    power_w = other_w + (busy.power_w - other_w) / busy.share
-    if power_w <= 0:
-        return {}
-    return {ENERGY: power_w * busy.launches_s, POWER: power_w}
+    energy_j = busy.power_w * busy.run_s - other.power_w * other.run_s
+    time_s = busy.run_s - other.run_s
+    return {ENERGY: energy_j, POWER: energy_j / time_s} if min(energy_j, time_s) > 0 else {}
 
 
 @dataclass
