@@ -6,6 +6,7 @@ and its last update needs no other clock.
 
 Before each launch harness restores arguments and may empty caches. So a second loop does that
 alone. The energy of the launches is what a run of the first loop takes more than one of the second.
+This assumes nothing of the time between launches, such as the host's delays.
 """
 
 from __future__ import annotations
