@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from harness.core.program import Fill
-from harness.measure.verify import Tolerance, never_right, verify
+from harness.measure.backends.opencl import find_device
+from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.verify import NAN, Tolerance, is_comparable, never_right, verify
 
 WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 NUMBERS = ["bool", *WHOLE, "float16", "float32", "float64", "complex64", "complex128"]
@@ -130,13 +133,31 @@ def test_worst_is_the_worst_of_all_outputs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "rtol"), [("float16", 1e-1), ("float32", 1e-5), ("float64", 1e-13)]
+    ("dtype", "rtol"), [("float16", 2**-8), ("float32", 1e-5), ("float64", 1e-13)]
 )
 def test_default_tolerance_goes_by_the_format_of_what_is_found(dtype: str, rtol: float) -> None:
     expected = np.array([1000.0])
     near, far = (np.array([1000 * (1 + f * rtol)]).astype(dtype) for f in (0.5, 2.0))
     assert compare(near, expected) is None
     assert compare(far, expected) is not None
+
+
+def test_bfloat16_is_compared_with_its_own_tolerance() -> None:
+    dtype = np.dtype(ml_dtypes.bfloat16)
+    expected = np.linspace(0.5, 100, 64, dtype=np.float32).reshape(8, 8)
+    assert is_comparable(dtype)
+    assert compare(expected.astype(dtype), expected) is None
+    assert compare((expected * 1.02).astype(dtype), expected) is None
+    worst = compare((expected * 1.05).astype(dtype), expected)
+    assert worst is not None
+    assert worst.index is not None
+    assert never_right(expected, dtype) is NAN
+    device = OpenClDevice(find_device())
+    device.bind({"x": expected.astype(dtype)})
+    np.testing.assert_array_equal(device.read("x"), expected.astype(dtype))
+    device.restore({"x": (2 * expected).astype(dtype)})
+    np.testing.assert_array_equal(device.read("x"), (2 * expected).astype(dtype))
+    device.close()
 
 
 def test_tolerances_replace_the_defaults_each_by_itself() -> None:
@@ -236,7 +257,7 @@ def test_ten_million_elements_are_compared_without_copies_of_them() -> None:
 @pytest.mark.parametrize(
     ("dtype", "tolerances"),
     [
-        ("float16", (1e-1, 1e-3)),
+        ("float16", (2**-8, 2**-11)),
         ("float32", (1e-5, 1e-6)),
         ("float64", (1e-13, 1e-14)),
         ("complex64", (1e-5, 1e-6)),

@@ -41,7 +41,7 @@ from harness.core.program import Argument, Read
 from harness.core.program import Launch as Launch
 from harness.core.records import Config, Input
 from harness.measure.tracked_config import TrackedConfig
-from harness.measure.verify import COMPARABLE
+from harness.measure.verify import is_comparable
 
 Array = npt.NDArray[Any]
 
@@ -199,7 +199,8 @@ class HostModule:
                 f"{function}() returns `{name}` with the type {type(value).__name__}; use numpy "
                 "arrays, and numpy scalars such as np.int32(n), whose width the kernel expects"
             )
-        if value.dtype.kind not in COMPARABLE + "V" or not value.dtype.isnative:
+        is_known = is_comparable(value.dtype) or value.dtype.kind == "V"
+        if not is_known or not value.dtype.isnative:
             raise self._fault(
                 f"{function}() returns `{name}` with the dtype {value.dtype}, which no kernel "
                 "reads; use numbers, or structures of numbers, in the machine's byte order"
@@ -223,7 +224,7 @@ class HostModule:
                 f"argument has {argument.shape}"
             )
         for array in (expected, argument):
-            if array.dtype.kind not in COMPARABLE:
+            if not is_comparable(array.dtype):
                 raise self._fault(
                     f"the output `{name}` has the dtype {array.dtype}; only numbers can be compared"
                 )

@@ -16,9 +16,11 @@ from harness.core.worst_element import WorstElement
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
-# (rtol, atol) where the space names none: about 100 roundings of the format.
+# (rtol, atol) where the space names none: about 100 roundings of the format. Kernels compute
+# results of 16 bits in float32 and round them at the end: 8 roundings, and one of the number 1.
 _BY_DTYPE: dict[str, tuple[float, float]] = {
-    "float16": (1e-1, 1e-3),
+    "float16": (2**-8, 2**-11),
+    "bfloat16": (2**-5, 2**-8),
     "float32": (1e-5, 1e-6),
     "float64": (1e-13, 1e-14),
     "complex64": (1e-5, 1e-6),
@@ -27,8 +29,15 @@ _BY_DTYPE: dict[str, tuple[float, float]] = {
 NAN = Fill(0xFF)
 """Bytes that are NaN in every floating-point format, and no index of an array."""
 
-COMPARABLE = "biufc"
-"""The kinds of numpy dtypes that can be verified."""
+_KINDS = "biufc"
+BFLOAT16 = "bfloat16"
+"""The name of ml_dtypes' type, which numpy takes for a structure of 2 bytes."""
+
+
+def is_comparable(dtype: np.dtype[Any]) -> bool:
+    """Whether an output of this dtype can be verified."""
+    return dtype.kind in _KINDS or dtype.name == BFLOAT16
+
 
 _CHUNK = 1 << 16
 """Elements compared at a time: temporary arrays of this size stay in the processor's cache."""
@@ -80,7 +89,7 @@ def never_right(expected: Array, dtype: np.dtype[Any]) -> Contents:
     NaN (a number where NaN is expected), and integers with another highest bit. It is one byte
     everywhere where that is enough.
     """
-    if dtype.kind in "fc":
+    if dtype.kind in "fc" or dtype.name == BFLOAT16:
         missing = np.isnan(expected)
         return np.where(missing, 0, np.nan).astype(dtype) if missing.any() else NAN
     if dtype.kind == "b":

@@ -48,6 +48,14 @@ class _KeptCopy(NamedTuple):
     memory: Any | None
 
 
+def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array in C order whose memory drivers can take: numpy hands out that of its own
+    types alone, and ml_dtypes' bfloat16 is none."""
+    listed = np.asarray(array, order="C")
+    is_foreign = listed.dtype.kind == "V" and listed.dtype.names is None
+    return listed.reshape(-1).view(np.uint8) if is_foreign else listed
+
+
 class DriverDevice(ABC):
     """The arguments on a device, and whether it still works; subclasses call the driver.
 
@@ -156,7 +164,7 @@ class DriverDevice(ABC):
         bound = BoundArray(inside, whole, array.shape, array.dtype)
         for begin, _ in bound.zones():
             self._write(whole, begin, zone_content(name, array.dtype))
-        self._write(whole, ZONE_BYTES, np.asarray(array, order="C"))
+        self._write(whole, ZONE_BYTES, _plain(array))
         return bound
 
     def sm_clock_mhz(self) -> float | None:
@@ -167,7 +175,7 @@ class DriverDevice(ABC):
         """Overwrite one array argument; ValueError unless shape and dtype are as bound."""
         bound = self._bound_like(name, array)
         with self._errors(f"writing {name}"):
-            self._write(bound.whole, ZONE_BYTES, np.asarray(array, order="C"))
+            self._write(bound.whole, ZONE_BYTES, _plain(array))
 
     def restore(self, contents: Mapping[str, Contents]) -> None:
         """Fill array arguments, or copy arrays to them from copies on the device.
@@ -210,7 +218,7 @@ class DriverDevice(ABC):
         bound = self._bound_like(name, content)
         copy = self._copy_on_device(name, content)
         if copy is None:
-            self._write(bound.whole, ZONE_BYTES, np.asarray(content, order="C"))
+            self._write(bound.whole, ZONE_BYTES, _plain(content))
         else:
             self._copy(bound.whole, ZONE_BYTES, copy, bound.size_bytes)
 
@@ -228,7 +236,7 @@ class DriverDevice(ABC):
     def _new_copy(self, array: npt.NDArray[Any]) -> Any | None:
         try:
             memory = self._allocated(array.nbytes)
-            self._write(memory, 0, np.asarray(array, order="C"))
+            self._write(memory, 0, _plain(array))
         except self._error:
             if not self._answers():
                 raise
@@ -246,7 +254,7 @@ class DriverDevice(ABC):
         start, stop = (part.start, part.stop) if part else (0, 0)
         array = np.empty(stop - start if part else bound.shape, bound.dtype)
         with self._errors(f"reading {name}"):
-            self._read(array, bound.whole, ZONE_BYTES + start * bound.dtype.itemsize)
+            self._read(_plain(array), bound.whole, ZONE_BYTES + start * bound.dtype.itemsize)
         return array
 
     def stray_writes(self) -> list[StrayWrite]:
