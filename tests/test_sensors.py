@@ -194,13 +194,25 @@ def test_energy_of_launches_leaves_out_what_was_done_between_them() -> None:
     busy = RepeatedRun(power_w=250, run_s=2e-3, launches_s=0.9e-3)
     other = RepeatedRun(power_w=100, run_s=1e-3, launches_s=0.0)
     # 0.5 J in 2 ms, of which 0.1 J in the 1 ms without a launch.
-    assert energy_of(busy, other) == pytest.approx({"energy_j": 0.4, "power_w": 400})
+    assert energy_of(busy, other, True) == pytest.approx({"energy_j": 0.4, "power_w": 400})
     for unclear in ({"power_w": None}, {"power_w": 600.0}, {"run_s": 3e-3}):
-        assert energy_of(busy, dataclasses.replace(other, **unclear)) == {}
+        assert energy_of(busy, dataclasses.replace(other, **unclear), True) == {}
+
+
+@pytest.mark.parametrize("other_run_s", [0.7e-3, 1.3e-3])
+def test_host_that_is_faster_or_slower_without_a_launch_changes_no_gpus_energy(
+    other_run_s: float,
+) -> None:
+    busy = RepeatedRun(power_w=200, run_s=1.2e-3, launches_s=0.4e-3)
+    other = RepeatedRun(power_w=100, run_s=other_run_s, launches_s=0.0)
+    found = energy_of(busy, other, False)
+    assert found == pytest.approx({"energy_j": 0.16, "power_w": 400})
 
 
 class Meter:
     """A clock of its own, and a counter of the energy that passes on it; `reader` sees updates."""
+
+    counts_host = True
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -5,7 +5,10 @@ launches are repeated for a second, while a thread reads the counter; the power 
 and its last update needs no other clock.
 
 Before each launch harness restores arguments and may empty caches. So a second loop does that
-alone. The energy of the launches is what a run of the first loop takes more than one of the second.
+alone. With the power P and the seconds T of a run in the first loop, of which the launches take t,
+and the power Q of the second loop, the launches take the energy P T - Q (T - t): a GPU waits while
+the host queues a launch. Where the device is the processor, the host's work takes energy too. There
+the launches take what a run of the first loop takes more than one of the second.
 This assumes nothing of the time between launches, such as the host's delays.
 """
 
@@ -55,7 +58,9 @@ class SensorUnavailable(Exception):
 
 
 class EnergyCounter(Protocol):
-    """Counts the energy of a device."""
+    """Counts the energy of a device; the host's work takes part of it where it `counts_host`."""
+
+    counts_host: bool
 
     def read_j(self) -> float:
         """Return the joules since some moment; raises SensorUnavailable."""
@@ -172,15 +177,16 @@ def measure_energy(
         return share
     if busy.share >= _NEARLY_ALL:
         return share | {ENERGY: busy.power_w * busy.launches_s, POWER: busy.power_w}
-    return share | energy_of(busy, repeat(restore, counter, seconds))
+    return share | energy_of(busy, repeat(restore, counter, seconds), counter.counts_host)
 
 
-def energy_of(busy: RepeatedRun, other: RepeatedRun) -> dict[str, float]:
-    """Return the energy and the power of launches: what a run takes more than one without them."""
+def energy_of(busy: RepeatedRun, other: RepeatedRun, counts_host: bool) -> dict[str, float]:
+    """Return the energy and the power of launches, given the runs without them."""
     if busy.power_w is None or other.power_w is None:
         return {}
-    energy_j = busy.power_w * busy.run_s - other.power_w * other.run_s
-    time_s = busy.run_s - other.run_s
+    rest_s = other.run_s if counts_host else busy.run_s - busy.launches_s
+    energy_j = busy.power_w * busy.run_s - other.power_w * rest_s
+    time_s = busy.run_s - rest_s
     return {ENERGY: energy_j, POWER: energy_j / time_s} if min(energy_j, time_s) > 0 else {}
 
 

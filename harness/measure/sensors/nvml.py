@@ -114,6 +114,8 @@ class NvmlGpu:
 class _TotalEnergy:
     """The counter of Volta and later GPUs; an `EnergyCounter`."""
 
+    counts_host = False
+
     def __init__(self, gpu: NvmlGpu) -> None:
         self._gpu = gpu
 
@@ -125,6 +127,8 @@ class _TotalEnergy:
 class _SummedPower:
     """The energy of earlier GPUs: readings of the power, times the time since the reading before;
     an `EnergyCounter`."""
+
+    counts_host = False
 
     def __init__(self, gpu: NvmlGpu) -> None:
         self._gpu = gpu

@@ -37,6 +37,8 @@ class RaplCounter:
     A counter wraps after a minute or more: readings must follow each other sooner.
     """
 
+    counts_host = True
+
     def __init__(self, folder: Path | None = None) -> None:
         """Open the counters; raises SensorUnavailable."""
         folder = folder or FOLDER
