@@ -17,9 +17,10 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.program import Binary
-from harness.core.records import Build, Environment
+from harness.core.records import Build, Config, Environment
 from harness.dispatch import package
 from harness.dispatch.dispatcher import Provenance
+from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import (
     MANIFEST,
     cuda_kernels,
@@ -27,6 +28,7 @@ from harness.dispatch.package import (
     write_dispatcher,
     write_files,
 )
+from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.measure.backends.cuda import load_pycuda
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.opencl import find_device
@@ -318,6 +320,61 @@ def test_cuda_loader_launches_the_chosen_cubin(
     (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
     assert launch == f"cuLaunchKernel mvmul grid {-(-50 // side)} 1 1 group {side} {side} 1"
     assert len([each for each in caught if "was tuned on" in str(each.message)]) == (place == 0)
+
+
+def gemm_program() -> tuple[Spec, DispatchProgram]:
+    """The default and a configuration with 80 KiB of dynamic shared memory, which is chosen."""
+    spec = load_spec(ROOT / "spaces" / "modern" / "gemm.yaml")
+    default = Config({p.name: p.default for p in spec.parameters})
+    large = Config({**default, "TILE_M": 256, "TILE_K": 64, "WORK_M": 8})
+    choice = TreeChoice(Leaf(order=(1, 0), rows=1))
+    return spec, DispatchProgram((), (), (default, large), 0, choice, ((), ()))
+
+
+@pytest.mark.gpu
+def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
+    tmp_path: Path, stub: StubDriver
+) -> None:
+    spec, program = gemm_program()
+    where = provenance(Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
+    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
+    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
+    header = (tmp_path / "out" / "gemm.h").read_text()
+    assert f'{{"{kernels[1].symbols[0]}"}},' in header
+    driver = load_pycuda()
+    driver.init()
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    kernel = imported(tmp_path / "out", "gemm").load()
+    a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
+    sizes = map(np.int32, (3, 5, 4))
+    stub.calls()
+    kernel(None, driver.In(a), driver.In(b), driver.Out(c), *sizes, m=3, n=5, k=4)
+    context.pop()
+    context.detach()
+    assert (c == 4).all()
+    (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    assert launch.startswith("cuLaunchKernel _Z4gemmIfLi256ELi64ELi64ELi8ELi4EE")
+    assert launch.endswith("grid 1 1 1 group 16 32 1 shared 81920")
+
+
+def test_opencl_loader_passes_the_local_memory(tmp_path: Path) -> None:
+    import pyopencl as cl
+
+    spec, program = gemm_program()
+    device = OpenClDevice(find_device())
+    where = provenance(device.environment("a compiler"))
+    device.close()
+    write_dispatcher(tmp_path / "out", program, spec, where, opencl_kernels(spec, program))
+    context = cl.create_some_context(interactive=False)
+    queue = cl.CommandQueue(context)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
+    buffers = [cl.Buffer(context, flags, hostbuf=each) for each in (a, b, c)]
+    kernel = imported(tmp_path / "out", "gemm").load(context)
+    kernel(queue, *buffers, *map(np.int32, (3, 5, 4)), m=3, n=5, k=4).wait()
+    cl.enqueue_copy(queue, c, buffers[2]).wait()
+    assert (c == 4).all()
 
 
 # ----------------------------------------------------------------------------------- the examples
