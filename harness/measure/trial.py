@@ -8,6 +8,7 @@ never an exception.
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
@@ -185,7 +186,8 @@ class _Trial:
         until_s = time.perf_counter() + _LONGEST_WARMUP * self.runner.job.sampling.warmup_time_s
         while not self.runner.is_warm() and time.perf_counter() < until_s:
             self._warm_up_once()
-        if (self.samples_s or self.warmup_s)[-1] < self.least_s:
+        # A program is not warmed up again on later occasions: then nothing is known of its time.
+        if (self.samples_s or self.warmup_s or [math.inf])[-1] < self.least_s:
             self.runner.run()  # another configuration ran before: the code is in no cache
         if self.runs:
             runs_s = [self._run() for _ in range(self.runs)]
