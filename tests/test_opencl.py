@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from harness.measure.backends.thread_memory import (
     _FIRST_LOOKS,
     _GAP,
     ThreadMemory,
+    _touched_from,
     is_known,
 )
 from harness.source.inlining import inlined
@@ -488,6 +490,18 @@ def test_what_threads_touched_is_lost_even_where_none_is_looked_at(
     threads.overwrite()
     device._queue.finish()
     assert b"\7" not in b"".join(ctypes.string_at(address, 64) for address in touched)
+
+
+def test_other_memory_in_the_last_page_does_not_count_as_touched_local_memory() -> None:
+    size_bytes = 5 * mmap.PAGESIZE
+    with mmap.mmap(-1, size_bytes) as mapped:
+        anchor = ctypes.c_char.from_buffer(mapped)
+        begin = ctypes.addressof(anchor)
+        ctypes.memset(begin + size_bytes - 1, 1, 1)  # behind a block that ends in this page
+        assert _touched_from(begin + 64, size_bytes - 128) <= mmap.PAGESIZE
+        ctypes.memset(begin + 2 * mmap.PAGESIZE, 1, 1)
+        assert _touched_from(begin + 64, size_bytes - 128) == 3 * mmap.PAGESIZE - 64
+        del anchor
 
 
 def test_threads_are_looked_at_after_the_first_runs_of_each_kernel(

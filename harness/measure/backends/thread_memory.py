@@ -127,7 +127,9 @@ class ThreadMemory:
         """Overwrite from now on what one of the threads has touched."""
         # Threads run the same kernels; which of them is looked at, no kernel can know.
         thread = self._random.randrange(self._threads)
-        local_bytes = _touched_from(int(self._locals[thread]), self._local_bytes)
+        local_bytes = self._local_bytes  # where nothing is cleared
+        if not self._is_callers:
+            local_bytes = _touched_from(int(self._locals[thread]), self._local_bytes)
         stack_bytes = _touched_below(int(self._stacks[thread])) - _GAP * _WORD
         touched = (local_bytes // _WORD, max(0, stack_bytes) // _WORD)
         self._words[:] = np.maximum(self._words, touched)
@@ -156,11 +158,16 @@ class ThreadMemory:
 
 
 def _touched_from(address: int, size_bytes: int) -> int:
-    """Return the bytes of a block of memory up to the end of the last page that was touched."""
-    begin = address - address % mmap.PAGESIZE
-    pages = _touched(begin, address + size_bytes)
+    """Return the bytes of a block of memory up to the end of the last whole page that was touched:
+    a part of a page behind it shares that page with other memory."""
+    begin = _page_of(address)
+    pages = _touched(begin, max(begin + mmap.PAGESIZE, _page_of(address + size_bytes)))
     end = begin + (int(pages[-1]) + 1) * mmap.PAGESIZE if pages.size else address
     return min(end - address, size_bytes)
+
+
+def _page_of(address: int) -> int:
+    return address - address % mmap.PAGESIZE
 
 
 def _touched_below(address: int) -> int:
