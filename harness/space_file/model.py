@@ -235,7 +235,7 @@ class KernelMeasure(Measure):
     least_time_s: Number | None = Field(
         default=None,
         ge=0,
-        le=60,
+        le=5,
         description="seconds that each configuration runs on the device in all in its final "
         "rounds, with more launches in each sample; by default 0.1 on a GPU and 0 on a CPU",
     )
