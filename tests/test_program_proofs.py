@@ -132,7 +132,7 @@ def on(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> On:
     monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
     monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
     monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
-    facts = ProgramFacts(Environment("command", "fake", "", "", "none", ()), 0.0)
+    facts = ProgramFacts(Environment("command", "fake", "", "", "none", ()), 0.0, None)
     monkeypatch.setattr(ProgramWorker, "describe", lambda _: facts)
 
     def opened(machine: Machine) -> ProgramMeasurer:
