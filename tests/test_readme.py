@@ -30,6 +30,7 @@ PAGES = {
         "README.md",
         "CONTRIBUTING.md",
         "docs/spaces.md",
+        "docs/measuring.md",
         "docs/pragmas.md",
         "docs/techniques.md",
         "docs/recordings.md",

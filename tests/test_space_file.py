@@ -32,6 +32,7 @@ from harness.space_file.program_model import ProgramSpaceFile
 ROOT = Path(__file__).parent.parent
 BAD = Path(__file__).parent / "data" / "bad_specs"
 PAGE = ROOT / "docs" / "spaces.md"
+MEASURING_PAGE = ROOT / "docs" / "measuring.md"
 PROGRAMS_PAGE = ROOT / "docs" / "programs.md"
 SPACES = sorted((ROOT / "spaces").glob("*.yaml"))
 BAD_SPECS = sorted(p.name for p in BAD.iterdir() if p.suffix != ".txt" and p.name != "files")
@@ -375,8 +376,10 @@ def yaml_blocks(page: Path = PAGE) -> list[str]:
     return re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
-@pytest.mark.parametrize("block", yaml_blocks(), ids=lambda block: block.split(":")[0])
-def test_every_example_of_the_page_loads(folder: Path, block: str) -> None:
+@pytest.mark.parametrize(
+    "block", [*yaml_blocks(), *yaml_blocks(MEASURING_PAGE)], ids=lambda block: block.split(":")[0]
+)
+def test_every_example_of_the_pages_loads(folder: Path, block: str) -> None:
     data: dict[str, Any] = yaml.safe_load(WHOLE) | yaml.safe_load(block)
     whole = block if "name" in yaml.safe_load(block) else yaml.safe_dump(data)
     (folder / "scale.cl").write_text(f"void scale();\n/* {whole} */\n")
