@@ -8,8 +8,8 @@ Before each launch harness restores arguments and may empty caches. So a second 
 alone. With the power P and the seconds T of a run in the first loop, of which the launches take t,
 and the power Q of the second loop, the launches take the energy P T - Q (T - t): a GPU waits while
 the host queues a launch. Where the device is the processor, the host's work takes energy too. There
-the launches take what a run of the first loop takes more than one of the second.
-This assumes nothing of the time between launches, such as the host's delays.
+the launches take what a run of the first loop takes more than one of the second, whatever the host
+does between them.
 """
 
 from __future__ import annotations
