@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -110,7 +111,8 @@ def test_hot_time_on_opencl_is_that_of_one_launch() -> None:
     on = OpenClDevice(name)
     on.bind(DATA.arguments)
     module = on.load(binary)
-    single_s = on.launch(module, JOB.launches)
-    assert 0 < on.launch_hot(module, JOB.launches[0], 20) < max(1e-3, 20 * single_s)
+    began_s = time.perf_counter()
+    hot_s = on.launch_hot(module, JOB.launches[0], 20)
+    assert 0 < 20 * hot_s < time.perf_counter() - began_s
     assert on.read("y").tolist() == (2 * X).tolist()
     on.close()
