@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from harness.compare.clocks import clock_error
 from harness.compare.machine import NONE, MachineEvidence, evidence
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
@@ -22,7 +23,7 @@ from harness.compare.statistics import (
 )
 from harness.core.errors import UsageError
 from harness.core.records import Environment, Input, Measurement, Outcome
-from harness.stats.timing import mean_log, relative_clock_error
+from harness.stats.timing import mean_log
 
 
 class Ending(str, Enum):
@@ -328,7 +329,7 @@ def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
             _samples(draft.row.candidate),
             draft.variance,
             draft.differences,
-            _clock_error(draft.row.base, draft.row.candidate),
+            clock_error(draft.row.base, draft.row.candidate),
         )
         for draft in drafts
         if draft.variance is not None
@@ -375,10 +376,6 @@ def _is_same_code(draft: _Draft) -> bool:
 
 def _samples(measurement: Measurement | None) -> Sequence[float]:
     return measurement.timing.samples_s if measurement and measurement.timing else ()
-
-
-def _clock_error(*sides: Measurement | None) -> float:
-    return relative_clock_error(*(side.timing for side in sides if side and side.timing))
 
 
 def _notes_on(subject: str, old: InputResults, new: InputResults) -> Iterator[str]:
