@@ -99,7 +99,7 @@ class Nvcc:
         report = _without_paths(output, folder)
         if status is None:
             reason = f"nvcc did not finish within {timeout_s:g} s and was killed; give it more "
-            reason += "with `compiler: {nvcc: {build_timeout_s: SECONDS}}`"
+            reason += "with `compiler: {nvcc: {build_timeout_s: SECONDS}}`, and tune with --fresh"
             raise BuildFailed(f"{reason}\n{report}".strip())
         if status != 0:
             log = without_resources(report) or "nvcc printed nothing"
