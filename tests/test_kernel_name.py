@@ -106,6 +106,17 @@ def test_parameter_may_stand_in_the_kernels_name_alone(folder: Path) -> None:
         load_spec(path)
 
 
+def test_macro_with_the_name_of_a_templates_parameter_needs_a_place_in_the_kernels_name(
+    folder: Path,
+) -> None:
+    path = folder / "space.yaml"
+    (folder / "scale.cu").write_text("template <int UNROLL> __global__ void scale(float *x) {}")
+    load_spec(path)
+    path.write_text(path.read_text().replace("scale<UNROLL>", "scale<2>"))
+    with pytest.raises(SpecError, match=r"UNROLL: .* macro .* would break; .* `scale<UNROLL>`"):
+        load_spec(path)
+
+
 @pytest.mark.parametrize("text", ["", "a b", "f<1", "f<int>; x", "f(\nint)", "::f", "1f", "f<>"])
 def test_text_that_names_no_kernel_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="names no kernel: write its name, such as `scale`"):

@@ -69,6 +69,7 @@ def check_use(
     elsewhere = files.host.name if from_host else "a launch size"
     sources = files.sources.values()
     there = ", ".join(sorted({source.path.name for source in sources}))
+    _check_template_names(document, parameters, files)
     for parameter in parameters:
         name, location = parameter.name, ("parameters", parameter.name)
         in_source = any(source.mentions(name) for source in sources)
@@ -83,6 +84,23 @@ def check_use(
                 document.fault_at(location, f"cannot be tuned: {reason}")
     for source in {source.path: source for source in sources}.values():
         _check_pragmas(document, source, {parameter.name: parameter for parameter in parameters})
+
+
+def _check_template_names(
+    document: Document, parameters: Sequence[Parameter], files: Files
+) -> None:
+    """Check that no macro has the name of a template's parameter: it would break the template's
+    head. A parameter in the kernel's name is no macro in the source."""
+    source = files.sources.get("cuda")
+    declared = source.template_names if source is not None else frozenset()
+    for name in sorted(declared - _in_functions(document)):
+        if any(name == parameter.name for parameter in parameters if parameter.role != "flag"):
+            text = (
+                f"`{name}` is the name of a template's parameter in the CUDA source, which the "
+                f"macro `{name}` would break; give the template its arguments in kernel.function, "
+                f"such as `scale<{name}>`, or rename one of the two"
+            )
+            document.fault_at(("parameters", name), text)
 
 
 def _in_functions(document: Document) -> frozenset[str]:
