@@ -460,6 +460,13 @@ def test_configurations_without_shared_memory_count_among_the_least_and_the_medi
     assert rows["shared memory, bytes"] == [0, 0, 512]
 
 
+def test_dynamic_shared_memory_is_added_to_the_static():
+    build = Build("k", "", "nvcc", 1.0, shared_bytes=512)
+    compiled = Compiled(Config({}), build, dynamic_bytes=64)
+    rows = {name: values for name, values, _ in _rows([compiled])}
+    assert rows["shared memory, bytes"] == [576]
+
+
 @needs_nvcc
 def test_sweep_counts_machine_codes_and_failures_and_takes_builds_from_the_cache(
     write, capsys, tmp_path, monkeypatch

@@ -219,19 +219,21 @@ def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> N
 def describe_default(console: Console, inspection: SampledBuilds, default: Compiled) -> bool:
     """Print the result of the default; return whether it compiles."""
     status = "FAILED" if default.failure else "OK"
-    build = f" ({_describe_build(default.build)})" if default.build else ""
+    build = f" ({_describe_build(default.build, default.dynamic_bytes)})" if default.build else ""
     print_line(console, f"  default for {inspection.name}: {status}{build}")
     log = default.build.log if default.build else ""
     print_lines(console, (f"    {line}" for line in (default.failure or log).splitlines()))
     return not default.failure
 
 
-def _describe_build(build: Build) -> str:
+def _describe_build(build: Build, dynamic_bytes: int) -> str:
     facts = [f"compiled in {format_time(build.compile_s)}{', cached' if build.cached else ''}"]
     if build.registers is not None:
         facts.append(counted(build.registers, "register"))
     if build.shared_bytes is not None:
-        facts.append(f"{counted(build.shared_bytes, 'byte')} of shared (local) memory")
+        dynamic = f" and {dynamic_bytes:,} of dynamic" if dynamic_bytes else ""
+        static = counted(build.shared_bytes, "byte")
+        facts.append(f"{static} of static{dynamic} shared (local) memory")
     if build.spill_bytes:
         facts.append(f"{counted(build.spill_bytes, 'byte')} spilled")
     return "; ".join(facts)
@@ -265,7 +267,7 @@ def _cells(result: Compiled) -> Iterator[str]:
     build, resident = result.build, result.occupancy
     yield str(result.config)
     yield _number(build.registers if build else None)
-    yield _number(build.shared_bytes if build else None, " B")
+    yield _number(result.shared_bytes, " B")
     yield _number(build.spill_bytes if build else None, " B")
     yield _number(result.group_size)
     yield f"{resident.fraction:.0%}, {resident.limiter}" if resident else "-"

@@ -60,13 +60,21 @@ def size_of(spec: Spec, spaces: InputSpaces) -> SpaceSize:
 @dataclass(frozen=True)
 class Compiled:
     """The result of compiling one configuration: a build, a failure, or a build that the target
-    cannot launch. `group_size` and `occupancy` are of the first input."""
+    cannot launch. `group_size`, `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of
+    the first input."""
 
     config: Config
     build: Build | None = None
     group_size: int | None = None
     occupancy: Occupancy | None = None
     failure: str = ""
+    dynamic_bytes: int = 0
+
+    @property
+    def shared_bytes(self) -> int | None:
+        """The static and the dynamic shared memory of a group; None where it is unknown."""
+        static_bytes = self.build.shared_bytes if self.build else None
+        return None if static_bytes is None else static_bytes + self.dynamic_bytes
 
     @property
     def headline(self) -> str:
@@ -200,7 +208,9 @@ class Inspection:
         failure = failure or why_unloadable(build, self.target.limits)
         if not failure and resident is not None and resident.active_groups == 0:
             failure = f"no multiprocessor can hold a block of it: {resident.limiter}"
-        return Compiled(config, build, group_size, resident, failure or "")
+        # An OpenCL kernel may ignore the launch's: only CUDA's is known to count.
+        dynamic_bytes = launch.shared_bytes if launch and self.target.nvcc else 0
+        return Compiled(config, build, group_size, resident, failure or "", dynamic_bytes)
 
     def _why_missing(self, binary: Binary) -> str | None:
         """Return why a kernel of the space cannot be launched by its name; None where all can.

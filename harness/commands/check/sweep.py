@@ -100,7 +100,7 @@ def _times(found: Sweep) -> str:
 def _rows(built: Sequence[Compiled]) -> Iterator[tuple[str, list[float], bool]]:
     """Yield each resource with its values, and whether they are seconds."""
     builds = [result.build for result in built if result.build is not None]
-    shared = [b.shared_bytes for b in builds if b.shared_bytes is not None]
+    shared = [result.shared_bytes for result in built if result.shared_bytes is not None]
     yield "registers", [b.registers for b in builds if b.registers is not None], False
     yield "shared memory, bytes", [float(size) for size in shared], False
     yield "spills, bytes", [b.spill_bytes for b in builds if b.spill_bytes is not None], False
