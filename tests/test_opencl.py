@@ -276,6 +276,24 @@ def test_vectors_complex_numbers_and_booleans_fit_their_elements(
     np.testing.assert_array_equal(device.read("y").reshape(4, 4), [[1, 2, 1, 4]] * 4)
 
 
+@pytest.mark.parametrize(
+    ("passed", "shown"),
+    [
+        (np.float32(1), "float32"),
+        (np.void((1, 2, 3), "f4, f4, f4"), "structure of 12 bytes"),
+        (np.array([1, 2], np.float32), "an array"),
+    ],
+)
+def test_vector_needs_a_value_of_its_size(
+    passed: Argument, shown: str, device: OpenClDevice, module: object
+) -> None:
+    given: dict[str, Argument] = {"y": Y, "c": passed, "b": np.bool_(1), "u": Y.view(np.uint32)}
+    with pytest.raises(LaunchFailed, match=rf"c, is float2, .* passes {shown}; .* np\.void\("):
+        launch(device, module, "vectors", given)
+    given["c"] = np.void((1, 2), "f4, f4")
+    launch(device, module, "vectors", given)
+
+
 def test_too_much_local_memory_is_reported_with_both_figures(
     device: OpenClDevice, module: object
 ) -> None:

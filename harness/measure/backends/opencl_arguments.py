@@ -14,6 +14,7 @@ from harness.core.program import Launch
 from harness.measure.backends.driver_device import BoundArray
 
 # Size in bytes, and whether it is a floating-point number.
+VECTOR_HINT = '; pass a structure of its size, such as np.void((x, y), "f4, f4") for a float2'
 _TYPES = {
     "bool": (1, False),
     "char": (1, False),
@@ -68,8 +69,9 @@ def why_unfit(
 ) -> str | None:
     """Return why the arguments cannot be passed to a kernel; None where they can.
 
-    Vectors count as their elements (`float4*` takes float32), signed and unsigned types are
-    equal, and types that the kernel defines are not checked.
+    Arrays of vectors count as their elements (`float4*` takes float32), a single vector has the
+    vector's size, signed and unsigned types are equal, and types that the kernel defines are not
+    checked.
     """
     if len(launch.arguments) != len(parameters):
         return (
@@ -93,19 +95,32 @@ def _why_other(parameter: KernelParameter, value: BoundArray | np.generic) -> st
     if is_array is None or type_name is None:
         return None
     if is_array != isinstance(value, BoundArray):
-        passed = f"a single {value.dtype}" if is_array else "an array"
+        passed = f"a single {_shown(value.dtype)}" if is_array else "an array"
     elif _is_same(type_name, value.dtype):
         return None
     else:
-        passed = str(value.dtype)
-    return f"is {type_name}, but the host module passes {passed}"
+        passed = _shown(value.dtype)
+    is_vector = not is_array and re.search(r"\d$", type_name)
+    hint = VECTOR_HINT if is_vector else ""
+    return f"is {type_name}, but the host module passes {passed}{hint}"
+
+
+def _shown(dtype: np.dtype[Any]) -> str:
+    return f"structure of {dtype.itemsize} bytes" if dtype.kind == "V" else str(dtype)
 
 
 @lru_cache(maxsize=256)  # every launch asks, and a launch may take microseconds
 def _is_same(type_name: str, passed: np.dtype[Any]) -> bool:
     element = re.sub(r"\b(?:const|volatile|restrict)\b|[*\s]", "", type_name)
     found = re.fullmatch(r"([a-z]+?)(2|3|4|8|16)?", element)
-    if found is None or found[1] not in _TYPES or passed.kind == "V":
+    if found is None or found[1] not in _TYPES:
+        return True
+    if "*" not in type_name and (found[2] or passed.kind == "V"):
+        size_bytes, is_float = _TYPES[found[1]]
+        width = {"3": 4}.get(found[2], int(found[2] or 1))  # a float3 has the size of a float4
+        fits = passed.kind == "V" or (passed.kind == "c" and is_float)
+        return fits and passed.itemsize == size_bytes * width
+    if passed.kind == "V":
         return True
     parts = 2 if passed.kind == "c" else 1
     return _TYPES[found[1]] == (passed.itemsize // parts, passed.kind in "fc")
