@@ -105,6 +105,7 @@ def test_cold_caches_are_written_over_before_every_run(twice: Binary) -> None:
     device.close()
 
 
+@pytest.mark.gpu
 def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
     stub: StubDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,8 +12,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,28 @@ def test_each_process_makes_one_worker_and_passes_it_to_every_function() -> None
         assert processes.run(list.copy, timeout_s=SOON_S) == []
     finally:
         processes.close()
+
+
+class _CtrlCInNotify(deque[Any]):
+    """The waiters of a condition: Ctrl-C comes in the main thread, when one was woken."""
+
+    def remove(self, value: Any) -> None:
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        super().remove(value)
+
+
+def test_ctrl_c_while_a_function_is_scheduled_lets_the_processes_end() -> None:
+    processes = Processes(1)
+    idle = processes._pool._context.task_queue.not_empty
+    assert until(lambda: bool(idle._waiters))
+    idle._waiters = _CtrlCInNotify(idle._waiters)
+    with suppress(KeyboardInterrupt):
+        processes.run(abs, -1, timeout_s=SOON_S)
+    thread = threading.Thread(target=processes.close, daemon=True)
+    thread.start()
+    thread.join(SOON_S)
+    assert not thread.is_alive()
 
 
 def test_what_a_function_raises_is_raised_here(processes: Processes) -> None:

@@ -90,6 +90,8 @@ class Processes:
         self._stderr = open(self._folder.path / "stderr", "w+b")  # noqa: SIM115 (closed by close)
         self._stopped = StoppedWorkers()
         # Linux ends our processes when the *thread* that started them ends: keep a thread for it.
+        # It schedules as well: Ctrl-C in the main thread, in the middle of a `notify`, would leave
+        # the pool's queue with a waiter that no longer waits, and `join` would wait for ever.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="harness-keeper")
         self._pool = self._started()
 
@@ -98,7 +100,8 @@ class Processes:
         if not self._pool.active:  # the last process died while it was idle
             self.replace()
         called = function if self._make_worker is None else partial(_call_with_worker, function)
-        future: Future[T] = self._pool.schedule(called, args=args, timeout=timeout_s)
+        scheduled = self._keeper.submit(self._pool.schedule, called, args=args, timeout=timeout_s)
+        future: Future[T] = scheduled.result()
         return Task(function, args, timeout_s, future)
 
     def run(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
