@@ -68,7 +68,7 @@ kernel void scale(global float *x, int n) {
 """
 HOST = """\
 import numpy as np
-def arguments(features, rng): return {"x": np.zeros(4, np.float32)}
+def arguments(features, rng): return {"x": np.zeros(4, np.float32), "n": np.int32(1)}
 def reference(arguments): return {"x": arguments["x"]}
 """
 
@@ -350,6 +350,18 @@ def test_words_of_one_flag_stay_together_in_the_options(write):
     config = Config({**space.default, "load_cache": "cg", "use_fast_math": True})
     options = make_program(spec, space, config, "cuda").options
     assert options == ("--use_fast_math", "-Xptxas", "--def-load-cache=cg")
+
+
+@needs_nvcc
+def test_arguments_that_do_not_fit_the_cuda_kernel_are_found_without_a_gpu(
+    write, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+    path = write()
+    Path(path.parent, "scale.py").write_text(HOST.replace(', "n": np.int32(1)', ""))
+    assert main([str(path), "--arch", "sm_90"]) == 1
+    failure = "host module FAILED: scale takes 2 arguments, but the host module passes 1: x"
+    assert failure in capsys.readouterr().out
 
 
 @needs_nvcc

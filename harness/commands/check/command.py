@@ -83,7 +83,7 @@ def check(options: CheckOptions) -> int:
             if not _check_default(console, spec, of_spec, options):
                 failed.append(spec.name)
             if spec.program is None and not options.no_compile:
-                if not _check_host(console, spec):
+                if not _check_host(console, spec, of_spec):
                     broken.append(spec.name)
                 for target in targets:
                     if target.language not in spec.sources:
@@ -138,7 +138,7 @@ def _check_as_json(specs: Sequence[Spec], options: CheckOptions) -> int:
     """Print a document on all spaces; return the exit code."""
     with _inspected(specs, options) as (_, inspections):
         spaces = [
-            space_document(spec, of_spec, options, _why_host_failed(spec, options))
+            space_document(spec, of_spec, options, _why_host_failed(spec, of_spec, options))
             for spec, of_spec in zip(specs, inspections, strict=True)
         ]
     all_ok = all(is_ok(space, options.strict) for space in spaces)
@@ -146,12 +146,12 @@ def _check_as_json(specs: Sequence[Spec], options: CheckOptions) -> int:
     return 0 if all_ok else 1
 
 
-def _why_host_failed(spec: Spec, options: CheckOptions) -> str:
+def _why_host_failed(spec: Spec, inspections: Sequence[Inspection], options: CheckOptions) -> str:
     """Return what a failed check of the host module prints; empty where it passes or is not run."""
     if spec.program is not None or options.no_compile:
         return ""
     shown = io.StringIO()
-    passes = _check_host(Console(file=shown, width=1000), spec)
+    passes = _check_host(Console(file=shown, width=1000), spec, inspections)
     return "" if passes else shown.getvalue().strip().removeprefix("host module FAILED: ")
 
 
@@ -208,12 +208,15 @@ def _report_sweep(console: Console, inspection: SampledBuilds, options: CheckOpt
     return passes and not (options.strict and any(result.failure for result in found.results))
 
 
-def _check_host(console: Console, spec: Spec) -> bool:
-    """Run the host module on the smallest input; return whether it gives all that it must."""
+def _check_host(console: Console, spec: Spec, inspections: Sequence[Inspection]) -> bool:
+    """Run the host module on the smallest input; return whether it gives all that it must, and
+    what CUDA's kernel takes."""
     smallest = min(spec.inputs, key=lambda problem: math.prod(map(_size, problem.values())))
     try:
         data = make_kernel_data(spec.host, smallest)
         launches = _launches(spec, data) if spec.launch is None else ""
+        for inspection in inspections:
+            inspection.check_arguments(data)
     except (HostModuleError, LaunchFailed) as error:
         print_line(console, f"  host module FAILED: {error}")
         return False

@@ -8,14 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from harness.analysis.failures import headline
 from harness.commands.check.targets import CompileTarget, fitted_spec, target_spaces
 from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
+from harness.measure.backends.kernel_parameters import packed_arguments, parameter_places
 from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.build_queue import BuildQueue
+from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import Occupancy, occupancy
 from harness.space import ConstrainedSpace, InputSpaces
 from harness.space.launches import make_program
@@ -225,6 +229,25 @@ class Inspection:
         except LookupError as error:
             return str(error)
         return None
+
+    def check_arguments(self, data: KernelData) -> None:
+        """Check the arguments of the launch against the default's cubin; raises LaunchFailed.
+
+        Does nothing where the default is not built, where the host module makes the launches, and
+        for OpenCL, whose driver knows the parameters only when a kernel runs.
+        """
+        if self.target.nvcc is None or self.spec.launch is None:
+            return
+        try:
+            cubin = self._builds.finish(self._program(self.space.default)).data
+            places = parameter_places(cubin, kernel_symbol(cubin, self.spec.functions[0]))
+        except (BuildFailed, LookupError):
+            return  # reported with the default's build
+        passed = {k: v for k, v in data.arguments.items() if k not in data.constants}
+        are_arrays = [isinstance(value, np.ndarray) for value in passed.values()]
+        values = [np.uintp(0) if isinstance(v, np.ndarray) else v for v in passed.values()]
+        launch = Launch(self.spec.functions[0], (1,), (1,), tuple(passed))
+        packed_arguments(launch, values, are_arrays, places)
 
     def _launch(self, config: Config) -> Launch | None:
         """Return None where the host module makes the launches, which needs the input's data."""
