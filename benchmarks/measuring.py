@@ -14,7 +14,8 @@ random order, so that drift of the machine in time meets all of them alike:
 
 With --host, it also measures the host's share of a CUDA sample (benchmarks/measuring_host.py), with
 --ticks how often kernels of a few ticks of a coarse clock are called different
-(benchmarks/small_kernels.py). `tick_ns` is the tick of this device's clock, in nanoseconds.
+(benchmarks/small_kernels.py), with --caches how much slower cold caches are
+(benchmarks/measuring_cache.py). `tick_ns` is the tick of this device's clock, in nanoseconds.
 All figures are of logarithms, in percent of the time, and of all cases together. `within` is the
 standard deviation of a launch, without what the launches of its round share; `moments` is that of
 the rounds. `between` is the standard deviation of a load (variance components of a two-way analysis
@@ -41,6 +42,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from benchmarks.arguments import count, make_parser
+from benchmarks.measuring_cache import print_cache_times
 from benchmarks.measuring_host import print_host_share
 from benchmarks.small_kernels import COARSE_TICK_NS, print_rates
 from harness.commands.run import run_command
@@ -209,6 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--ticks", action="store_true", help="simulate kernels of a few ticks of a clock as well"
     )
+    parser.add_argument("--caches", action="store_true", help="also measure cold over warm caches")
     numbers = {
         "--inputs": (4, "inputs"),
         "--configurations": (2, "configurations of each"),
@@ -229,8 +232,8 @@ def _run(args: argparse.Namespace) -> int:
     rng = random.Random(0)
     chosen = cases(spec, backend, devices[0], args.inputs, args.configurations)
     found = [measured(case, devices, args.rounds, rng) for case in chosen]
-    by_kind = zip(KINDS, zip(*found, strict=True), strict=True)
-    whole = {kind: scatter(logs) for kind, logs in by_kind}
+    cases_of = zip(KINDS, zip(*found, strict=True), strict=True)
+    whole = {kind: scatter(logs) for kind, logs in cases_of}
     tick_ns = round(devices[0].tick_s * 1e9, 3)
     where = devices[0].environment(backend.open_compiler().identity)
     title = f"{spec.name} on {where}; {len(found)} cases, {args.loads} loads, {args.rounds} rounds"
@@ -242,8 +245,11 @@ def _run(args: argparse.Namespace) -> int:
         device.close()
     host = {"host_us": print_host_share(console, args.rounds)} if args.host else {}
     rates = print_rates(console, COARSE_TICK_NS, args.rounds) if args.ticks else None
+    caches = print_cache_times(console, backend, args.rounds) if args.caches else None
     ticks = {"tick_ns": tick_ns} | ({"small_kernels": rates} if rates else {})
-    print(json.dumps({kind: _figures(one) for kind, one in whole.items()} | host | ticks))
+    cold = {"cold_over_warm": caches} if caches else {}
+    by_kind = {kind: _figures(one) for kind, one in whole.items()}
+    print(json.dumps(by_kind | host | ticks | cold))
     return 0
 
 

@@ -1,13 +1,16 @@
 """benchmarks/measuring.py tells the scatter between loads from that of launches and moments;
-benchmarks/measuring_host.py finds the host's share of a sample."""
+benchmarks/measuring_host.py finds the host's share of a sample; benchmarks/measuring_cache.py, what
+cold caches cost."""
 
 from __future__ import annotations
 
+import json
 import random
 
 import numpy as np
 import pytest
 
+from benchmarks import measuring_cache
 from benchmarks.measuring import Logs, interleaved, scatter
 from benchmarks.measuring_host import figures
 
@@ -66,3 +69,15 @@ def test_hosts_share_is_what_is_above_the_shortest_held_launch() -> None:
     found = figures(times)
     assert found["idle"]["one call"] == {"median": 3.0, "p99": 6.92, "max": 7.0}
     assert found["idle"]["held"] == {"median": 0.0, "p99": 0.0, "max": 0.0}
+
+
+def test_the_last_line_has_cold_over_warm_for_each_size(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyopencl")
+    monkeypatch.setattr(measuring_cache, "SIZES_BYTES", (1 << 14, 1 << 16))
+    times = iter([1.0, 1.0, 4.0, 4.0])  # warm caches come first
+    monkeypatch.setattr(measuring_cache.statistics, "median", lambda _: next(times) * 1e-6)
+    assert measuring_cache.main(["--backend", "opencl", "--samples", "1"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert json.loads(last) == {"cold_over_warm": {"16384": 4.0, "65536": 4.0}}
