@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.simulated_runner import SimulatedRunner
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment, Input, Measurement
 from harness.measure import trial
@@ -281,7 +282,7 @@ class SimulatedMeasurer:
 
 
 @dataclass
-class _Launches:
+class _Launches(SimulatedRunner):
     """A `harness.measure.trial.Runner` of one load of the code."""
 
     job: Job
@@ -304,24 +305,3 @@ class _Launches:
         return self.noise.read(
             time_s * math.exp(next(self.process) + self.noise.launch(self._load))
         )
-
-    def is_warm(self) -> bool:
-        """Say yes: nothing is warmed up."""
-        return True
-
-    def keeps_sample(self) -> bool:
-        """Say yes: there is no clock."""
-        return True
-
-    def verify(self) -> None:
-        """Do nothing: all outputs are right."""
-
-    def finish(self) -> None:
-        """Do nothing: all outputs are right."""
-
-    def check_writes(self) -> None:
-        """Do nothing: nothing is written."""
-
-    def observed(self) -> dict[str, float]:
-        """Observe nothing."""
-        return {}

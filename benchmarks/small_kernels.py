@@ -43,6 +43,7 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.arguments import count, make_parser
+from benchmarks.simulated_runner import SimulatedRunner
 from harness.core.observations import RUNS_PER_SAMPLE
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input, Measurement
@@ -85,7 +86,7 @@ _JOB = Job(
 
 
 @dataclass
-class TickingRunner:
+class TickingRunner(SimulatedRunner):
     """A `Runner` whose launches take a time on a clock that counts in ticks.
 
     `phase` is where in a tick its launches begin, from 0 to 1; anywhere where it is None. Where
@@ -113,27 +114,6 @@ class TickingRunner:
         begin = (begin + self.rng.random() * self.tick_s / self.clock_tick_s) % 1
         took = self.true_s * self.rng.gauss(1, _SPREAD) / self.clock_tick_s
         return max(1, int(begin + took)) * self.clock_tick_s
-
-    def is_warm(self) -> bool:
-        """Return True."""
-        return True
-
-    def keeps_sample(self) -> bool:
-        """Return True."""
-        return True
-
-    def verify(self) -> None:
-        """Do nothing."""
-
-    def finish(self) -> None:
-        """Do nothing."""
-
-    def check_writes(self) -> None:
-        """Do nothing."""
-
-    def observed(self) -> dict[str, float]:
-        """Return nothing."""
-        return {}
 
 
 @dataclass
