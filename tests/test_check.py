@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import shutil
@@ -14,8 +15,8 @@ from rich.console import Console
 from harness.analysis.failures import group_failures
 from harness.commands.check import command as check
 from harness.commands.check import main
-from harness.commands.check.describe import print_reasons
-from harness.commands.check.inspection import Compiled, size_of
+from harness.commands.check.describe import describe_sample, print_reasons
+from harness.commands.check.inspection import Compiled, Inspection, size_of
 from harness.commands.check.sweep import _rows
 from harness.commands.check.targets import (
     ARCHITECTURE_LIMITS,
@@ -24,7 +25,8 @@ from harness.commands.check.targets import (
     target_spaces,
     unchecked,
 )
-from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.program import Binary
 from harness.core.records import Build, Config
 from harness.measure.backends import nvcc
 from harness.measure.backends.choose import Backend
@@ -441,6 +443,48 @@ def test_default_that_opencl_refuses_gives_the_log_and_exit_code_1(write, capfd)
     path = write(parameters=parameters, constraints=[])
     assert main([str(path), "--backend", "opencl", "--sample", "0"]) == 1
     assert "eight is too many" in capfd.readouterr().out
+
+
+class RefusingBuilds:
+    """Builds that a compiler refuses, with the message that `why` returns for a program."""
+
+    def __init__(self, why):
+        self.why, self.started = why, set()
+
+    def start(self, program):
+        self.started.add(program.text)
+
+    def finish(self, program):
+        self.start(program)
+        if message := self.why(program):
+            raise BuildFailed(message)
+        return Binary(Build("k", "", "nvcc", 0.1), b"")
+
+
+def refused(write, why):
+    parameters = {name: {"values": [1, 2, 3, 4], "default": 1} for name in ("BLOCK", "UNROLL")}
+    spec = load_spec(write(parameters=parameters, constraints=[]))
+    builds = RefusingBuilds(why)
+    return Inspection(spec, SM_90, builds, 8), builds
+
+
+def test_an_error_of_every_configuration_is_compiled_three_times(write):
+    inspection, builds = refused(write, lambda program: "scale.cu(3): error: expected a ;")
+    out = io.StringIO()
+    assert not describe_sample(Console(file=out, width=200), inspection)
+    assert len(builds.started) == 3
+    assert "6 others not compiled: the default and 2 others fail with the same" in out.getvalue()
+    assert len(list(inspection.compiled())) == 9  # a sweep compiles all that were asked for
+
+
+@pytest.mark.parametrize("works", ["#define UNROLL 2", "#define BLOCK 2", "no program"])
+def test_an_error_that_differs_is_compiled_for_all(write, works):
+    errors = itertools.count()
+    inspection, builds = refused(
+        write,
+        lambda program: "" if works in program.text else f"error: {next(errors)} bytes too many",
+    )
+    assert len(inspection.compiled_until_alike()) == len(builds.started) == 9
 
 
 # ------------------------------------------------------------------------- many at once

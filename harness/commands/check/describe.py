@@ -10,6 +10,7 @@ from rich.table import Table
 
 from harness.analysis.failures import group_failures
 from harness.commands.check.inspection import (
+    ALIKE,
     Compiled,
     Inspection,
     SampledBuilds,
@@ -186,7 +187,7 @@ def print_missing(console: Console, inspection: SampledBuilds) -> None:
 def describe_sample(console: Console, inspection: Inspection) -> bool:
     """Print each compiled configuration; return whether the default compiles."""
     print_compile_notes(console, inspection)
-    results = list(inspection.compiled())
+    results = inspection.compiled_until_alike()
     if len(results) > 1:
         works = [result for result in results if not result.failure]
         if works:
@@ -194,7 +195,15 @@ def describe_sample(console: Console, inspection: Inspection) -> bool:
             print_line(console, f"  {_table_notes(inspection)}")
         print_reasons(console, results)
         print_line(console, f"  {_totals(results)}")
+        print_unbuilt(console, "compiled", inspection.count - len(results))
     return describe_default(console, inspection, results[0])
+
+
+def print_unbuilt(console: Console, built: str, count: int) -> None:
+    """Print a note on others that were not tried, since the first all failed alike."""
+    if count:
+        others = f"the default and {ALIKE - 1} others fail with the same message"
+        print_line(console, f"  {counted(count, 'other')} not {built}: {others}")
 
 
 def print_reasons(console: Console, results: Sequence[Compiled]) -> None:

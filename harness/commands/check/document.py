@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.api.documents import CheckDocument, FaultDocument, SpaceDocument, TargetDocument
 from harness.commands.check.default_run import run_default
-from harness.commands.check.inspection import Inspection, SampledBuilds, size_of
+from harness.commands.check.inspection import Compiled, Inspection, SampledBuilds, size_of
 from harness.commands.check.options import CheckOptions
 from harness.commands.check.program import try_program
 from harness.commands.check.program_builds import ProgramInspection
@@ -34,7 +34,9 @@ def space_document(
     """Describe a valid space and the results of compiling it."""
     compiler = next((p.compiler for p in spec.parameters if p.compiler is not None), None)
     size = size_of(spec, InputSpaces(spec, compiler=compiler))
-    targets = [_target(inspection, options) for inspection in inspections]
+    targets = [
+        _target(inspection, _results(inspection, options), options) for inspection in inspections
+    ]
     if spec.program is not None and not options.no_compile:
         targets.append(_program(spec, options))
     sources, why_no_launcher = _launcher(spec)
@@ -71,8 +73,14 @@ def is_ok(space: SpaceDocument, is_strict: bool) -> bool:
     return not space.why_host_failed and not space.why_run_failed and all(passes)
 
 
-def _target(inspection: SampledBuilds, options: CheckOptions) -> TargetDocument:
-    results = list(inspection.compiled())
+def _results(inspection: Inspection, options: CheckOptions) -> Sequence[Compiled]:
+    sweeps = options.compile is not None
+    return list(inspection.compiled()) if sweeps else inspection.compiled_until_alike()
+
+
+def _target(
+    inspection: SampledBuilds, results: Sequence[Compiled], options: CheckOptions
+) -> TargetDocument:
     default = results[0]
     codes = {result.build.binary_sha256 for result in results if result.build}
     return TargetDocument(
@@ -97,7 +105,7 @@ def _program(spec: Spec, options: CheckOptions) -> TargetDocument:
         except BackendUnavailable as error:
             return TargetDocument("command", False, str(error), 0, 0, 0, None)
         with closing(builds):
-            return _target(builds, options)
+            return _target(builds, list(builds.compiled()), options)
     shown = io.StringIO()
     works = try_program(Console(file=shown, width=1000), spec, options.others, options.seed)
     why = "" if works else shown.getvalue().strip()

@@ -25,6 +25,15 @@ from harness.space import ConstrainedSpace, InputSpaces
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec
 
+ALIKE = 3
+"""So many configurations that fail with one message show that the message is that of all."""
+
+
+def are_alike(failures: Sequence[str | None]) -> bool:
+    """Whether the first ALIKE configurations failed with one message; None is one that is built."""
+    first = failures[:ALIKE]
+    return len(first) == ALIKE and None not in first and len({*first}) == 1
+
 
 @dataclass(frozen=True)
 class CountEstimate:
@@ -123,9 +132,10 @@ class SampledBuilds(Protocol):
 class Inspection:
     """The compilation of a space's default and of a uniform sample of its other configurations.
 
-    The sample is of the first input. Compilation starts at once, in the target's `builds`.
-    `missing` is how many configurations the sample lacks. `spec` is the space without the flags
-    that the target's compiler does not know, `space` that of the first input.
+    The sample is of the first input. Compilation starts at once, in the target's `builds`, with
+    the default and the few others that show whether its failure is that of all. `missing` is how
+    many configurations the sample lacks. `spec` is the space without the flags that the target's
+    compiler does not know, `space` that of the first input.
     """
 
     def __init__(
@@ -147,7 +157,7 @@ class Inspection:
         others = self.space.sample(random.Random(seed), sample, legal) if sample else []
         self.missing = sample - len(others)
         self._configs = (default, *others)
-        self.start(self._configs)
+        self.start(self._configs[:ALIKE])
 
     def start(self, configs: Iterable[Config]) -> None:
         """Start the builds of configurations."""
@@ -186,7 +196,21 @@ class Inspection:
 
     def compiled(self) -> Iterator[Compiled]:
         """Wait for each configuration, the default first."""
+        self.start(self._configs)
         return map(self._compiled, self._configs)
+
+    def compiled_until_alike(self) -> list[Compiled]:
+        """Wait for each configuration, the default first; only for the first ALIKE where the
+        compiler refuses these with one message, which no configuration is likely to mend."""
+        first: list[Compiled] = []
+        for config in self._configs[:ALIKE]:
+            first.append(self._compiled(config))
+            if first[-1].build is not None:
+                self.start(self._configs)
+        if are_alike([None if result.build else result.headline for result in first]):
+            return first
+        self.start(self._configs)
+        return [*first, *map(self._compiled, self._configs[ALIKE:])]
 
     def why_default_illegal(self) -> str | None:
         """Return why the target refuses the default on some input; None where it allows it."""
