@@ -21,7 +21,7 @@ from harness.core.errors import (
     LaunchFailed,
     OutOfDeviceMemory,
 )
-from harness.core.kernel_name import reference_line
+from harness.core.kernel_name import reference_lines
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.backends import cuda
@@ -204,7 +204,7 @@ class TestOnAnyDevice:
 
     def test_kernels_without_c_linkage_are_found_by_name(self, gpu):
         names = ("lib::twice<float, 32>", "lib::twice<float, 16 * 4>", "nothing(int *)")
-        text = TEMPLATE + "\n".join(map(reference_line, names))
+        text = TEMPLATE + "\n".join(reference_lines(names))
         module = gpu.load(Nvcc(cuda.device_arch()).compile(Program(text, (), ())))
         gpu.bind({"x": ONES, "y": np.zeros(64, np.float32)})
         for size, name in zip((32, 64), names, strict=False):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BuildFailed, SpecError
-from harness.core.kernel_name import check_kernel_name, plain_name, reference_line
+from harness.core.kernel_name import check_kernel_name, plain_name, reference_lines
 from harness.core.program import Program
 from harness.core.records import Config
 from harness.measure.backends.kernel_symbols import kernel_symbol, readable
@@ -49,7 +49,7 @@ SYMBOLS = {
 
 @pytest.fixture(scope="module")
 def cubin() -> bytes:
-    lines = [reference_line(name) for name in SYMBOLS if plain_name(name) != name]
+    lines = reference_lines(name for name in SYMBOLS if plain_name(name) != name)
     return Nvcc("sm_90").compile(Program("\n".join([KERNELS, *lines]), (), ())).data
 
 
@@ -57,6 +57,26 @@ def cubin() -> bytes:
 def test_kernels_are_found_by_the_names_that_a_person_writes(cubin: bytes) -> None:
     assert {name: kernel_symbol(cubin, name) for name in SYMBOLS} == SYMBOLS
     assert readable(kernel_symbol(cubin, "hidden")) == "(anonymous namespace)::hidden(int*)"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("gemm<flaot, 8>", 'identifier "flaot" is undefined\n  gemm<flaot, 8>'),
+        ("over(double *)", 'overloaded function "over" is intended\n  over(double *)'),
+        ("huge<int>", "Entry function 'huge<int>(int*)' uses too much shared data"),
+    ],
+)
+def test_a_log_shows_kernels_as_a_person_names_them(name: str, shown: str) -> None:
+    text = '#line 1 "k.cu"\n' + KERNELS + "template <typename T> __global__ void huge(T *z)"
+    text += " { __shared__ T all[1 << 20]; all[z[1]] = z[2]; __syncthreads(); z[0] = all[z[3]]; }"
+    with pytest.raises(BuildFailed) as failure:
+        Nvcc("sm_90").compile(Program("\n".join([text, *reference_lines([name])]), (), ()))
+    message = str(failure.value)
+    assert shown in message
+    for hidden in ("harness_kernel", "function(1)", "_Z", "kernel.cu"):
+        assert hidden not in message
 
 
 @needs_nvcc
@@ -81,7 +101,7 @@ def test_name_that_does_not_compile_is_reported_at_the_key_of_the_space(folder: 
     spec = load_spec(folder / "space.yaml")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     program = make_program(spec, space, Config({"BLOCK": 64, "UNROLL": 2}), "cuda")
-    with pytest.raises(BuildFailed, match=r"kernel\.function\(1\): error:"):
+    with pytest.raises(BuildFailed, match=r"kernel\.function: error:"):
         Nvcc("sm_90").compile(program)
 
 

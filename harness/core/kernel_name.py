@@ -9,12 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 
 _WORD = r"[A-Za-z_]\w*"
 _NAME = re.compile(
     rf"(?P<scope>(?:{_WORD}::)*)(?P<word>{_WORD})(?P<template><[^;{{}}\"]+>)?(?P<types>\([^;{{}}\"]*\))?"
 )
 _MAX_LENGTH = 500
+_REFERENCE = re.compile(
+    r'extern "C" \{ \S+ void \*harness_kernel_\w+ = \(void \*\)'
+    r"(?:&(?P<name>.*)|static_cast<void \(\*\)(?P<types>\(.*\))>\((?P<typed>.*)\)); \}"
+    r"(?:\n *\^ *$)?",
+    re.MULTILINE,
+)
+_FILE = "kernel.function"
+"""The key of a space that names kernels: compilers report it as the file of the lines."""
 
 
 def check_kernel_name(text: str) -> str:
@@ -48,10 +57,21 @@ def reference_name(function: str) -> str:
     return f"harness_kernel_{hashlib.sha256(function.encode()).hexdigest()[:16]}"
 
 
-def reference_line(function: str) -> str:
-    """Return the C++ line that defines the variable."""
+def reference_lines(functions: Iterable[str]) -> list[str]:
+    """Return the C++ lines that define the variables."""
+    return [f'#line 1 "{_FILE}"', *map(_reference_line, functions)]
+
+
+def _reference_line(function: str) -> str:
     found = _NAME.fullmatch(function)
     assert found is not None
     types, name = found["types"], function.removesuffix(found["types"] or "")
     kernel = f"&{name}" if types is None else f"static_cast<void (*){types}>({name})"
     return f'extern "C" {{ __device__ void *{reference_name(function)} = (void *){kernel}; }}'
+
+
+def without_references(log: str) -> str:
+    """Return a compiler's log with the kernel's name in place of each line that defines one of the
+    variables, and of the caret below it."""
+    log = re.sub(rf"^{re.escape(_FILE)}\(\d+\)", _FILE, log, flags=re.MULTILINE)
+    return _REFERENCE.sub(lambda m: m["name"] or m["typed"] + m["types"], log)

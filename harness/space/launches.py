@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.kernel_name import is_plain, reference_line, words_of
+from harness.core.kernel_name import is_plain, reference_lines, words_of
 from harness.core.program import Launch, Program
 from harness.core.records import Config, DeviceLimits, Value
 from harness.source.kernel_source import macro_lines
@@ -74,8 +74,7 @@ def _text(spec: Spec, language: str, macros: Mapping[str, Value]) -> str:
     words = frozenset().union(*map(words_of, named)) & source.template_names
     late = {name: value for name, value in macros.items() if name in words}
     early = {name: value for name, value in macros.items() if name not in words}
-    references = map(reference_line, named)
-    lines = [*macro_lines(late), '#line 1 "kernel.function"', *references, ""]
+    lines = [*macro_lines(late), *reference_lines(named), ""]
     return "\n".join([source.with_macros(early), *lines])
 
 

@@ -73,7 +73,7 @@ def _referenced(cubin: bytes, function: str) -> str:
             return _text(texts, name).decode()
     raise LookupError(
         f"the binary does not say which kernel `{function}` is; its kernels are "
-        f"{_listed(kernel_names(cubin))}. Build it again with this space"
+        f"{_listed(kernel_names(cubin))}. Declare it `__global__`, and build it with this space"
     )
 
 

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
 from harness.core.text import nearest
 from harness.measure.backends.cubin import machine_code_sha256
+from harness.measure.backends.kernel_symbols import readable
 from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
 from harness.measure.build_cache import digests
 from harness.measure.compiler_command import run_in_group
@@ -88,7 +90,7 @@ class Nvcc:
             registers=worst.registers,
             shared_bytes=worst.shared_bytes,
             spill_bytes=worst.spill_bytes,
-            log=without_resources(report),
+            log=_readable(report),
         )
         return Binary(build, cubin, read)
 
@@ -100,9 +102,9 @@ class Nvcc:
         if status is None:
             reason = f"nvcc did not finish within {timeout_s:g} s and was killed; give it more "
             reason += "with `compiler: {nvcc: {build_timeout_s: SECONDS}}`, and tune with --fresh"
-            raise BuildFailed(f"{reason}\n{report}".strip())
+            raise BuildFailed(f"{reason}\n{_readable(report)}".strip())
         if status != 0:
-            log = without_resources(report) or "nvcc printed nothing"
+            log = _readable(report) or "nvcc printed nothing"
             raise BuildFailed(f"nvcc ended with status {status}\n{log}")
         return (folder / _BINARY_NAME).read_bytes(), report
 
@@ -288,6 +290,13 @@ def _headers(rule: Path) -> list[str]:
     paths = [os.path.realpath(word) for word in words if os.path.isabs(word)]
     toolkit = [os.path.dirname(path) for path in paths if path.endswith("/cuda_runtime.h")]
     return sorted({path for path in paths if not path.startswith(tuple(f"{t}/" for t in toolkit))})
+
+
+def _readable(report: str) -> str:
+    """Return the warnings and errors of a report, with kernels as a person names them."""
+    log = without_references(without_resources(report))
+    log = re.sub(r"\b_Z\w+", lambda found: readable(found[0]), log)
+    return re.sub(rf'\n+\d+ errors? detected in the compilation of "{SOURCE_NAME}"\.', "", log)
 
 
 def _without_paths(output: str, folder: Path) -> str:
