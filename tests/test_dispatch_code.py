@@ -37,6 +37,7 @@ from harness.dispatch.tree import TreeLearner
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.space_file import LaunchPlan
 from tests.dispatch_examples import (
+    COLUMNS,
     GUARDS,
     PROVENANCE,
     SHAPES,
@@ -377,3 +378,20 @@ def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path
 def test_feature_of_numbers_and_words_is_refused() -> None:
     with pytest.raises(UsageError, match="m is a number for some inputs and a word for others"):
         features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))
+
+
+def test_code_says_what_a_person_would_of_powers_of_two_and_words() -> None:
+    words, twos = COLUMNS[5], COLUMNS[7]
+    leaves = Leaf(order=(0,), rows=1), Leaf(order=(1,), rows=2)
+    program = dataclasses.replace(
+        mvmul_program(),
+        columns=(words, twos),
+        tuned=(TunedRange("m", 1, 9, whole=True), TunedRange("t", words=("half", "float"))),
+        choice=TreeChoice(Split(0, 0.0, Split(1, 4.0, *leaves), leaves[0])),
+    )
+    dispatcher = dispatcher_of(program, "said")
+    python, c = python_module(dispatcher), c_header(dispatcher)
+    assert "if not t_is_half:\n" in python
+    assert "if twos_of_m <= 4.0:  # m is not divisible by 8\n" in python
+    assert "if (!t_is_half) {\n" in c
+    assert "if (twos_of_m <= 4.0) { /* m is not divisible by 8 */\n" in c

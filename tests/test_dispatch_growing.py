@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.core.arrays import Array
 from harness.dispatch.growing import (
@@ -73,12 +75,31 @@ def test_ranks_are_indices_of_distinct_values() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "wanted"),
-    [(2.0, 8.0, 4.0), (0.0, 1.0, 0.5), (-3.0, 1.0, -1.0), (-4.0, -2.0, -3.0)],
+    [
+        (2.0, 8.0, 4.0),
+        (-3.0, 1.0, -1.0),
+        (-4.0, -2.0, -3.0),
+        (0.5, 4.5, 2.0),
+        (-1.5, 3.0, 0.8),
+        (1024.0, 4096.0, 2048.0),  # a power of two stays
+        (1024.0, 2048.0, 1400.0),
+        (1.0, 2.0, 1.0),  # whole
+        (100.0, 101.0, 100.0),
+        (0.1, 0.2, 0.14),
+    ],
 )
-def test_a_threshold_is_halfway_by_ratio_between_sizes_and_by_difference_otherwise(
+def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference(
     low: float, high: float, wanted: float
 ) -> None:
-    assert between(low, high) == pytest.approx(wanted)
+    assert between(low, high) == wanted
+
+
+@given(st.floats(-1e12, 1e12), st.floats(1e-9, 1e12))
+def test_a_threshold_separates_and_is_whole_between_whole_numbers(low: float, gap: float) -> None:
+    for least, most in [(low, low + gap), (math.floor(low), math.floor(low) + math.ceil(gap))]:
+        threshold = between(float(least), float(most))
+        assert least <= threshold < most or least == most
+    assert threshold.is_integer()
 
 
 @pytest.mark.parametrize("low", [1.0, 3.0, 1e300, 1e-300, 0.0, -1.0, math.nextafter(-1.0, -2)])
@@ -99,7 +120,7 @@ def stairs() -> Array:
 def test_a_tree_has_the_best_splits_first_and_no_more_leaves_than_it_may() -> None:
     ranks = ranked(STEPS)
     whole = grow(ranks, stairs(), leaves=9, least=2, seed=0)
-    assert whole.threshold[whole.low >= 0] == pytest.approx([math.sqrt(12), math.sqrt(2)])
+    assert whole.threshold[whole.low >= 0] == pytest.approx([3, 1])
     assert (whole.low < 0).sum() == 3, "nothing is split where nothing is gained"
     assert (grow(ranks, stairs(), leaves=2, least=2, seed=0).low < 0).sum() == 2
     assert (grow(ranks, stairs(), leaves=1, least=2, seed=0).low < 0).sum() == 2

@@ -21,6 +21,7 @@ from harness.dispatch.rendering import (
     rendered,
 )
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
+from harness.dispatch.tree_text import comment_on
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm
 from harness.models.encoding.parts import LOG2_DIGITS
 
@@ -226,7 +227,7 @@ class _CWriter:
 
     def _tree(self, node: Node, indent: str) -> Iterator[str]:
         while isinstance(node, Split):
-            yield f"{indent}if ({self._names[node.column]} <= {c_real(node.threshold)}) {{"
+            yield f"{indent}if ({self._condition(node)}) {{{self._comment(node)}"
             yield from self._tree(node.low, indent + "    ")
             yield f"{indent}}}"
             node = node.high
@@ -234,6 +235,17 @@ class _CWriter:
         comment = f" /* {counted(node.rows, 'input')} */" if node.rows else ""
         yield from (indent + line for line in lines[:-1])
         yield f"{indent}{lines[-1]}{comment}"
+
+    def _condition(self, split: Split) -> str:
+        """Write what holds on the low side."""
+        name, column = self._names[split.column], self._dispatcher.program.columns[split.column]
+        if column.kind is ColumnKind.EQUALS and 0 <= split.threshold < 1:
+            return f"!{name}"
+        return f"{name} <= {c_real(split.threshold)}"
+
+    def _comment(self, split: Split) -> str:
+        comment = comment_on(self._dispatcher.program, split)
+        return f" /* {c_comment(comment)} */" if comment else ""
 
     def first(self, order: Sequence[int]) -> Iterator[str]:
         """Write the lines that return the first candidate of an order that applies."""

@@ -20,6 +20,7 @@ from harness.dispatch.nodes import Node, Split
 
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _NOWHERE = np.iinfo(np.intp).max
+_MOST_DIGITS = 16  # of a double that keep its order among others
 
 
 @dataclass(frozen=True)
@@ -158,10 +159,28 @@ def _grown(tree: Any, ranks: Ranks) -> Grown:
 
 
 def between(low: float, high: float) -> float:
-    """Return a threshold with `low` at or below it and `high` above: halfway by ratio if both are
-    positive, as sizes are."""
+    """Return a round threshold, with `low` at or below it and `high` above.
+
+    It has the fewest decimal digits among the numbers of the middle half between them, which is
+    measured by ratio if both are positive, as sizes are. Between whole numbers it is whole.
+    """
+
+    def at(share: float) -> float:
+        if low > 0:
+            return math.exp((1 - share) * math.log(low) + share * math.log(high))
+        return low + share * (high - low)
+
     middle = math.sqrt(low) * math.sqrt(high) if low > 0 else low + (high - low) / 2
-    return middle if low <= middle < high else low
+    if not low <= middle < high:
+        return low
+    whole = low.is_integer() and high.is_integer()
+    least, most = max(low, at(0.25)), min(at(0.75), math.nextafter(high, low))
+    by_digits = (float(f"{middle:.{digits}e}") for digits in range(_MOST_DIGITS))
+    candidates = [middle] if math.frexp(middle)[0] == 0.5 else by_digits  # 2048, not 2000
+    for rounded in candidates:
+        if least <= rounded <= most and (rounded.is_integer() or not whole):
+            return rounded
+    return float(math.floor(middle)) if whole else middle
 
 
 def sums_by_node(grown: Grown, paths: Indices, rows: Array) -> Array:

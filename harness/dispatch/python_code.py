@@ -20,7 +20,8 @@ from harness.dispatch.rendering import (
     real_names,
     rendered,
 )
-from harness.dispatch.spelling import bare, docstring, wrapped
+from harness.dispatch.spelling import bare, docstring, plain, wrapped
+from harness.dispatch.tree_text import comment_on
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.models.encoding.parts import LOG2_DIGITS
 
@@ -183,11 +184,22 @@ class _PythonWriter:
             lines = [line for line in self._computed(node.column) if line not in done]
             yield from (indent + line for line in lines)
             done |= set(lines)
-            yield f"{indent}if {self._names[node.column]} <= {float(node.threshold)!r}:"
+            yield f"{indent}if {self._condition(node)}:{self._comment(node)}"
             yield from self._tree(node.low, indent + "    ", done)
             node = node.high
         comment = f"  # {counted(node.rows, 'input')}" if node.rows else ""
         yield f"{indent}return {self.first(self._dispatcher.orders(node.order))}{comment}"
+
+    def _condition(self, split: Split) -> str:
+        """Write what holds on the low side."""
+        name, column = self._names[split.column], self._dispatcher.program.columns[split.column]
+        if column.kind is ColumnKind.EQUALS and 0 <= split.threshold < 1:
+            return f"not {name}"
+        return f"{name} <= {float(split.threshold)!r}"
+
+    def _comment(self, split: Split) -> str:
+        comment = comment_on(self._dispatcher.program, split)
+        return f"  # {plain(comment)}" if comment else ""
 
     def first(self, order: Sequence[int]) -> str:
         """Write the expression for the first candidate of an order that applies."""

@@ -31,7 +31,7 @@ def rule(program: DispatchProgram, default: Config) -> str | None:
     node = program.choice.root
     while not _is_one(node):
         assert isinstance(node, Split)
-        low, high = _conditions(program, node)
+        low, high = conditions(program, node)
         if _is_one(node.low):
             parts.append(f"{_name(names, node.low)} where {low}")
             node = node.high
@@ -80,7 +80,7 @@ class _TreeLines:
         if not isinstance(node, Split) or _is_one(node):
             yield from self._leaf(node, rows, indent)
             return
-        low, high = _conditions(self.program, node)
+        low, high = conditions(self.program, node)
         is_low = self.learnt_from.is_low(node, rows) if self.learnt_from else np.zeros(0, bool)
         yield f"{indent}if {low}:"
         yield from self.of(node.low, rows[is_low], indent + "    ")
@@ -136,7 +136,13 @@ class _LearntFrom:
         return f"{name} was {ratio:.2f}x as fast on {inputs}, which may be chance"
 
 
-def _conditions(program: DispatchProgram, split: Split) -> tuple[str, str]:
+def comment_on(program: DispatchProgram, split: Split) -> str:
+    """Render what holds on the low side, where generated code does not show it; else nothing."""
+    is_twos = program.columns[split.column].kind is ColumnKind.TWOS
+    return conditions(program, split)[0] if is_twos else ""
+
+
+def conditions(program: DispatchProgram, split: Split) -> tuple[str, str]:
     """Render what holds for inputs on the low side of a split, and on its high side."""
     column = program.columns[split.column]
     if column.kind is ColumnKind.EQUALS:
