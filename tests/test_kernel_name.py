@@ -86,7 +86,7 @@ def test_a_log_shows_kernels_as_a_person_names_them(name: str, shown: str) -> No
         ("over", r"2 kernels are called `over`: `over\(float\*\)`, `over\(int\*\)`. Name one"),
         ("gemm", r"`gemm` is not in the binary; its kernels are .* A template needs its arg"),
         ("missing", r"`missing` is not in the binary; its kernels are `gemm<float, 16>.* and 5 m"),
-        ("lib::scale(int *)", "does not say which kernel `lib::scale.* Build it again"),
+        ("lib::scale(int *)", "does not say which kernel `lib::scale.* Declare it `__global__`"),
     ],
 )
 def test_name_of_no_kernel_or_of_several_lists_those_that_are_there(
