@@ -495,15 +495,17 @@ def test_a_launch_must_fit_the_device_whether_the_space_says_so_or_not(tmp_path:
     spec = make_spec(tmp_path, FLAGGED)
     checked = on_device(spec, DEVICE)
     assert checked.why_illegal({"BLOCK": 512, "TILE": 1}) == (
-        "`BLOCK <= 256` is false with BLOCK=512; the device launches nothing else"
+        "`BLOCK <= 256` is false with BLOCK=512; launch.group has at most 256 work-items in all "
+        "(max_group_size of the device): change BLOCK, or the expression"
     )
     assert checked.why_illegal({"BLOCK": 256, "TILE": 1}) == (
-        "`BLOCK <= 128` is false with BLOCK=256; the device launches nothing else"
+        "`BLOCK <= 128` is false with BLOCK=256; launch.group is at most 128 on the device: "
+        "change BLOCK, or the expression"
     )
     wide = ConstrainedSpace.of(spec, spec.inputs[1], DEVICE)
     assert wide.why_illegal({"BLOCK": 32, "TILE": 1}) == (
         "`(ceil_div(n, BLOCK * TILE)) <= 1000` is false with n=100000, BLOCK=32, TILE=1; "
-        "the device launches nothing else"
+        "launch.grid is at most 1,000 on the device: change BLOCK, TILE, or the expression"
     )
     assert {c["BLOCK"] for c in checked} == {16, 32, 64, 128}
     assert {c["BLOCK"] * c["TILE"] for c in wide} == {128, 192, 256, 384, 512}  # type: ignore[operator]
@@ -514,7 +516,8 @@ def test_the_product_of_a_group_must_fit_the_device() -> None:
     plan = LaunchPlan((Expression("X"), Expression("Y + 1")), (Expression("1"),))
     checked = ConstrainedSpace(parameters, (), {}, DEVICE, plan)
     assert checked.why_illegal({"X": 64, "Y": 8}) == (
-        "`X * (Y + 1) <= 256` is false with X=64, Y=8; the device launches nothing else"
+        "`X * (Y + 1) <= 256` is false with X=64, Y=8; launch.group has at most 256 work-items in "
+        "all (max_group_size of the device): change X, Y, or the expression"
     )
     assert checked.count == 3
 
@@ -523,7 +526,8 @@ def test_a_launch_of_no_group_is_illegal_on_a_device() -> None:
     plan = LaunchPlan((Expression("X"),), (Expression("n // X"),))
     checked = ConstrainedSpace([parameter("X", (16, 64))], (), {"n": 32}, DEVICE, plan)
     assert checked.why_illegal({"X": 64}) == (
-        "`(n // X) >= 1` is false with n=32, X=64; the device launches nothing else"
+        "`(n // X) >= 1` is false with n=32, X=64; launch.grid begins at 1: change X, "
+        "or the expression"
     )
 
 

@@ -57,7 +57,8 @@ class ConstrainedSpace(Space):
         judged = [c for c in constraints if not c.names & unjudged]
         self._relevance = Relevance(self.points, self._given, unjudged)
         implied = launch_constraints(launch, limits)
-        self._implied = {c.text for c in implied} - {c.text for c in judged}
+        written = {c.text for c in judged}
+        self._limits = {c.text: limit for c, limit in implied.items() if c.text not in written}
         all_constraints = [*self._relevance.implied, *judged, *implied]
         self.judge = Judge(self.points, all_constraints, self._given)
 
@@ -101,9 +102,17 @@ class ConstrainedSpace(Space):
                 irrelevant = self._relevance.why_false(constraint, values)
                 if irrelevant is not None:
                     return irrelevant
-                implied = constraint.text in self._implied
-                return f"{reason}; the device launches nothing else" if implied else reason
+                return reason + self._limit(constraint)
         return None
+
+    def _limit(self, constraint: Expression) -> str:
+        """Return the limit of a launch that a constraint stands for, and what to change; empty for
+        a constraint of the space."""
+        limit = self._limits.get(constraint.text)
+        if limit is None:
+            return ""
+        tuned = [name for name in constraint.names_in_order if name in self.points.axis]
+        return f"; {limit}: change {', '.join([*tuned, 'or ' * bool(tuned) + 'the expression'])}"
 
     def canonical(self, config: Config) -> Config:
         """Set every parameter that does not matter to its default, as it is counted and measured.

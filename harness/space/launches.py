@@ -16,20 +16,36 @@ from harness.space_file import LaunchPlan, Spec
 from harness.space_file.compiler import CompilerPlan
 
 
-def launch_constraints(plan: LaunchPlan | None, limits: DeviceLimits | None) -> list[Expression]:
-    """Return the constraints that a device puts on every launch."""
+def launch_constraints(
+    plan: LaunchPlan | None, limits: DeviceLimits | None
+) -> dict[Expression, str]:
+    """Return the constraints that a device puts on every launch, each with the limit in words."""
     if plan is None or limits is None:
-        return []
+        return {}
     sizes = [_factor(expression) for expression in plan.group]
-    made = [f"{' * '.join(sizes)} <= {limits.max_group_size}"]
-    made += [f"{s} <= {m}" for s, m in zip(sizes, limits.max_group_dims, strict=False)]
     grid = [_factor(expression) for expression in plan.grid]
-    made += [f"{s} <= {m}" for s, m in zip(grid, limits.max_grid_dims, strict=False)]
-    made += [f"{size} >= 1" for size in (*sizes, *grid)]
+    made = {
+        f"{' * '.join(sizes)} <= {limits.max_group_size}": "launch.group has at most "
+        f"{limits.max_group_size:,} work-items in all (max_group_size of the device)"
+    }
+    for key, factors, most in (
+        ("group", sizes, limits.max_group_dims),
+        ("grid", grid, limits.max_grid_dims),
+    ):
+        limit = f"launch.{key} is at most {_listed(most[: len(factors)])} on the device"
+        made |= {f"{s} <= {m}": limit for s, m in zip(factors, most, strict=False)}
+        made |= {f"{size} >= 1": f"launch.{key} begins at 1" for size in factors}
     if plan.shared is not None:
-        shared = _factor(plan.shared)
-        made += [f"{shared} <= {limits.max_shared_bytes}", f"{shared} >= 0"]
-    return [Expression(text) for text in made]
+        shared, most_bytes = _factor(plan.shared), limits.max_shared_bytes
+        made[f"{shared} <= {most_bytes}"] = (
+            f"launch.shared is at most {most_bytes:,} bytes (max_shared_bytes of the device)"
+        )
+        made[f"{shared} >= 0"] = "launch.shared begins at 0"
+    return {Expression(text): limit for text, limit in made.items()}
+
+
+def _listed(extents: Sequence[int]) -> str:
+    return " x ".join(f"{extent:,}" for extent in extents)
 
 
 def _factor(expression: Expression) -> str:

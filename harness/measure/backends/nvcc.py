@@ -33,6 +33,10 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include\b[ \t]*(?:"([^"\n]+)")?', re.MULTI
 # nvcc obeys these variables: builds under different values must not be mixed up.
 ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
+_DYNAMIC = (
+    "Arrays of fixed size have 48 KiB in all. For more, up to max_shared_bytes of the device, "
+    "declare one `extern __shared__` array, and give its bytes in launch.shared"
+)
 _WHEEL = "nvidia-cuda-nvcc"
 _WHEEL_NEEDS = {
     "nvvm/bin/cicc": "nvidia-nvvm",
@@ -296,6 +300,8 @@ def _readable(report: str) -> str:
     """Return the warnings and errors of a report, with kernels as a person names them."""
     log = without_references(without_resources(report))
     log = re.sub(r"\b_Z\w+", lambda found: readable(found[0]), log)
+    if "uses too much shared data" in log:
+        log += f"\n{_DYNAMIC}"
     return re.sub(rf'\n+\d+ errors? detected in the compilation of "{SOURCE_NAME}"\.', "", log)
 
 
