@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from harness.commands.check import default_run
+from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.space_file import Spec
 from tests.replays import FormulaMeasurer, make_spec, opened
@@ -92,6 +93,29 @@ def test_check_runs_the_default_on_each_input(
     assert not works
     assert f"({INPUTS[1]}): FAILED, wrong_result: y[3] is 1\n" in printed
     assert printed.endswith("default FAILED on 1 of 2 inputs\n")
+
+
+def test_check_gives_a_reason_that_repeats_itself_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, printed = run(tmp_path, INPUTS, monkeypatch)
+    assert printed.count("y[3] is 1") == 1
+    assert f"({INPUTS[0]}): FAILED, wrong_result: y[3] is 1\n    1 other input: the same" in printed
+
+
+def test_check_gives_a_fault_of_the_host_module_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: WrongDefault, space: Any, problem: Input, *more: Any) -> None:
+        raise HostModuleError(f"h.py: KeyError: 'q' (line 25) on the input ({problem})")
+
+    monkeypatch.setattr(WrongDefault, "measure", fail)
+    monkeypatch.setattr(default_run, "open_measurer", lambda *_: (WrongDefault(()), "a test"))
+    console = Console(file=io.StringIO(), width=200)
+    assert not default_run.run_default(console, make_spec(tmp_path), "auto")
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert printed.count("KeyError: 'q' (line 25)") == 1
+    assert "1 other input: the same\n  default FAILED on 2 of 2 inputs" in printed
 
 
 def test_check_says_where_the_reference_may_be_wrong(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 
 from rich.console import Console
 
-from harness.analysis.failures import suspects
+from harness.analysis.failures import headline, suspects
 from harness.core.errors import BackendUnavailable, HostModuleError
-from harness.core.records import Input, Measurement, Outcome
+from harness.core.records import Input, Outcome
 from harness.core.text import counted, format_time
 from harness.display.text import print_line
 from harness.measure.choose import fitted_to, open_measurer
@@ -30,35 +31,52 @@ def run_default(console: Console, spec: Spec, backend: str) -> bool:
     with closing(measurer):
         spec = fitted_to(spec, measurer)
         print_line(console, f"  default on {measurer.environment}:")
-        failed = [_run(console, spec, measurer, problem) for problem in spec.inputs]
-    outcomes = [outcome for outcome in failed if outcome is not None]
-    if not outcomes:
+        failed = _run_all(console, spec, measurer)
+    if not failed:
         return True
-    inputs = f"{len(outcomes)} of {counted(len(spec.inputs), 'input')}"
+    inputs = f"{len(failed)} of {counted(len(spec.inputs), 'input')}"
+    outcomes = [outcome for outcome, _ in failed]
     print_line(console, f"  default FAILED on {inputs}{_advice(spec, outcomes)}")
     return False
 
 
-def _run(console: Console, spec: Spec, measurer: Measurer, problem: Input) -> str | None:
-    """Run the default on an input and print the result; return why it failed, None if it works."""
+def _run_all(console: Console, spec: Spec, measurer: Measurer) -> list[tuple[str, str]]:
+    """Run the default on each input and print the results, a reason that repeats itself once;
+    return the outcome and the reason of each failure."""
+    failed = list[tuple[str, str]]()
+    for problem in spec.inputs:
+        found = _run(spec, measurer, problem)
+        if isinstance(found, str):
+            print_line(console, f"    ({problem}): {found}")
+            continue
+        # A host module's fault names the input as well.
+        failure = found[0], found[1].replace(f" on the input ({problem})", "")
+        if failure not in failed:
+            print_line(console, f"    ({problem}): FAILED, {failure[0]}: {failure[1]}")
+        failed.append(failure)
+    reasons = Counter(failed)
+    for (outcome, reason), count in reasons.items():
+        if count > 1:
+            others = counted(count - 1, "other input")
+            again = "the same" if len(reasons) == 1 else f"FAILED, {outcome}: {headline(reason)}"
+            print_line(console, f"    {others}: {again}")
+    return failed
+
+
+def _run(spec: Spec, measurer: Measurer, problem: Input) -> str | tuple[str, str]:
+    """Run the default on an input; return its result, or the outcome and the reason of a
+    failure."""
     space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
     default = space.canonical(space.default)
     illegal = space.why_illegal(default)
     if illegal is not None:
-        print_line(console, f"    ({problem}): illegal: {illegal}")
-        return "illegal"
+        return "illegal", illegal
     try:
         found = measurer.measure(space, problem, default, None)
     except HostModuleError as error:
-        print_line(console, f"    ({problem}): FAILED: {error}")
-        return "host module"
-    print_line(console, f"    ({problem}): {_result(found)}")
-    return None if found.timing else str(found.outcome)
-
-
-def _result(found: Measurement) -> str:
+        return "host module", str(error)
     if found.timing is None:
-        return f"FAILED, {found.outcome}: {found.message}"
+        return str(found.outcome), found.message
     return f"OK, {format_time(found.time_s)}, verified"
 
 
