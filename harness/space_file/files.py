@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.files import nearest_file
-from harness.core.kernel_name import plain_name
+from harness.core.kernel_name import is_kernel_name, plain_name
 from harness.source.kernel_source import Source, read_source, read_text
 from harness.space_file.compiler import included_folders
 from harness.space_file.document import Document, Location
@@ -73,12 +73,12 @@ def _named_sources(value: object) -> Iterator[tuple[str, tuple[Location, str]]]:
 
 
 def _functions(value: object) -> list[tuple[Location, str]]:
-    """Return each kernel's name with its location."""
+    """Return each kernel's name with its location; the model reports a text that is no name."""
     location: Location = ("kernel", "function")
-    if isinstance(value, str):
-        return [(location, value)]
-    listed = enumerate(value if isinstance(value, list) else ())
-    return [((*location, index), name) for index, name in listed if isinstance(name, str)]
+    found: list[tuple[Location, object]] = [(location, value)]
+    if isinstance(value, list):
+        found = [((*location, index), name) for index, name in enumerate(value)]
+    return [(at, name) for at, name in found if isinstance(name, str) and is_kernel_name(name)]
 
 
 def _source(
@@ -164,7 +164,7 @@ def _check_launches(document: Document, path: Path, defined: set[str]) -> None:
     if isinstance(launch, dict) and "launches" in defined:
         text = f"{path} defines launches(), which is only used with `launch: host`; "
         document.fault_at(location, text + "write that, or remove the function")
-    if isinstance(launch, dict) and isinstance(functions, list):
+    if isinstance(launch, dict) and len(_functions(functions)) > 1:
         text = "several kernels need `launch: host`, and launches() in the host module"
         document.fault_at(("kernel", "function"), text)
 

@@ -92,25 +92,31 @@ def _describe(location: Location, errors: list[ErrorDetails], model: type[BaseMo
         return located(location, f"needs {_joined(described, 'and')}")
     kinds = {error["type"] for error in errors}
     expected = [words for kind, words in _EXPECTED.items() if kind in kinds]
-    return located(
-        location, _mistyped(expected, first["input"]) if expected else _describe_one(first)
-    )
+    if not expected:
+        return located(location, _describe_one(first))
+    if expected == ["a text"]:
+        expected = [f"a text{_purpose(model, first['loc'])}"]
+    return located(location, _mistyped(expected, first["input"]))
 
 
 def _mistyped(expected: list[str], found: Any) -> str:
     if "a number" in expected and "a whole number" in expected:
         expected.remove("a whole number")
     text = f"must be {_joined(dict.fromkeys(expected), 'or')}, but got {_found(found)}"
-    if "a text" in expected and isinstance(found, dict):
+    if any(words.startswith("a text") for words in expected) and isinstance(found, dict):
         text += "; YAML makes a mapping where it reads a colon: put the text in quotes"
     return text
 
 
 def _described(model: type[BaseModel], loc: Location) -> str:
     """Return a missing key with its purpose."""
-    field = _fields(model, loc[:-1]).get(str(loc[-1]))
-    purpose = f" ({field.description})" if field is not None and field.description else ""
-    return f"`{loc[-1]}`{purpose}"
+    return f"`{loc[-1]}`{_purpose(model, loc)}"
+
+
+def _purpose(model: type[BaseModel], loc: Location) -> str:
+    """Return what a key is for, in brackets, with a space before; empty where nothing says it."""
+    field = _fields(model, loc[:-1]).get(str(loc[-1])) if loc else None
+    return f" ({field.description})" if field is not None and field.description else ""
 
 
 def _joined(words: Iterable[str], last: str) -> str:
