@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.cuda import usable_arch
+from harness.measure.backends.cuda import usable_gpu
 from harness.measure.backends.elf import sections
 from harness.measure.backends.nvcc import find_nvcc
 
@@ -152,7 +152,7 @@ def nvidia(request: pytest.FixtureRequest) -> None:
     """A device for CUDA: a GPU where there is one, else the stand-in."""
     if has_real_driver():
         try:
-            usable_arch()
+            usable_gpu()
         except BackendUnavailable as error:
             pytest.skip(str(error))
     else:

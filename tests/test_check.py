@@ -428,7 +428,7 @@ def test_default_compiles_on_opencl_with_its_local_memory(write, capsys):
 
 @pytest.mark.usefixtures("opencl")
 def test_a_space_without_a_source_for_this_device_is_passed_over(write, capsys, monkeypatch):
-    monkeypatch.setattr(check, "device_target", lambda requested: device_target("opencl"))
+    monkeypatch.setattr(check, "device_target", lambda *_: device_target("opencl"))
     kernel = {"function": "scale", "source": {"cuda": "scale.cu"}, "host": "scale.py"}
     assert main([str(write(kernel=kernel)), str(write("both"))]) == 0
     text = capsys.readouterr().out

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
 import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.measure.backends import cuda, opencl
-from harness.measure.backends.choose import choose
+from harness.measure.backends import cuda, cuda_driver, opencl
+from harness.measure.backends.choose import choose, choose_devices, choose_one
+from harness.measure.backends.cuda_driver import CudaGpu
 from harness.measure.backends.opencl import DeviceName
 
 NO_CUDA = "no NVIDIA driver: install it"
+H100 = CudaGpu(0, "NVIDIA H100", "GPU-aa", "0000:1B:00.0", "sm_90", 80 << 30)
 GPU = DeviceName("AMD", 0, "gfx90a", is_gpu=True)
 POCL = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 
@@ -18,13 +22,16 @@ POCL = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 def machine(monkeypatch: pytest.MonkeyPatch):
     """Makes a machine: why CUDA is missing (None where it is there), and its OpenCL devices."""
 
-    def made(no_cuda: str | None, *devices: DeviceName) -> None:
-        def usable_arch() -> str:
+    def made(
+        no_cuda: str | None, *devices: DeviceName, gpus: tuple[CudaGpu, ...] = (H100,)
+    ) -> None:
+        def usable_gpus() -> tuple[CudaGpu, ...]:
             if no_cuda:
                 raise BackendUnavailable(no_cuda)
-            return "sm_90"
+            return gpus
 
-        monkeypatch.setattr(cuda, "usable_arch", usable_arch)
+        monkeypatch.setattr(cuda, "usable_gpus", usable_gpus)
+        monkeypatch.setattr(cuda, "require_compiler", lambda arch: None)
         monkeypatch.setattr(opencl, "list_devices", lambda: list(devices))
 
     return made
@@ -61,10 +68,10 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
 
 
 def test_auto_without_pyopencl_says_what_to_install(monkeypatch) -> None:
-    def usable_arch() -> str:
+    def usable_gpus() -> tuple[CudaGpu, ...]:
         raise BackendUnavailable(NO_CUDA)
 
-    monkeypatch.setattr(cuda, "usable_arch", usable_arch)
+    monkeypatch.setattr(cuda, "usable_gpus", usable_gpus)
     monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
     with pytest.raises(BackendUnavailable, match=r"opencl: PyOpenCL is missing"):
         choose("auto")
@@ -93,6 +100,12 @@ def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None
     class Broken(Exception):
         pass
 
+    class Device:
+        version, max_compute_units, global_mem_size = "OpenCL 3.0", 2, 1 << 30
+
+        def __init__(self, kind: int) -> None:
+            self.name, self.type = f" {kind} ", kind
+
     class Platform:
         def __init__(self, name: str, types: list[int] | None) -> None:
             self.name, self._types = name, types
@@ -100,16 +113,160 @@ def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None
         def get_devices(self):
             if self._types is None:
                 raise Broken
-            return [type("Device", (), {"name": f" {t} ", "type": t}) for t in self._types]
+            return [Device(kind) for kind in self._types]
 
     class Cl:
         Error = Broken
-        device_type = type("T", (), {"GPU": 4})
+        device_type = type("T", (), {"GPU": 4, "CPU": 2})
 
         @staticmethod
         def get_platforms():
             return [Platform("broken", None), Platform("cpu", [2]), Platform("gpus", [4, 4])]
 
     monkeypatch.setattr(opencl, "load_pyopencl", lambda: Cl)
-    found = [(d.platform, d.index, d.is_gpu) for d in opencl.list_devices()]
+    found = [(d.platform, d.number, d.is_gpu) for d in opencl.list_devices()]
     assert found == [("gpus", 0, True), ("gpus", 1, True), ("cpu", 0, False)]
+
+
+# ------------------------------------------------------------------------- devices that are named
+
+EQUAL = replace(H100, ordinal=1, uuid="GPU-ab", bus_id="0000:1C:00.0")
+T4 = CudaGpu(2, "Tesla T4", "GPU-cd", "0001:AF:00.0", "sm_75", 16 << 30)
+NVIDIA = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, units=132)
+PARTS = [
+    DeviceName("Portable Computing Language", number, "pthread-cpu", False, 1, 1)
+    for number in range(2)
+]
+
+
+@pytest.fixture
+def several(machine) -> None:
+    """A machine with two equal GPUs and one other, all of CUDA, and a CPU in two parts."""
+    machine(None, NVIDIA, *PARTS, gpus=(H100, EQUAL, T4))
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("1", EQUAL),
+        ("GPU-ab", EQUAL),
+        ("gpu-AB", EQUAL),
+        ("1c:00.0", EQUAL),
+        ("1C:00", EQUAL),
+        ("00000000:1c:00.0", EQUAL),
+        ("1:af:00.0", None),  # no domain has one digit
+        ("0001:af:00.0", T4),
+        ("af:00.0", None),  # domain 0 has no such bus
+        ("T4", T4),
+        ("tesla t4", T4),
+        ("4", T4),
+        ("h100", H100),  # the first of two equal ones
+        ("0:0", NVIDIA),
+        ("nvidia:h100", NVIDIA),
+        ("1:1", PARTS[1]),
+        ("portable:1", PARTS[1]),
+        ("pthread", PARTS[0]),
+    ],
+)
+def test_device_is_named_by_index_uuid_bus_or_name(name, device, several) -> None:
+    if device is None:
+        with pytest.raises(UsageError, match=f"there is no device `{name}`"):
+            choose_one("auto", [name])
+    else:
+        assert choose_one("auto", [name]).device == device
+
+
+def test_first_of_equal_devices_says_so(several) -> None:
+    assert choose_one("auto", ["H100"]).why == (
+        "it is the first of 2 equal devices that --device H100 names"
+    )
+    assert choose_one("cuda", ["1"]).why == "--device 1 names it"
+    assert choose_one("cuda", ["T4"]).arch == "sm_75"
+
+
+def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -> None:
+    with pytest.raises(UsageError, match=r"--device 0 fits 2 devices; .*\n  0:0 .*\n  1:0 "):
+        choose_one("opencl", ["0"])
+    machine(NO_CUDA, *PARTS)
+    assert choose_one("opencl", ["1"]).device == PARTS[1]
+    assert choose_one("auto", ["1"]).device == PARTS[1]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["GPU-a"], r"--device GPU-a fits 2 devices; .*index:\n  0 .*GPU-aa\n  1 .*GPU-ab$"),
+        (["H10O"], r"no device `H10O`; did you mean `H100`\? These are here:\n  0 .*H100, sm_90"),
+        (["GPU-xx"], r"no device `GPU-xx`.*\n  0 .*\n  1 .*\n  2 .*\n  0:0 .*\n  1:0 .*\n  1:1"),
+        (["0", "T4"], r"devices that differ, .*:\n  0    NVIDIA H100.*\n  2    Tesla T4"),
+        (["all"], r"devices that differ"),
+        (["all", "0"], r"--device all names all devices; leave the others out"),
+        (["0", "GPU-aa"], r"names a device twice: NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0"),
+        (["T4", "pthread"], r"there is no device"),  # CUDA and OpenCL are not mixed
+        (["0,"], "--device has an empty name; .*--devices"),
+    ],
+)
+def test_wrong_names_are_refused_with_the_devices_that_there_are(names, message, several) -> None:
+    with pytest.raises(UsageError, match=message):
+        choose_devices("auto", names)
+
+
+def test_several_devices_are_named_by_commas_repetition_or_all(machine, several) -> None:
+    for names in (["0,1"], ["0", "1"], ["0 , GPU-ab"]):
+        assert [each.device for each in choose_devices("auto", names)] == [H100, EQUAL]
+    machine(None, NVIDIA, *PARTS, gpus=(H100, EQUAL))
+    assert [each.device for each in choose_devices("auto", ["all"])] == [H100, EQUAL]
+    assert [each.device for each in choose_devices("opencl", ["all"])] == [NVIDIA]
+    machine(NO_CUDA, *PARTS)
+    assert [each.device for each in choose_devices("auto", ["all"])] == PARTS
+
+
+def test_command_for_one_device_refuses_several(several) -> None:
+    with pytest.raises(UsageError, match=r"names 2 devices, but .* one:\n  0 .*\n  1 "):
+        choose_one("auto", ["0", "1"])
+
+
+def test_named_device_without_any_backend_says_what_is_missing(machine) -> None:
+    machine(NO_CUDA)
+    with pytest.raises(BackendUnavailable, match=rf"no device .*\n  cuda: {NO_CUDA}\n  opencl: "):
+        choose_devices("auto", ["0"])
+
+
+def test_device_that_the_toolkit_has_dropped_is_refused_though_opencl_has_it(
+    several, monkeypatch
+) -> None:
+    def dropped(arch: str) -> None:
+        raise BackendUnavailable(f"nvcc does not compile for {arch}")
+
+    monkeypatch.setattr(cuda, "require_compiler", dropped)
+    with pytest.raises(BackendUnavailable, match="nvcc does not compile for sm_75"):
+        choose_one("auto", ["T4"])
+
+
+def test_instance_of_a_divided_gpu_is_found_by_its_uuid(several, monkeypatch) -> None:
+    listed = asdict(replace(H100, uuid="MIG-77"))
+    del listed["visible"]
+    asked = []
+
+    def answer(environment: dict[str, str]) -> dict[str, object]:
+        asked.append(environment["CUDA_VISIBLE_DEVICES"])
+        return {"error": None, "devices": [listed] if asked[-1] == "MIG-77" else []}
+
+    monkeypatch.setattr(cuda_driver, "_answer", answer)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = choose_one("cuda", ["MIG-77"]).device
+    assert isinstance(found, CudaGpu)
+    assert (found.uuid, found.visible, found.is_part) == ("MIG-77", "MIG-77", True)
+    with pytest.raises(UsageError, match="no device `MIG-88`"):
+        choose_one("cuda", ["MIG-88"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(UsageError, match=r"(?s)no device `MIG-77`.*CUDA_VISIBLE_DEVICES=0 hides"):
+        choose_one("cuda", ["MIG-77"])
+    assert asked == ["MIG-77", "MIG-88"]
+
+
+@pytest.mark.parametrize("parts", ["0", "two", "-1", "1025"])
+def test_wrong_number_of_parts_is_refused(parts, monkeypatch) -> None:
+    monkeypatch.setenv("HARNESS_CPU_PARTS", parts)
+    with pytest.raises(UsageError, match=f"whole number from 1 to 1024, got '{parts}'"):
+        opencl.cpu_parts()

@@ -12,8 +12,13 @@ from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_driver, opencl
 from harness.measure.backends.choose import choose
-from harness.measure.backends.cuda import device_arch, load_pycuda, usable_arch
-from harness.measure.backends.cuda_driver import device_archs, driver_version, forbidden_files
+from harness.measure.backends.cuda import device_arch, load_pycuda, usable_gpu
+from harness.measure.backends.cuda_driver import (
+    CudaGpu,
+    driver_version,
+    forbidden_files,
+    list_gpus,
+)
 from harness.measure.backends.kernel_parameters import pack_arguments
 from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
 from harness.measure.backends.nvcc import Nvcc
@@ -79,27 +84,31 @@ def test_no_arguments_pack_to_nothing():
 # ------------------------------------------------------------------------- what is missing here
 
 
+def gpu(arch: str) -> CudaGpu:
+    return CudaGpu(0, "a GPU", "GPU-aa", "0000:1B:00.0", arch, 80 << 30)
+
+
 @pytest.fixture
 def all_there(monkeypatch):
     """A machine where CUDA can run; tests take one thing away."""
     monkeypatch.setattr(cuda, "require_driver", lambda: None)
     monkeypatch.setattr(cuda, "load_pycuda", lambda: None)
-    monkeypatch.setattr(cuda, "device_archs", lambda: ("sm_90",))
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_90"),))
     monkeypatch.setattr(cuda, "Nvcc", lambda arch: None)
 
 
 def test_nothing_missing_is_no_reason(all_there):
-    assert usable_arch() == "sm_90"
+    assert usable_gpu().arch == "sm_90"
 
 
-@pytest.mark.parametrize("part", ["require_driver", "load_pycuda", "device_archs", "Nvcc"])
+@pytest.mark.parametrize("part", ["require_driver", "load_pycuda", "list_gpus", "Nvcc"])
 def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
     def missing(*_: str) -> None:
         raise BackendUnavailable(f"no {part}")
 
     monkeypatch.setattr(cuda, part, missing)
     with pytest.raises(BackendUnavailable, match=f"no {part}"):
-        usable_arch()
+        usable_gpu()
 
 
 @needs_nvcc
@@ -111,7 +120,7 @@ def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
     arch, cure, all_there, monkeypatch
 ):
     pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
-    monkeypatch.setattr(cuda, "device_archs", lambda: (arch,))
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu(arch),))
     monkeypatch.setattr(cuda, "Nvcc", Nvcc)
     with pytest.raises(
         BackendUnavailable, match=rf"does not compile for {arch}: .* {cure}"
@@ -126,7 +135,7 @@ def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
 def test_no_builder_asks_the_driver_for_its_device_again(all_there, monkeypatch):
     monkeypatch.setattr(cuda, "Nvcc", lambda arch: None)
     backend = choose("cuda")
-    monkeypatch.setattr(cuda, "device_archs", lambda: pytest.fail("the driver is asked again"))
+    monkeypatch.setattr(cuda, "list_gpus", lambda: pytest.fail("the driver is asked again"))
     assert backend.open_compiler().arch == "sm_90"
 
 
@@ -178,7 +187,14 @@ def test_device_files_that_the_user_may_not_open_are_named(monkeypatch, tmp_path
 @pytest.mark.gpu
 def test_devices_are_listed_by_another_process(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
-    assert device_archs() == ("sm_90", "sm_90")
+    monkeypatch.setenv("CUDA_STUB_NAMES", "NVIDIA H100,NVIDIA T4")
+    monkeypatch.setenv("CUDA_STUB_ARCHS", "90,75")
+    monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
+    uuids = ("GPU-abababab-abab-abab-abab-ababababab00", "GPU-cdcdcdcd-cdcd-cdcd-cdcd-cdcdcdcdcd01")
+    assert list_gpus() == (
+        CudaGpu(0, "NVIDIA H100", uuids[0], "0000:1B:00.0", "sm_90", 80 << 30),
+        CudaGpu(1, "NVIDIA T4", uuids[1], "0000:1C:00.0", "sm_75", 80 << 30),
+    )
     assert device_arch() == "sm_90"
 
 
@@ -186,7 +202,7 @@ def test_devices_are_listed_by_another_process(stub, monkeypatch):
 def test_driver_without_devices_offers_no_gpu(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_DEVICES", "0")
     with pytest.raises(BackendUnavailable, match=r"CUDA_ERROR_NO_DEVICE \(100\).*CUDA_VISIBLE"):
-        device_archs()
+        list_gpus()
 
 
 @pytest.mark.gpu
@@ -196,4 +212,4 @@ def test_refusing_driver_is_reported_with_its_error(stub, monkeypatch):
         BackendUnavailable,
         match=r"cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH \(803\).*reboot",
     ):
-        device_archs()
+        list_gpus()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -25,8 +26,10 @@ from harness.core.kernel_name import reference_lines
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.backends import cuda
+from harness.measure.backends.choose import choose_one
 from harness.measure.backends.cuda import load_pycuda
 from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.cuda_driver import list_gpus
 from harness.measure.backends.cuda_module import PreparedLaunch
 from harness.measure.backends.cuda_stream import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.backends.empty_kernel import require_working
@@ -786,3 +789,42 @@ def test_nvml_finds_the_gpu_that_cuda_names(device: CudaDevice, nvml: Script) ->
     assert sensors.facts == SensorFacts()
     assert sensors.counter is not None
     assert sensors.state()["temperature_c"] > 0
+
+
+# ------------------------------------------------------------------------- one of several GPUs
+
+
+@pytest.fixture
+def two_gpus(stub, monkeypatch):
+    """A T4 and an H100."""
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
+    monkeypatch.setenv("CUDA_STUB_NAMES", "Tesla T4,NVIDIA H100")
+    monkeypatch.setenv("CUDA_STUB_ARCHS", "75,90")
+
+
+def test_named_gpu_is_opened_and_compiled_for(two_gpus):
+    backend = choose_one("cuda", ["h100"])
+    with closing(backend.open_device()) as device:
+        notes = device.environment("").notes
+        assert device.environment("").device == "NVIDIA H100"
+        assert notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
+        assert notes["pci_bus_id"] == "0000:1C:00.0"
+        backend.require_working(device, backend.open_compiler())
+        with pytest.raises(LaunchFailed, match="no kernel image"):
+            device.load(choose_one("cuda", ["0"]).open_compiler().compile(Program(EMPTY, (), ())))
+
+
+def test_gpu_that_has_another_number_now_is_refused(two_gpus, monkeypatch):
+    backend = choose_one("cuda", ["1"])
+    monkeypatch.setenv("CUDA_STUB_UUIDS", "cd")
+    with pytest.raises(
+        BackendUnavailable, match=r"device 1 was NVIDIA H100, .*, but now is GPU-cd"
+    ):
+        backend.open_device()
+
+
+def test_instance_of_a_divided_gpu_has_its_own_uuid(stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_MIG", "1")
+    (instance,) = list_gpus()
+    assert instance.uuid == "MIG-abababab-abab-abab-abab-ababababab00"
+    assert instance.is_part

@@ -76,7 +76,7 @@ def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(
 def run(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> tuple[bool, str]:
     """Run the default of `check --run`; return whether it works, and what is printed."""
     measurer = WrongDefault(wrong)
-    patch.setattr(default_run, "open_measurer", lambda spec, backend: (measurer, "a test"))
+    patch.setattr(default_run, "open_measurer", lambda *_, **named: (measurer, "a test"))
     console = Console(file=io.StringIO(), width=200)
     works = default_run.run_default(console, make_spec(folder), "auto")
     assert [problem for problem, _ in measurer.asked] == [i for i in INPUTS if i not in wrong]

@@ -31,6 +31,7 @@ PAGES = {
         "CONTRIBUTING.md",
         "docs/spaces.md",
         "docs/measuring.md",
+        "docs/devices.md",
         "docs/pragmas.md",
         "docs/techniques.md",
         "docs/recordings.md",

@@ -114,7 +114,9 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Open:
         left = iter(sides)
         first: list[Side] = []
 
-        def open_measurer(spec: Any, requested: str, beside: Side | None) -> tuple[Side, str]:
+        def open_measurer(
+            spec: Any, requested: str, beside: Side | None, devices: list[str]
+        ) -> tuple[Side, str]:
             assert [beside] == (first or [None]), "the second side runs in the process of the first"
             side = next(left)
             first.append(side)

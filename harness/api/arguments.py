@@ -58,6 +58,13 @@ def _is_technique(value: object) -> bool:
     return _is_text(value) or _is_list_of(_is_text)(value)
 
 
+def _is_device(value: object) -> bool:
+    is_one = _is_whole(0)
+    return (
+        _is_text(value) or is_one(value) or _is_list_of(lambda v: _is_text(v) or is_one(v))(value)
+    )
+
+
 def _is_space(value: object) -> bool:
     return _is_path(value) or isinstance(value, Spec)
 
@@ -66,6 +73,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "space": (_is_space, "the path of a space, or a Spec"),
     "inputs": (_is_text, "a condition such as 'n <= 4096'"),
     "backend": (_is_text, "a text such as 'opencl'"),
+    "device": (_is_device, "the name or the index of a device, or a list of them"),
     "replay": (_is_path, "the path of a recording"),
     "technique": (_is_technique, "the name of a technique, or a list of names"),
     "test_limit": (_is_whole(1), "a whole number from 1 to 10^9"),

@@ -22,6 +22,7 @@ class TuneOptions:
     space: Path | Spec | None = None
     inputs: str | None = None
     backend: str = "auto"
+    device: Sequence[str] = ()
     replay: Path | None = None
     mapping: Path | None = None
     test_limit: int | None = None

@@ -154,7 +154,7 @@ def _opened(request: TuneRequest, listener: Listener) -> Iterator[Measurer]:
         measurer = replay
         line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
     else:
-        measurer, why = open_measurer(request.whole, options.backend)
+        measurer, why = open_measurer(request.whole, options.backend, devices=options.device)
         line = f"backend {measurer.environment.backend}: {measurer.environment}"
         line += f"; {why}" if why else ""
     try:

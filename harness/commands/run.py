@@ -145,6 +145,18 @@ def whole_number(least: int, most: int = 10**9, shown: str = "10^9") -> Callable
     return parse
 
 
+def add_device(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the option that names devices (harness.measure.backends.choose)."""
+    parser.add_argument(
+        "--device",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="which GPU or CPU runs kernels: index, UUID, PCI bus id or part of its name; "
+        "PLATFORM:DEVICE of OpenCL; `harness.check --devices` lists them (default: the first)",
+    )
+
+
 def add_kernel_version(parser: argparse.ArgumentParser, default: str = "newest") -> None:
     """Add the option that chooses a version of an edited kernel (harness.results.versions)."""
     parser.add_argument(

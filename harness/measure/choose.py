@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
-from harness.measure.backends.choose import Backend, choose
+from harness.measure.backends.choose import Backend, choose_one
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
@@ -18,9 +19,10 @@ COMMAND = "command"
 
 
 def open_measurer(
-    spec: Spec, requested: str, owner: Measurer | None = None
+    spec: Spec, requested: str, owner: Measurer | None = None, devices: Sequence[str] = ()
 ) -> tuple[Measurer, str]:
-    """Open the measurer of a space with the requested backend; return it and why it was chosen.
+    """Open the measurer of a space with the requested backend, on the device that `devices` name
+    where they name one; return it and why it was chosen.
 
     It runs kernels, or starts programs, in the process of the measurer `owner`, which must be
     closed later: two processes differ in speed.
@@ -34,9 +36,14 @@ def open_measurer(
                 f"{spec.path} tunes a program, which --backend {requested} cannot run; "
                 f"leave --backend out, or write --backend {COMMAND}"
             )
+        if devices:
+            raise UsageError(
+                f"{spec.path} tunes a program, which chooses its device itself; leave --device "
+                "out, or set a variable such as CUDA_VISIBLE_DEVICES in its `environment`"
+            )
         started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
-    backend = with_arch(spec, with_cache(spec, choose(requested)))
+    backend = with_arch(spec, with_cache(spec, choose_one(requested, devices)))
     if backend.language not in spec.sources:
         raise UsageError(_missing_source(spec, backend))
     shared = owner if isinstance(owner, KernelMeasurer) else None

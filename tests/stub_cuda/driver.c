@@ -24,6 +24,16 @@ long number(const char *variable, long otherwise)
     return text && *text ? atol(text) : otherwise;
 }
 
+/* Copy the n-th word of a list with commas; its last word where there are fewer. */
+static void word_of(const char *variable, const char *otherwise, int n, char *word, size_t size)
+{
+    const char *text = getenv(variable);
+    text = text && *text ? text : otherwise;
+    for (const char *comma; n > 0 && (comma = strchr(text, ',')); n--)
+        text = comma + 1;
+    snprintf(word, size, "%.*s", (int)strcspn(text, ","), text);
+}
+
 void trace(const char *format, ...)
 {
     const char *path = getenv("CUDA_STUB_TRACE");
@@ -315,7 +325,7 @@ CUresult cuDeviceGetName(char *name, int size, CUdevice device)
     ENTER("cuDeviceGetName", NEEDS_INIT);
     if (no_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(name, (size_t)size, "Stand-in GPU");
+    word_of("CUDA_STUB_NAMES", "Stand-in GPU", device, name, (size_t)size);
     return CUDA_SUCCESS;
 }
 
@@ -328,14 +338,27 @@ CUresult cuDeviceGetPCIBusId(char *id, int size, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+static CUresult uuid_of(CUuuid *uuid, CUdevice device, int last)
+{
+    char byte[8];
+    if (no_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    word_of("CUDA_STUB_UUIDS", "ab", device, byte, sizeof byte);
+    memset(uuid->bytes, (int)strtol(byte, NULL, 16), sizeof uuid->bytes);
+    uuid->bytes[15] = (char)last;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 {
     ENTER("cuDeviceGetUuid", NEEDS_INIT);
-    if (no_device(device))
-        return CUDA_ERROR_INVALID_DEVICE;
-    memset(uuid->bytes, 0xab, sizeof uuid->bytes);
-    uuid->bytes[15] = (char)device;
-    return CUDA_SUCCESS;
+    return uuid_of(uuid, device, number("CUDA_STUB_MIG", 0) ? 0xff : device);
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
+{
+    ENTER("cuDeviceGetUuid_v2", NEEDS_INIT);
+    return uuid_of(uuid, device, device);
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
@@ -347,8 +370,20 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+static int capability(CUdevice device)
+{
+    char word[8];
+    word_of("CUDA_STUB_ARCHS", "90", device, word, sizeof word);
+    return atoi(word);
+}
+
+int current_capability(void)
+{
+    return capability(current[depth - 1]->device);
+}
+
 /* As of an H100. */
-static long attribute(CUdevice_attribute asked)
+static long attribute(CUdevice_attribute asked, CUdevice device)
 {
     switch (asked) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -365,8 +400,8 @@ static long attribute(CUdevice_attribute asked)
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: return FULL_MHZ * 1000L;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: return 2619000;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return 50L << 20;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return CAPABILITY_MAJOR;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return CAPABILITY_MINOR;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: return capability(device) / 10;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return capability(device) % 10;
     default: return -1;
     }
 }
@@ -376,7 +411,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute asked, CUdevice dev
     ENTER("cuDeviceGetAttribute", NEEDS_INIT);
     if (no_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    long found = attribute(asked);
+    long found = attribute(asked, device);
     if (found < 0)
         return not_modelled("an attribute that cuDeviceGetAttribute is asked for");
     *value = (int)found;
@@ -388,7 +423,7 @@ CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
     ENTER("cuDeviceComputeCapability", NEEDS_INIT);
     if (no_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    *major = CAPABILITY_MAJOR;
-    *minor = CAPABILITY_MINOR;
+    *major = capability(device) / 10;
+    *minor = capability(device) % 10;
     return CUDA_SUCCESS;
 }

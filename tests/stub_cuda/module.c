@@ -144,7 +144,8 @@ static CUresult why_not(const unsigned char *image)
     if (image[EI_OSABI] == NEW_OSABI && number("CUDA_STUB_DRIVER", CUDA_VERSION) < 13000)
         return CUDA_ERROR_INVALID_IMAGE;
     unsigned arch = (image[EI_OSABI] == NEW_OSABI ? cubin->e_flags >> 8 : cubin->e_flags) & 0xff;
-    int runs = arch / 10 == CAPABILITY_MAJOR && arch % 10 <= CAPABILITY_MINOR;
+    int here = current_capability();
+    int runs = arch / 10 == here / 10 && arch % 10 <= here % 10;
     return runs ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 

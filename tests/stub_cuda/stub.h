@@ -7,6 +7,11 @@
  * Environment variables, read at every call:
  *
  *   CUDA_STUB_DEVICES=2          how many devices there are (1)
+ *   CUDA_STUB_NAMES=A100,T4      the names of devices 0, 1, ...; the last one stays (Stand-in GPU)
+ *   CUDA_STUB_ARCHS=90,75        their compute capabilities; the last one stays (90)
+ *   CUDA_STUB_UUIDS=ab,cd        the bytes, in hexadecimal, that their UUIDs repeat before a last
+ *                                byte, the device's number; the last one stays (ab)
+ *   CUDA_STUB_MIG=1              devices are instances of a GPU whose UUID ends with ff
  *   CUDA_STUB_DRIVER=12040       the version of the driver (that of cuda.h)
  *   CUDA_STUB_MEMORY=BYTES       the memory of a device (80 GiB)
  *   CUDA_STUB_FAIL=RULE,...      CALL@N:CODE fails the N-th call with an error code of cuda.h;
@@ -43,8 +48,6 @@
 #define SHARED_BYTES 49152
 #define OPT_IN_SHARED_BYTES 232448
 #define REGISTERS 65536
-#define CAPABILITY_MAJOR 9
-#define CAPABILITY_MINOR 0
 
 /* Return from a call that must fail: planted failures, no cuInit, no context, a spoiled one. */
 #define ENTER(call, needs)                                                                         \
@@ -62,6 +65,7 @@ long number(const char *variable, long otherwise);
 CUresult planted(const char *call); /* the error for this call; PLANTED_HANG for one that hangs */
 void spoil(CUresult error);         /* every later call fails with it */
 void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int current_capability(void); /* of the current context's device: 90 */
 CUresult not_modelled(const char *what);
 #define PLANTED_HANG ((CUresult)-1)
 

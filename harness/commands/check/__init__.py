@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.commands.check.options import DEFAULT_SAMPLE, SPACE_SCHEMA, CheckOptions
-from harness.commands.run import WITH_JSON, add_json, options_of, run_command, whole_number
+from harness.commands.run import (
+    WITH_JSON,
+    add_device,
+    add_json,
+    options_of,
+    run_command,
+    whole_number,
+)
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 
@@ -46,12 +53,16 @@ def _parser() -> argparse.ArgumentParser:
         help="where kernels run (default auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on "
         "the CPU)",
     )
+    add_device(parser)
+    parser.add_argument("--devices", action="store_true",
+                        help="list this machine's devices, and exit")  # fmt: skip
     parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="SM",
                         help="compile with nvcc for this architecture, such as sm_90; needs no "
                         "GPU; may be repeated")  # fmt: skip
     parser.add_argument("--sample", type=whole_number(0), metavar="N",
                         help="also compile N other legal configurations, drawn uniformly "
-                        f"(default {DEFAULT_SAMPLE} with --backend or --arch, else 0)")  # fmt: skip
+                        f"(default {DEFAULT_SAMPLE} with --backend, --device or --arch; else "
+                        "0)")  # fmt: skip
     parser.add_argument("--compile", type=whole_number(0), metavar="N",
                         help="compile N others and print a summary: machine codes, resources, "
                         "failures, and parameters that change nothing")  # fmt: skip
@@ -70,13 +81,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(args: argparse.Namespace) -> int:
     _refuse_contradictions(args)
-    from harness.commands.check.command import check, print_schema  # here: it takes a second
+    from harness.commands.check.command import (  # here: it takes a second
+        check,
+        print_devices,
+        print_schema,
+    )
 
+    if args.devices:
+        return print_devices()
     return print_schema(args.schema) if args.schema else check(options_of(CheckOptions, args))
 
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:
-    compiles = args.archs or args.backend or args.sample is not None or args.compile is not None
+    names_target = args.archs or args.backend or args.device
+    compiles = names_target or args.sample is not None or args.compile is not None
     if args.schema not in (None, SPACE_SCHEMA, *WITH_JSON):
         commands = ", ".join(WITH_JSON)
         raise UsageError(
@@ -85,10 +103,12 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         )
     if args.schema and (args.spaces or args.no_compile or compiles):
         raise UsageError("--schema stands alone: the schema is the same for all spaces")
-    if not args.schema and not args.spaces:
+    if args.devices and (args.schema or args.spaces or args.no_compile or args.run or compiles):
+        raise UsageError("--devices stands alone: it lists the devices that --device can name")
+    if not (args.schema or args.devices or args.spaces):
         raise UsageError("name a space, for example spaces/mvmul.yaml")
     if args.no_compile and (compiles or args.run):
-        options = "--backend, --arch, --sample, --compile or --run"
+        options = "--backend, --device, --arch, --sample, --compile or --run"
         raise UsageError(f"--no-compile does not go with {options}")
     if args.sample is not None and args.compile is not None:
         raise UsageError("--sample and --compile both draw configurations; give one of them")
@@ -96,5 +116,7 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         raise UsageError("--strict judges what --compile N compiles; add --compile N")
     if args.archs and args.run:
         raise UsageError("--arch compiles for a GPU that need not be here; --run runs on this one")
+    if args.archs and args.device:
+        raise UsageError("--arch compiles for a GPU that need not be here; leave --device out")
     if args.archs and args.backend == "opencl":
         raise UsageError("--arch names an architecture of nvcc; --backend opencl has none")

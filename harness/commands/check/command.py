@@ -43,9 +43,10 @@ from harness.core.errors import (
 )
 from harness.core.program import Program, Read
 from harness.core.records import Config, Value
-from harness.core.text import counted
+from harness.core.text import counted, escaped
 from harness.display.formats import make_console
 from harness.display.text import print_line
+from harness.measure.backends.inventory import inventory
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.processes import usable_cores
@@ -53,6 +54,13 @@ from harness.measure.tracked_config import TrackedConfig
 from harness.space_file import Spec, load_specs, space_schema
 
 _LISTED_LAUNCHES = 4
+
+
+def print_devices() -> int:
+    """Print this machine's devices, as `--device` names them; return the exit code."""
+    for line in inventory():
+        print(escaped(line, "\n"))
+    return 0
 
 
 def print_schema(of: str) -> int:
@@ -89,7 +97,9 @@ def check(options: CheckOptions) -> int:
                     if target.language not in spec.sources:
                         reason = _missing_source(spec, target)
                         print_line(console, f"  not compiled for {target.name}: {reason}")
-            if options.run and not run_default(console, spec, options.backend or "auto"):
+            if options.run and not run_default(
+                console, spec, options.backend or "auto", options.device
+            ):
                 not_working.append(spec.name)
             console.print()
     programs = 0 if options.no_compile else sum(spec.program is not None for spec in specs)
@@ -249,10 +259,12 @@ def _size(value: Value) -> float:
 def _refuse_mismatched(specs: Sequence[Spec], options: CheckOptions) -> None:
     """Refuse --arch and kernel backends for programs, and --backend command for kernels."""
     for spec in specs:
-        if spec.program is not None and (options.archs or options.backend not in (None, "command")):
+        if spec.program is not None and (
+            options.archs or options.device or options.backend not in (None, "command")
+        ):
             raise UsageError(
-                f"{spec.path} tunes a program, which its own command builds; leave out --arch and "
-                "--backend, or check it alone"
+                f"{spec.path} tunes a program, which its own command builds; leave out --arch, "
+                "--backend and --device, or check it alone"
             )
         if spec.program is None and options.backend == "command":
             raise UsageError(f"{spec.path} tunes a kernel, which --backend command cannot build")
@@ -261,7 +273,7 @@ def _refuse_mismatched(specs: Sequence[Spec], options: CheckOptions) -> None:
 def _targets(options: CheckOptions) -> list[CompileTarget]:
     if options.archs:
         return [architecture_target(arch) for arch in dict.fromkeys(options.archs)]
-    return [device_target(options.backend or "auto")]
+    return [device_target(options.backend or "auto", options.device)]
 
 
 def _require_sources(specs: Sequence[Spec], targets: Sequence[CompileTarget]) -> None:

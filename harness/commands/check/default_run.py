@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 
 from rich.console import Console
@@ -20,11 +21,11 @@ from harness.space_file import Spec
 _RUNS = {"repeats": 2, "min_repeats": 2, "energy": False}
 
 
-def run_default(console: Console, spec: Spec, backend: str) -> bool:
+def run_default(console: Console, spec: Spec, backend: str, devices: Sequence[str] = ()) -> bool:
     """Run and verify the default on each input; print how it ended, and return whether it works on
     all of them."""
     try:
-        measurer, _ = open_measurer(spec.with_measure(_RUNS), backend)
+        measurer, _ = open_measurer(spec.with_measure(_RUNS), backend, devices=devices)
     except BackendUnavailable as error:
         print_line(console, f"  default not run: {error}")
         return False

@@ -115,5 +115,7 @@ def _program(spec: Spec, options: CheckOptions) -> TargetDocument:
 def _why_run_failed(spec: Spec, options: CheckOptions) -> str:
     """Run the default on each input; return what that prints where it does not work."""
     shown = io.StringIO()
-    works = run_default(Console(file=shown, width=1000), spec, options.backend or "auto")
+    works = run_default(
+        Console(file=shown, width=1000), spec, options.backend or "auto", options.device
+    )
     return "" if works else shown.getvalue().strip()

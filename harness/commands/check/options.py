@@ -16,6 +16,7 @@ class CheckOptions:
 
     spaces: tuple[Path, ...]
     backend: str | None
+    device: tuple[str, ...]
     archs: tuple[str, ...]
     sample: int | None
     compile: int | None
@@ -27,8 +28,8 @@ class CheckOptions:
 
     @property
     def names_target(self) -> bool:
-        """Whether a backend or an architecture was named."""
-        return bool(self.backend or self.archs)
+        """Whether a backend, a device or an architecture was named."""
+        return bool(self.backend or self.device or self.archs)
 
     @property
     def others(self) -> int:

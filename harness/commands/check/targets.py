@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.program import Program
 from harness.core.records import DeviceLimits
-from harness.measure.backends.choose import Backend, choose
+from harness.measure.backends.choose import Backend, choose_one
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.build_queue import BuildQueue
 from harness.measure.flags.fit import fitted_to_backend
@@ -77,13 +78,13 @@ def architecture_target(arch: str) -> CompileTarget:
     return CompileTarget(arch, backend, nvcc.identity, ARCHITECTURE_LIMITS, nvcc)
 
 
-def device_target(requested: str) -> CompileTarget:
-    """Make the target of a device; `requested` is auto, cuda or opencl.
+def device_target(requested: str, devices: Sequence[str] = ()) -> CompileTarget:
+    """Make the target of a device; `requested` is auto, cuda or opencl, and `devices` may name it.
 
-    Raises BackendUnavailable.
+    Raises BackendUnavailable, and UsageError for an unknown device.
     """
     try:
-        backend = choose(requested)
+        backend = choose_one(requested, devices)
     except BackendUnavailable as error:
         if requested == "cuda":
             hint = "Without a GPU, name the architecture to compile for: --arch sm_90"

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.commands.run import run_command
+from harness.commands.run import add_device, run_command
 from harness.compare.statistics import (
     FEWEST_OCCASIONS,
     LEVEL,
@@ -130,6 +130,7 @@ def _add_rerun_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--backend", choices=BACKENDS, default="auto", help="where kernels run (default auto)"
     )
+    add_device(group)
 
 
 def _occasions(text: str) -> int:

@@ -112,9 +112,16 @@ def _rerun_options(args: argparse.Namespace) -> RerunOptions | None:
     if args.rerun is None:
         if args.base_space:
             raise UsageError("--base-space goes with --rerun, which builds the sources of BASE")
+        if args.device:
+            raise UsageError("--device goes with --rerun, which measures; leave it out")
         return None
     return RerunOptions(
-        args.rerun or args.spec, args.base_space, args.rerun_database, args.backend, args.occasions
+        args.rerun or args.spec,
+        args.base_space,
+        args.rerun_database,
+        args.backend,
+        args.device,
+        args.occasions,
     )
 
 

@@ -25,6 +25,7 @@ class RerunOptions:
     base_spaces: Sequence[Path]
     database: str
     backend: str
+    device: Sequence[str]
     occasions: int
 
 
@@ -48,7 +49,7 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
     console = make_console(stderr=True)
 
     def open_(spec: Spec, owner: Measurer | None) -> Measurer:
-        return open_measurer(spec, options.backend, owner)[0]
+        return open_measurer(spec, options.backend, owner, options.device)[0]
 
     with (
         writing(options.database) as engine,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from harness.api.options import TuneOptions
-from harness.commands.run import add_json, report_file, whole_number
+from harness.commands.run import add_device, add_json, report_file, whole_number
 from harness.core.invocation import command_line
 from harness.measure.backends.choose import BACKENDS
 
@@ -74,6 +74,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         help="where kernels run (default auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on "
         "the CPU)",
     )
+    add_device(group)
     group.add_argument(
         "--replay",
         type=Path,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import BackendUnavailable, UsageError
@@ -9,9 +11,24 @@ from harness.core.records import WARM
 from harness.core.text import suggestion
 from harness.measure.backends import cuda, cuda_device, empty_kernel, opencl, opencl_device
 from harness.measure.backends.base import Compiler, Device
+from harness.measure.backends.cuda_driver import MIG, VISIBLE, CudaGpu, hidden_instance
+from harness.measure.backends.device_names import (
+    UnknownDevice,
+    device_line,
+    find_device,
+    suggest_device,
+)
 from harness.measure.backends.nvcc import Nvcc
 
-BACKENDS = ("auto", "cuda", "opencl", "command")
+AUTO = "auto"
+_INTERFACES = ("cuda", "opencl")
+BACKENDS = (AUTO, *_INTERFACES, "command")
+
+ALL = "all"
+"""The name of all devices."""
+
+Found = CudaGpu | opencl.DeviceName
+"""A device of CUDA or of OpenCL."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +48,12 @@ class Backend:
     arch: str | None = None
     cache: str = WARM
     arch_specific: bool = False
+    cuda_gpu: CudaGpu | None = None
+
+    @property
+    def device(self) -> Found | None:
+        """The device; None where only an architecture of CUDA was named."""
+        return self.opencl_device or self.cuda_gpu
 
     @property
     def is_gpu(self) -> bool:
@@ -41,7 +64,7 @@ class Backend:
         """Open the device in this process."""
         if self.opencl_device is not None:
             return opencl_device.OpenClDevice(self.opencl_device, self.cache)
-        return cuda_device.CudaDevice(self.cache)
+        return cuda_device.CudaDevice(self.cache, self.cuda_gpu)
 
     def open_compiler(self) -> Compiler:
         """Open the compiler for the device in this process."""
@@ -66,19 +89,119 @@ def choose(requested: str) -> Backend:
     """
     if requested == "cuda":
         try:
-            return _cuda("it was requested")
+            return _cuda(cuda.usable_gpu(), "it was requested")
         except BackendUnavailable as error:
             raise BackendUnavailable(f"--backend cuda cannot run here: {error}") from None
     if requested == "opencl":
         return _opencl(opencl.find_device(), "it was requested")
-    if requested != "auto":
+    if requested != AUTO:
         raise UsageError(f"there is no backend `{requested}`; {suggestion(requested, BACKENDS)}")
     return _auto()
 
 
+def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, ...]:
+    """Return the devices that `names` name; `all` names all equal ones of a backend, and without
+    names there is one device (see `choose`).
+
+    Raises UsageError for a name that fits no device or several, a device that is named twice, and
+    devices that differ, since their times cannot be compared; BackendUnavailable where the
+    requested backend cannot run.
+    """
+    words = [word.strip() for name in names for word in name.split(",")]
+    if not words or requested not in (AUTO, *_INTERFACES):
+        return (choose(requested),)
+    if "" in words:
+        raise UsageError("--device has an empty name; `harness.check --devices` lists the devices")
+    if ALL in words and len(words) > 1:
+        raise UsageError(f"--device {ALL} names all devices; leave the others out")
+    found = _named(requested, words)
+    devices = [device for device, _ in found]
+    twice = next((device for device in devices if devices.count(device) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--device names a device twice: {twice}")
+    if len({device.kind for device in devices}) > 1:
+        raise UsageError(
+            "--device names devices that differ, and times of different devices cannot be "
+            f"compared; name equal ones:\n{_listed(devices)}"
+        )
+    return tuple(_backend(device, why) for device, why in found)
+
+
+def choose_one(requested: str, names: Sequence[str] = ()) -> Backend:
+    """Return the only device that `choose_devices` finds; raises UsageError for several."""
+    chosen = choose_devices(requested, names)
+    if len(chosen) > 1:
+        devices = [backend.device for backend in chosen if backend.device is not None]
+        raise UsageError(
+            f"--device names {len(chosen)} devices, but this command measures on one:\n"
+            f"{_listed(devices)}"
+        )
+    return chosen[0]
+
+
+def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
+    """Return the devices of one interface that the words name, and why each of them was chosen;
+    `auto` looks for all of them in CUDA before OpenCL."""
+    missing, known, unknown = list[str](), list[Found](), words[0]
+    for interface in _INTERFACES if requested == AUTO else [requested]:
+        try:
+            devices = _known(interface)
+        except BackendUnavailable as error:
+            missing.append(f"{interface}: {error}")
+            continue
+        known += devices
+        try:
+            return _all_of(devices) if ALL in words else [_find(word, devices) for word in words]
+        except UnknownDevice as error:
+            (unknown,) = error.args
+    if not known:
+        raise BackendUnavailable("no device can be used.\n  " + "\n  ".join(missing))
+    hint = suggest_device(unknown, known)
+    hidden = os.environ.get(VISIBLE)
+    others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
+    reasons = "".join(f"\n{reason}" for reason in missing)
+    raise UsageError(
+        f"there is no device `{unknown}`{hint} These are here:\n{_listed(known)}{others}{reasons}"
+    )
+
+
+def _known(interface: str) -> Sequence[Found]:
+    """Return the devices of CUDA or OpenCL; raises BackendUnavailable where there is none."""
+    if interface == "cuda":
+        return cuda.usable_gpus()
+    opencl.find_device()  # raises where there is none
+    return opencl.list_devices()
+
+
+def _find(word: str, devices: Sequence[Found]) -> tuple[Found, str]:
+    """Find the device that a word names. CUDA does not list all instances of a divided GPU."""
+    try:
+        return find_device(word, devices)
+    except UnknownDevice:
+        is_hidden = isinstance(devices[0], CudaGpu) and word.upper().startswith(MIG)
+        instance = hidden_instance(word) if is_hidden else None
+        if instance is None:
+            raise
+        return instance, f"--device {word} names it"
+
+
+def _all_of(devices: Sequence[Found]) -> list[tuple[Found, str]]:
+    """Return all GPUs, or all CPUs where there is no GPU, of the first device's platform."""
+    first = _group(devices[0])
+    return [(device, f"--device {ALL}") for device in devices if _group(device) == first]
+
+
+def _group(device: Found) -> object:
+    return isinstance(device, CudaGpu) or (device.platform_number, device.is_gpu)
+
+
+def _listed(devices: Sequence[Found]) -> str:
+    return "\n".join(map(device_line, devices))
+
+
 def _auto() -> Backend:
     try:
-        return _cuda("CUDA comes first, and a GPU is here")
+        return _cuda(cuda.usable_gpu(), "CUDA comes first, and a GPU is here")
     except BackendUnavailable as error:
         no_cuda = str(error)
     try:
@@ -93,9 +216,18 @@ def _auto() -> Backend:
     return _opencl(device, f"no GPU can be used ({no_cuda.partition(':')[0]})")
 
 
-def _cuda(why: str) -> Backend:
+def _backend(device: Found, why: str) -> Backend:
+    """Return the backend of a named device; raises BackendUnavailable where nvcc does not compile
+    for it."""
+    if isinstance(device, opencl.DeviceName):
+        return _opencl(device, why)
+    cuda.require_compiler(device.arch)
+    return _cuda(device, why)
+
+
+def _cuda(gpu: CudaGpu, why: str) -> Backend:
     # With its architecture known, no process that compiles asks the driver for it again.
-    return Backend("cuda", "nvcc", why, arch=cuda.usable_arch())
+    return Backend("cuda", "nvcc", why, arch=gpu.arch, cuda_gpu=gpu)
 
 
 def _opencl(device: opencl.DeviceName, why: str) -> Backend:

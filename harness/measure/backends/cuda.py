@@ -10,7 +10,7 @@ import importlib.util
 from typing import Any
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.cuda_driver import device_archs, require_driver
+from harness.measure.backends.cuda_driver import CudaGpu, list_gpus, require_driver
 from harness.measure.backends.nvcc import Nvcc
 
 ERROR_MEANINGS = {
@@ -53,22 +53,34 @@ def meaning_of(error: BaseException) -> str:
     raise TypeError(f"{type(error).__name__} is no exception of PyCUDA's driver")
 
 
-def usable_arch() -> str:
-    """Return the architecture of this machine's first device, such as `sm_90`.
+def usable_gpus() -> tuple[CudaGpu, ...]:
+    """Return this machine's GPUs; raises BackendUnavailable, with the next step, where CUDA kernels
+    cannot run here.
 
-    Raises BackendUnavailable, with the next step, where CUDA kernels cannot run here. Initialises
-    neither the driver nor a context in this process.
+    Initialises neither the driver nor a context in this process.
     """
     require_driver()
     load_pycuda()
-    arch = device_arch()
-    Nvcc(arch)  # raises where this toolkit has dropped the device, or does not know it yet
-    return arch
+    return list_gpus()
+
+
+def usable_gpu() -> CudaGpu:
+    """Return this machine's first GPU; raises BackendUnavailable as `usable_gpus` does, and where
+    nvcc does not compile for it."""
+    gpu = usable_gpus()[0]
+    require_compiler(gpu.arch)
+    return gpu
+
+
+def require_compiler(arch: str) -> None:
+    """Raise BackendUnavailable where this toolkit has dropped an architecture, or does not know it
+    yet."""
+    Nvcc(arch)
 
 
 def device_arch() -> str:
-    """Return the architecture to compile for, such as `sm_90`; opens nothing in this process.
+    """Return the architecture of the first GPU, such as `sm_90`; opens nothing in this process.
 
-    Raises BackendUnavailable without a device.
+    Raises BackendUnavailable without a GPU.
     """
-    return device_archs()[0]
+    return list_gpus()[0].arch

@@ -20,7 +20,13 @@ from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMem
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.cuda import load_pycuda, meaning_of
-from harness.measure.backends.cuda_driver import device_uuid, driver_version, require_driver
+from harness.measure.backends.cuda_driver import (
+    CudaGpu,
+    device_uuid,
+    driver_version,
+    make_visible,
+    require_driver,
+)
 from harness.measure.backends.cuda_module import CudaModule
 from harness.measure.backends.cuda_stream import TimedStream
 from harness.measure.backends.driver_device import DriverDevice
@@ -31,7 +37,7 @@ _KEPT_MODULES = 2  # of a configuration and its twin
 
 
 class CudaDevice(DriverDevice):
-    """The first GPU, with its primary context current in the thread that opened it; a `Device`.
+    """One GPU, with its primary context current in the thread that opened it; a `Device`.
 
     Raises BackendUnavailable.
     """
@@ -39,9 +45,13 @@ class CudaDevice(DriverDevice):
     shares_cpu = False
     """Compilers may run while a kernel does."""
 
-    def __init__(self, cache: str = WARM) -> None:
-        """`cache` is WARM or COLD, what runs find in the GPU's caches."""
+    def __init__(self, cache: str = WARM, gpu: CudaGpu | None = None) -> None:
+        """`cache` is WARM or COLD, what runs find in the GPU's caches; `gpu` is None for the first
+        one."""
         require_driver()
+        if gpu is not None:
+            make_visible(gpu)
+        self._ordinal = 0 if gpu is None else gpu.ordinal
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
             raise BackendUnavailable(
                 "CUDA_LAUNCH_BLOCKING is set: the host would wait for each launch, and the device "
@@ -53,15 +63,25 @@ class CudaDevice(DriverDevice):
         self._module = lru_cache(maxsize=_KEPT_MODULES)(self._make_module)
         try:
             self._driver.init()
-            self._device = self._driver.Device(0)
+            self._require_same(gpu)
+            self._device = self._driver.Device(self._ordinal)
             self._context = self._device.retain_primary_context()
             self._context.push()
         except self._driver.Error as error:
             raise BackendUnavailable(
-                f"CUDA device 0 cannot be opened: {error}. Check nvidia-smi, "
+                f"CUDA device {self._ordinal} cannot be opened: {error}. Check nvidia-smi, "
                 "and whether another process holds the device exclusively"
             ) from error
         self._stream = self._open_stream()
+
+    def _require_same(self, gpu: CudaGpu | None) -> None:
+        """Raise BackendUnavailable where the driver has numbered the GPUs anew."""
+        found = device_uuid(self._ordinal)
+        if gpu is not None and found != gpu.uuid:
+            raise BackendUnavailable(
+                f"CUDA device {gpu.ordinal} was {gpu}, but now is {found or 'another one'}: "
+                "CUDA_VISIBLE_DEVICES or the machine has changed. Run the same command again"
+            )
 
     def _open_stream(self) -> TimedStream:
         """Load the kernels that keep the host's work out of times and read the device's clock;
@@ -232,7 +252,7 @@ class CudaDevice(DriverDevice):
     def _notes(self) -> dict[str, str]:
         major, minor = self._device.compute_capability()
         return {
-            DEVICE_UUID: device_uuid(0),
+            DEVICE_UUID: device_uuid(self._ordinal),
             "pci_bus_id": self._device.pci_bus_id(),
             "compute_capability": f"{major}.{minor}",
             "memory_bytes": str(self._device.total_memory()),

@@ -8,18 +8,81 @@ import os
 import re
 import subprocess
 import sys
-import uuid
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.backends import cuda_probe
 
+MIG = "MIG-"
+"""How the UUID of an instance of a divided GPU begins."""
 
-def device_archs() -> tuple[str, ...]:
-    """Ask another process for the architectures of this machine's devices, in the driver's order.
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class CudaGpu:
+    """A GPU as CUDA numbers it, which CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER change.
+
+    `uuid` is empty where the driver does not say it. `visible` is what CUDA_VISIBLE_DEVICES must be
+    for CUDA to see it; None where nothing has to change.
+    """
+
+    ordinal: int
+    name: str
+    uuid: str
+    bus_id: str
+    arch: str
+    memory_bytes: int
+    visible: str | None = None
+
+    @property
+    def index(self) -> str:
+        """The number by which `--device` names it."""
+        return str(self.ordinal)
+
+    @property
+    def kind(self) -> tuple[str, str, int]:
+        """What equal devices have in common."""
+        return self.name, self.arch, round(self.memory_bytes / 2**30)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is an instance of a divided GPU (MIG)."""
+        return self.uuid.startswith(MIG)
+
+    def __str__(self) -> str:
+        memory = f"{self.memory_bytes / 2**30:.1f} GiB"
+        return ", ".join(filter(None, (self.name, self.arch, memory, self.bus_id, self.uuid)))
+
+
+def list_gpus() -> tuple[CudaGpu, ...]:
+    """Ask another process for this machine's GPUs, in the driver's order.
 
     Raises BackendUnavailable where the driver reports an error or no device (see cuda_probe).
     """
+    answer = _answer(dict(os.environ))
+    if answer["error"] or not answer["devices"]:
+        reason = answer["error"] or "it lists no device"
+        raise BackendUnavailable(f"the NVIDIA driver offers no GPU: {reason}. {_cure(reason)}")
+    return tuple(CudaGpu(**device) for device in answer["devices"])
+
+
+def hidden_instance(uuid: str) -> CudaGpu | None:
+    """Find the instance of a divided GPU (MIG) with this UUID; None where there is none.
+
+    CUDA lists one instance, unless CUDA_VISIBLE_DEVICES names another one, and none where the name
+    is wrong.
+    """
+    if VISIBLE in os.environ:
+        return None
+    devices = _answer({**os.environ, VISIBLE: uuid})["devices"]
+    return CudaGpu(**devices[0], visible=uuid) if len(devices) == 1 else None
+
+
+def _answer(environment: dict[str, str]) -> dict[str, Any]:
+    """Return what the probe prints in an environment."""
     script = Path(cuda_probe.__file__)
     try:
         done = subprocess.run(
@@ -28,16 +91,20 @@ def device_archs() -> tuple[str, ...]:
             text=True,
             check=True,
             timeout=60,
+            env=environment,
         )
-        answer = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
         raise BackendUnavailable(
             f"the NVIDIA driver did not answer ({error}). Check nvidia-smi and the kernel log"
         ) from error
-    if answer["error"] or not answer["devices"]:
-        reason = answer["error"] or "it lists no device"
-        raise BackendUnavailable(f"the NVIDIA driver offers no GPU: {reason}. {_cure(reason)}")
-    return tuple(answer["devices"])
+    return answer
+
+
+def make_visible(gpu: CudaGpu) -> None:
+    """Let CUDA see a GPU in this process; call it before the driver is initialised."""
+    if gpu.visible is not None:
+        os.environ[VISIBLE] = gpu.visible
 
 
 def _cure(reason: str) -> str:
@@ -75,13 +142,10 @@ def device_uuid(ordinal: int) -> str:
 
     The driver must have been initialised in this process.
     """
-    library = ctypes.CDLL(cuda_probe.LIBRARY)
-    device, content = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    library, device = ctypes.CDLL(cuda_probe.LIBRARY), ctypes.c_int()
     if library.cuDeviceGet(ctypes.byref(device), ordinal):
         return ""
-    if library.cuDeviceGetUuid(ctypes.byref(content), device):
-        return ""
-    return f"GPU-{uuid.UUID(bytes=bytes(content))}"
+    return cuda_probe.uuid_of(library, device.value)
 
 
 def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str | None:

@@ -11,14 +11,15 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from harness.core.errors import BackendUnavailable, BuildFailed
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.files import cache_folder
 from harness.core.program import Binary, Program
 from harness.core.records import Build
+from harness.core.text import counted
 from harness.measure.backends.pocl_cpu import name_processor
 from harness.measure.compiler_warnings import require_obeyed
 from harness.source.inlining import inlined
@@ -29,6 +30,11 @@ _NO_ASSEMBLY = "#pragma GCC poison asm __asm __asm__\n#line 1\n"
 """Assembly on a CPU could call the system: to keep results between runs, or to do harm."""
 
 _WHY_POISONED = "harness refuses assembly on a CPU: it could keep results from run to run"
+
+CPU_PARTS = "HARNESS_CPU_PARTS"
+"""The variable that divides each CPU into so many devices with an equal share of its cores."""
+
+_MOST_PARTS = 1024
 
 _EXTRA_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
@@ -55,12 +61,34 @@ def load_pyopencl() -> Any:
 
 @dataclass(frozen=True)
 class DeviceName:
-    """An OpenCL device: its platform, its index there, and its name."""
+    """An OpenCL device: its platform, its number there, and its name.
+
+    `platform_number` counts the platforms. `bus_id` is empty where the driver does not say it.
+    """
 
     platform: str
-    index: int
+    number: int
     name: str
     is_gpu: bool
+    platform_number: int = 0
+    units: int = 0
+    memory_bytes: int = 0
+    bus_id: str = ""
+    uuid: ClassVar[str] = ""
+
+    @property
+    def index(self) -> str:
+        """The numbers by which `--device` names it."""
+        return f"{self.platform_number}:{self.number}"
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What equal devices have in common."""
+        return self.platform_number, self.name, self.units, self.memory_bytes
+
+    def __str__(self) -> str:
+        size = f"{counted(self.units, 'compute unit')}, {self.memory_bytes / 2**30:.1f} GiB"
+        return ", ".join(filter(None, (self.name, size, self.bus_id, self.platform)))
 
 
 def list_devices() -> list[DeviceName]:
@@ -70,21 +98,73 @@ def list_devices() -> list[DeviceName]:
         platforms = cl.get_platforms()
     except cl.Error:
         return []
-    found = [name for platform in platforms for name in _devices_of(cl, platform)]
+    found = [name for number, each in enumerate(platforms) for name in _names(cl, number, each)]
     return sorted(found, key=lambda device: not device.is_gpu)
 
 
-def _devices_of(cl: Any, platform: Any) -> list[DeviceName]:
+def _names(cl: Any, platform_number: int, platform: Any) -> Iterator[DeviceName]:
+    """Yield the names of a platform's devices."""
+    for number, device in enumerate(_devices_of(cl, platform)):
+        yield DeviceName(
+            platform=platform.name,
+            number=number,
+            name=device.name.strip(),
+            is_gpu=bool(device.type & cl.device_type.GPU),
+            platform_number=platform_number,
+            units=device.max_compute_units,
+            memory_bytes=device.global_mem_size,
+            bus_id=_bus_id(cl, device),
+        )
+
+
+def cpu_parts() -> int:
+    """Return into how many parts of equal size each CPU is divided; raises UsageError."""
+    text = os.environ.get(CPU_PARTS, "1")
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_PARTS:
+        raise UsageError(
+            f"{CPU_PARTS} must be a whole number from 1 to {_MOST_PARTS}, got {text!r}"
+        )
+    return int(text)
+
+
+def _devices_of(cl: Any, platform: Any) -> list[Any]:
+    """Return the devices of a platform, or the parts of its CPUs; raises UsageError where a CPU
+    has too few cores."""
     try:
         devices = platform.get_devices()
     except cl.Error:  # a platform without its driver
         return []
-    return [
-        DeviceName(
-            platform.name, index, device.name.strip(), bool(device.type & cl.device_type.GPU)
-        )
-        for index, device in enumerate(devices)
-    ]
+    parts, found = cpu_parts(), list[Any]()
+    for device in devices:
+        if "PoCL" in device.version:
+            name_processor(device.version, device.int_ptr)  # its parts are copies of it
+        is_divided = parts > 1 and bool(device.type & cl.device_type.CPU)
+        found += _divided(cl, device, parts) if is_divided else [device]
+    return found
+
+
+def _divided(cl: Any, device: Any, parts: int) -> list[Any]:
+    cores = device.max_compute_units
+    if cores < parts:
+        raise UsageError(f"{CPU_PARTS}={parts}, but {device.name.strip()} has only {cores} cores")
+    counts = [cores // parts] * parts
+    by_counts = cl.device_partition_property.BY_COUNTS
+    divided: list[Any] = device.create_sub_devices([by_counts, *counts, 0])
+    return divided
+
+
+def _bus_id(cl: Any, device: Any) -> str:
+    """Return the PCI bus id of a GPU, from NVIDIA's or AMD's extension; empty where it has none."""
+    try:
+        bus, slot = device.pci_bus_id_nv, device.pci_slot_id_nv
+        return f"{device.pci_domain_id_nv:04X}:{bus:02X}:{slot >> 3:02X}.{slot & 7}"
+    except (AttributeError, cl.Error):
+        pass
+    try:
+        place = device.topology_amd
+        return f"0000:{place.bus & 255:02X}:{place.device & 255:02X}.{place.function & 255}"
+    except (AttributeError, cl.Error):
+        return ""
 
 
 def find_device() -> DeviceName:
@@ -97,13 +177,12 @@ def find_device() -> DeviceName:
 
 def device_of(cl: Any, name: DeviceName) -> Any:
     """Return PyOpenCL's device; raises BackendUnavailable where its platform is gone."""
-    for platform in cl.get_platforms():
-        if platform.name == name.platform:
-            device = platform.get_devices()[name.index]
-            if "PoCL" in device.version:
-                name_processor(device.version, device.int_ptr)
-            return device
-    raise BackendUnavailable(f"the OpenCL platform {name.platform} is gone; run the command again")
+    platform = next(iter(cl.get_platforms()[name.platform_number :]), None)
+    if platform is None or platform.name != name.platform:
+        raise BackendUnavailable(
+            f"the OpenCL platform {name.platform} is gone; run the command again"
+        )
+    return _devices_of(cl, platform)[name.number]
 
 
 class OpenClCompiler:

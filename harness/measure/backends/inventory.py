@@ -1,0 +1,55 @@
+"""List the devices of this machine, each with why it cannot be used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from harness.core.errors import BackendUnavailable
+from harness.measure.backends import cuda, opencl
+from harness.measure.backends.cuda_driver import VISIBLE, CudaGpu, list_gpus, require_driver
+from harness.measure.backends.device_names import device_line
+
+_ORDER = "CUDA_DEVICE_ORDER"
+
+
+def inventory() -> Iterator[str]:
+    """Yield the lines of the list, as `--device` names the devices."""
+    yield "cuda"
+    try:
+        require_driver()
+        gpus = list_gpus()
+    except BackendUnavailable as error:
+        yield f"  cannot be used: {error}"
+    else:
+        yield from _gpu_lines(gpus)
+    yield "opencl"
+    try:
+        opencl.find_device()
+        yield from map(device_line, opencl.list_devices())
+    except BackendUnavailable as error:
+        yield f"  cannot be used: {error}"
+
+
+def _gpu_lines(gpus: Sequence[CudaGpu]) -> Iterator[str]:
+    for gpu in gpus:
+        reason = _why_unusable(gpu.arch)
+        yield device_line(gpu) + (f"; cannot be used: {reason}" if reason else "")
+    hidden = os.environ.get(VISIBLE)
+    if hidden is not None:
+        yield f"  {VISIBLE}={hidden} chooses and numbers them"
+    buses = [gpu.bus_id for gpu in gpus]
+    if hidden is None and buses != sorted(buses):
+        yield f"  nvidia-smi numbers them otherwise; with {_ORDER}=PCI_BUS_ID, CUDA does as well"
+
+
+@cache
+def _why_unusable(arch: str) -> str:
+    """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
+    try:
+        cuda.load_pycuda()
+        cuda.require_compiler(arch)
+    except BackendUnavailable as error:
+        return str(error)
+    return ""
