@@ -110,7 +110,8 @@ def test_check_gives_a_fault_of_the_host_module_once(
         raise HostModuleError(f"h.py: KeyError: 'q' (line 25) on the input ({problem})")
 
     monkeypatch.setattr(WrongDefault, "measure", fail)
-    monkeypatch.setattr(default_run, "open_measurer", lambda *_: (WrongDefault(()), "a test"))
+    opened = (WrongDefault(()), "a test")
+    monkeypatch.setattr(default_run, "open_measurer", lambda *_, **named: opened)
     console = Console(file=io.StringIO(), width=200)
     assert not default_run.run_default(console, make_spec(tmp_path), "auto")
     printed = console.file.getvalue()  # type: ignore[attr-defined]
