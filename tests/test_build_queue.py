@@ -140,7 +140,7 @@ def test_builds_overlap_measurements_but_where_they_share_its_core(
     shares_cpu: bool,
     spare: int,
 ) -> None:
-    monkeypatch.setattr("harness.measure.kernels.spare_cores", lambda: spare)
+    monkeypatch.setattr("harness.measure.kernels.spare_cores", lambda *, devices: spare)
     measurer = fake_measurer(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
     space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
     configs = list(space)[:4]

@@ -403,7 +403,7 @@ def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.Monke
     assert isinstance(job, KernelJob)
     timeouts_s: list[float] = []
 
-    def run(*_: object, timeout_s: float) -> None:
+    def run(*_: object, timeout_s: float, seed: int) -> None:
         timeouts_s.append(timeout_s)
         raise LaunchFailed("it was started")
 

@@ -1,9 +1,16 @@
-"""Build several programs at once, each of them once, and remember failures."""
+"""Build several programs at once, each of them once, and remember failures.
+
+Several devices may share one queue, each from a thread of its own.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from harness.core.errors import BuildFailed
 from harness.core.program import Binary, Buildable
@@ -82,51 +89,121 @@ class BuildQueue(Generic[B]):
         self._found: dict[str, Binary] = {}
         self._running: dict[str, Task[Binary]] = {}
         self._failed: dict[str, str] = {}
+        self._rebuilding: list[Task[Binary]] = []
+        self._changed = threading.Condition()
+        self._finishing: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._undisturbed = 0  # blocks in which nothing may compile
+        self._waiting = 0  # threads with a build that waits for the end of these blocks
+        self._is_closed = False
 
     def start(self, program: B) -> None:
         """Start a build, unless it is on disk, under way, or has failed."""
         key = program.key(self._compiler)
+        with self._changed:
+            if not self._is_known(key):
+                with self._disturbing():
+                    if not self._is_known(key):
+                        self._running[key] = self._scheduled(program)
+
+    def _is_known(self, key: str) -> bool:
+        """Whether a build is on disk, under way, or has failed."""
         if key in self._found or key in self._running or key in self._failed:
-            return
+            return True
         cached = self._cache.get(key)
         if cached is not None:
             self._found[key] = cached
-        else:
-            self._running[key] = self._builders.schedule(
-                self._worker.compile, program, timeout_s=_limit_s(program)
-            )
+        return cached is not None
+
+    def _scheduled(self, program: B) -> Task[Binary]:
+        limit_s = _limit_s(program)
+        return self._builders.schedule(self._worker.compile, program, timeout_s=limit_s)
 
     def finish(self, program: B) -> Binary:
         """Wait for a build, which is started if it was not.
 
         Raises BuildFailed, also at every later call for the same program.
         """
-        self.start(program)
         key = program.key(self._compiler)
-        if key in self._found:
-            return self._found.pop(key)
-        if key in self._failed:
-            raise BuildFailed(self._failed[key])
-        try:
-            return self._builders.result_of(self._running.pop(key))
-        except (BuildFailed, ProcessLost) as error:
-            self._failed[key] = _reason(error)
-            raise BuildFailed(self._failed[key]) from None
+        with self._changed:
+            finishing = self._finishing.setdefault(key, threading.Lock())
+        with finishing:  # another thread that waits as well finds the build on disk afterwards
+            self.start(program)
+            with self._changed:
+                if key in self._found:
+                    return self._found.pop(key)
+                if key in self._failed:
+                    raise BuildFailed(self._failed[key])
+                task = self._running[key]
+            try:
+                return self._builders.result_of(task)
+            except (BuildFailed, ProcessLost) as error:
+                self._failed[key] = _reason(error)
+                raise BuildFailed(self._failed[key]) from None
+            finally:
+                with self._changed:
+                    del self._running[key]
 
     def rebuild(self, program: B) -> Binary:
         """Build now, whatever is on disk; raises BuildFailed."""
+        with self._changed, self._disturbing():
+            task = self._scheduled(program)
+            self._rebuilding.append(task)
         try:
-            return self._builders.run(self._worker.compile, program, timeout_s=_limit_s(program))
+            return self._builders.result_of(task)
         except ProcessLost as error:
             raise BuildFailed(_reason(error)) from None
+        finally:
+            with self._changed:
+                self._rebuilding.remove(task)
 
     def wait_for_all(self) -> None:
         """Wait until nothing compiles."""
         if self._processes is not None:
-            self._processes.settle(self._running.values())
+            self._processes.settle(self._under_way())
+
+    def _under_way(self) -> list[Task[Binary]]:
+        with self._changed:
+            return [*self._running.values(), *self._rebuilding]
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Wait until nothing compiles, and let no other thread start a build inside the block."""
+        while True:
+            self.wait_for_all()
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_closed or not self._waiting)
+                self._require_open()
+                if all(task.future.done() for task in self._under_way()):
+                    self._undisturbed += 1
+                    break
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._undisturbed -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def _disturbing(self) -> Iterator[None]:
+        """Wait for the end of undisturbed blocks; meanwhile no other begins."""
+        self._waiting += 1
+        try:
+            self._changed.wait_for(lambda: self._is_closed or not self._undisturbed)
+            self._require_open()
+            yield
+        finally:
+            self._waiting -= 1
+            self._changed.notify_all()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("the builds were ended")
 
     def close(self) -> None:
-        """End the builder processes."""
+        """End the builder processes; threads that wait for a build get an exception."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
         if self._processes is not None:
             self._processes.close()
 

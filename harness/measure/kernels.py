@@ -7,8 +7,10 @@ nothing compiles: it would be measured together with the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
+from typing import TypeVar
 
 from harness.core.errors import (
     BuildFailed,
@@ -25,7 +27,7 @@ from harness.measure.build_queue import BuildQueue
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import DeviceWorker, Together
+from harness.measure.device_worker import SEARCH_SEED, DeviceWorker, Reply, Together
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
 from harness.measure.kernel_runner import KernelJob, Twin
@@ -41,16 +43,27 @@ from harness.space import Space
 from harness.space.launches import make_program
 from harness.space_file import Spec
 
+T = TypeVar("T")
+
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
 
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     """Measure the kernel of a space; a `harness.measure.measurer.Measurer`."""
 
-    def __init__(self, spec: Spec, backend: Backend, owner: KernelMeasurer | None = None) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        backend: Backend,
+        owner: KernelMeasurer | None = None,
+        *,
+        equal: KernelMeasurer | None = None,
+        devices: int = 1,
+    ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
-        Raises BackendUnavailable.
+        `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
+        later. `devices` is how many measure at once. Raises BackendUnavailable.
         """
         self._backend = backend
         self._device: DeviceClient = DeviceClient(spec, backend, owner._device if owner else None)
@@ -59,13 +72,15 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         except BaseException:
             self._device.close()
             raise
-        disturb = self._facts.shares_cpu or spare_cores() == 0
+        spare = spare_cores(devices=devices)
+        disturb = self._facts.shares_cpu or spare == 0
         # Where the device waits for all builds, they may have its cores as well.
-        at_once = usable_cores() if disturb else None
-        builds = BuildQueue(backend, self._facts.environment.compiler, at_once=at_once)
+        at_once = usable_cores() if disturb else spare
+        compiler = self._facts.environment.compiler
+        self._owns_builds = equal is None
         super().__init__(
             spec,
-            builds,
+            BuildQueue(backend, compiler, at_once=at_once) if equal is None else equal._builds,
             environment=self._facts.environment,
             limits=self._facts.limits,
             compiler=backend.compiler,
@@ -99,7 +114,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def close(self) -> None:
         """End all worker processes at once."""
         self._device.close()
-        super().close()
+        if self._owns_builds:
+            super().close()
 
     # ------------------------------------------------------------------------------ preparing
 
@@ -161,10 +177,22 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     # ------------------------------------------------------------------------------ measuring
 
+    def _run(
+        self,
+        problem: Input,
+        method: Callable[..., Reply[T]],
+        *args: object,
+        timeout_s: float,
+        seed: int = SEARCH_SEED,
+    ) -> T:
+        """Call a method of DeviceWorker, while nothing compiles if builds disturb times."""
+        with self._builds.undisturbed() if self._builds_disturb else nullcontext():
+            return self._device.run(problem, method, *args, timeout_s=timeout_s, seed=seed)
+
     def _measured(self, space: Space, job: KernelJob) -> Measurement:
         timeout_s = self._spec.measure.timeout_s + DEADLINE * job.energy_s
         try:
-            measured = self._device.run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
+            measured = self._run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ProcessLost, LaunchFailed) as error:
             return _failed(job, error, timeout_s)
         self._times.note([measured])
@@ -197,7 +225,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         measure = self._spec.measure
         # The timeout of a configuration covers its `repeats` launches and its verification.
         timeout_s = measure.timeout_s * len(jobs) * (1 + block.rounds / measure.repeats)
-        run = partial(self._device.run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
+        run = partial(self._run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
             return run(timeout_s=timeout_s, seed=block.seed)
         except (ProcessLost, LaunchFailed) as error:
@@ -220,7 +248,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             # It makes its data as well, for which a busy machine may need twice as long as before.
             timeout_s = 4 * self._spec.measure.timeout_s + 2 * self._device.made_s(job.input)
             try:
-                run = partial(self._device.run, job.input, DeviceWorker.prove, job, default, count)
+                run = partial(self._run, job.input, DeviceWorker.prove, job, default, count)
                 more = run(timeout_s=count * timeout_s)
             except (ProcessLost, LaunchFailed, HostModuleError) as error:
                 return _lost_proof(error)

@@ -93,12 +93,14 @@ class Processes:
         # It schedules as well: Ctrl-C in the main thread, in the middle of a `notify`, would leave
         # the pool's queue with a waiter that no longer waits, and `join` would wait for ever.
         self._keeper = ThreadPoolExecutor(1, thread_name_prefix="harness-keeper")
+        self._changing = threading.RLock()  # held while the pool is replaced or ended
         self._pool = self._started()
 
     def schedule(self, function: Callable[..., T], *args: object, timeout_s: float) -> Task[T]:
         """Run a function as soon as a process is free; `result_of` returns its result."""
-        if not self._pool.active:  # the last process died while it was idle
-            self.replace()
+        with self._changing:
+            if not self._pool.active:  # the last process died while it was idle
+                self.replace()
         called = function if self._make_worker is None else partial(_call_with_worker, function)
         scheduled = self._keeper.submit(self._pool.schedule, called, args=args, timeout=timeout_s)
         future: Future[T] = scheduled.result()
@@ -175,13 +177,15 @@ class Processes:
 
     def replace(self) -> None:
         """End all processes and start new ones."""
-        _end(self._pool)
-        self._pool = self._started()
+        with self._changing:
+            _end(self._pool)
+            self._pool = self._started()
 
     def close(self) -> None:
-        """End all processes at once."""
-        _end(self._pool)
-        self._keeper.shutdown()
+        """End all processes at once; another thread that waits for one gets an exception."""
+        with self._changing:
+            _end(self._pool)
+            self._keeper.shutdown()
         self._stderr.close()
         self._folder.close()
 
@@ -303,8 +307,8 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def spare_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Return how many cores may compile while one more runs the process that owns the device.
+def spare_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max"), *, devices: int = 1) -> int:
+    """Return how many cores may compile while others run the processes that own the devices.
 
     A container may see all cores of a machine, but get the time of few: its `limit`.
     """
@@ -312,7 +316,7 @@ def spare_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
     with contextlib.suppress(OSError, ValueError):  # there is no limit, or it is "max"
         granted, period = map(int, limit.read_text().split())
         cores = min(cores, granted / period)
-    return max(0, int(cores) - 1)
+    return max(0, int(cores) - devices)
 
 
 def count_of_builders() -> int:
