@@ -92,7 +92,8 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         factory = sessionmaker(engine, autoflush=False, expire_on_commit=False)
-        self.sessions: scoped_session[Session] = scoped_session(factory)
+        # One for all threads, of which one at a time writes: SQLite has one writer.
+        self.sessions: scoped_session[Session] = scoped_session(factory, scopefunc=lambda: None)
         self._keyed = KeyedRows(lambda: self._connection)
         event.listen(factory, "after_rollback", lambda _session: self._keyed.forget())
 
@@ -105,7 +106,7 @@ class Store:
 
     @property
     def session(self) -> Session:
-        """The one session of this thread."""
+        """The one session of this store."""
         return self.sessions()
 
     def commit(self) -> None:

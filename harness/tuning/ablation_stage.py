@@ -53,13 +53,13 @@ def without_needless_flags(
 ) -> list[InputReport]:
     """Report in the place of each winner what is left without the flags that it does not need, as
     new finals judge it."""
-    found = [
-        reduced_report(state, report, ablations[report.problem])
-        if report.problem in ablations
-        else report
-        for report in reports
-    ]
-    return hold_discoveries(found)
+    found = {report.problem: report for report in reports}
+
+    def step(problem: Input, ablation: Ablation) -> None:
+        found[problem] = reduced_report(state, found[problem], ablation)
+
+    state.each([(p, ablations[p]) for p in found if p in ablations], step)
+    return hold_discoveries(list(found.values()))
 
 
 def _known(state: State, report: InputReport) -> Ablation | None:

@@ -46,12 +46,13 @@ def measure_on_all(state: State, configs: Iterable[Config]) -> None:
     missing = _missing(state, configs)
     rest = len(state.spec.inputs) * state.options.test_limit  # the time limit comes first
     state.display.begin_stage("best few on the other inputs", len(missing), state.ahead(rest))
-    for problem, config in missing:
-        if state.is_time_up():
-            return
+
+    def step(problem: Input, config: Config) -> None:
         with state.leaving_out(problem):
             _measure(state, problem, config)
         state.display.step(str(problem))
+
+    state.each(missing, step, state.is_time_up)
 
 
 def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Config]]:

@@ -47,12 +47,15 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     wanted = {problem for problem in inputs if _has_finalists(state, problem)}
     ahead = Ahead(weight=FINAL_COST)
     state.display.begin_stage("finalists and the default", len(wanted), ahead)
-    reports = []
-    for problem in state.spec.inputs:
-        reports.append(_final(state, problem, finalists))
+    reports: dict[Input, InputReport] = {}
+
+    def step(problem: Input, count: int | None) -> None:
+        reports[problem] = _final(state, problem, count)
         if problem in wanted:
             state.display.step(str(problem))
-    return hold_discoveries(reports)
+
+    state.each([(problem, finalists) for problem in state.spec.inputs], step)
+    return hold_discoveries([reports[problem] for problem in state.spec.inputs])
 
 
 def reduced_report(state: State, report: InputReport, ablation: Ablation) -> InputReport:

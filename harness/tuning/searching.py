@@ -1,5 +1,8 @@
 """The searches of a campaign: one input after another, each learning from those before it.
 
+Several devices search as many inputs at once. A search then learns also from those that are still
+under way, as far as they were when it began: so it goes on in the same way after an interruption.
+
 Under a time limit the inputs share the time breadth first. Every input gets its default, then a few
 tests, then the best few of the others; only then do all inputs get more tests, twice as many in
 each round. A round continues each input's run, whose earlier tests the database answers.
@@ -30,7 +33,7 @@ from harness.search import (
 )
 from harness.search.transfer.sources import first_legal
 from harness.tuning.crossing import measure_on_all
-from harness.tuning.finished import FinishedInputs
+from harness.tuning.earlier import EarlierInputs
 from harness.tuning.state import State
 
 _FIRST_ROUND = 4  # tests
@@ -92,11 +95,12 @@ class Searching:
         """Measure the default of each input, in a run of its own: a search begins later, when it
         can learn from other inputs."""
         state, options = self.state, dataclasses.replace(self.state.options, test_limit=1)
-        for problem in state.spec.inputs:
+        rest = len(state.spec.inputs) * state.options.test_limit
+
+        def measure(problem: Input, _: object) -> None:
             space, plan = state.space(problem), state.run_plan(problem)
-            if state.is_time_up() or not space.is_legal(space.canonical(space.default)):
-                continue
-            rest = len(state.spec.inputs) * state.options.test_limit
+            if not space.is_legal(space.canonical(space.default)):
+                return
             state.display.begin_stage(f"default on {problem}", 1, state.ahead(rest))
             plan = dataclasses.replace(plan, technique=DEFAULTS)
             search = InputSearch(
@@ -111,6 +115,8 @@ class Searching:
             with state.leaving_out(problem):
                 state.runs[problem] = search_input(search, options).run_id
 
+        state.each([(problem, None) for problem in state.spec.inputs], measure, state.is_time_up)
+
     def _best_few(self) -> list[Config]:
         """Return the configurations that are the best on most inputs."""
         best = Counter(m.config for m in map(self.state.best, self.state.spec.inputs) if m)
@@ -118,14 +124,24 @@ class Searching:
 
     def _round(self, limit: int) -> None:
         """Continue the search of each input up to this many tests."""
-        before = FinishedInputs()
-        for number, problem in enumerate(self.state.spec.inputs, start=1):
-            if problem not in self.state.left_out:
-                with self.state.leaving_out(problem):
-                    self._search(number, problem, before, limit)
-                    before.add(problem)
+        earlier, left_out = EarlierInputs(), self.state.left_out
+        before: dict[Input, list[Input]] = {}  # of those that are under way
 
-    def _search(self, number: int, problem: Input, before: FinishedInputs, limit: int) -> None:
+        def search(problem: Input, number: int) -> None:
+            if problem in left_out:
+                return
+            if problem not in before:  # else its device failed, and it begins again
+                before[problem] = earlier.to_learn_from()
+                earlier.add(problem)
+            others = [other for other in before[problem] if other not in left_out]
+            with self.state.leaving_out(problem):
+                self._search(number, problem, others, limit)
+            del before[problem]
+
+        numbered = enumerate(self.state.spec.inputs, start=1)
+        self.state.each([(problem, number) for number, problem in numbered], search)
+
+    def _search(self, number: int, problem: Input, before: Sequence[Input], limit: int) -> None:
         state, count = self.state, len(self.state.spec.inputs)
         space, earlier = state.space(problem), self.searched.get(problem)
         is_time_up = state.is_time_up()
@@ -156,7 +172,7 @@ class Searching:
         found = (
             ended.report(search, options)
             if ended
-            else self._continue(search, before.to_learn_from(), options.numbered(number, count))
+            else self._continue(search, before, options.numbered(number, count))
         )
         state.runs[problem], self.searched[problem] = found.run_id, found
         if found.ended is EndReason.REFUSED:

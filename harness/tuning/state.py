@@ -31,8 +31,10 @@ from harness.results.ablation import Ablation
 from harness.search import Ahead
 from harness.search.transfer.sources import TransferSources, stored_technique
 from harness.space import Space
+from harness.tuning.devices import EqualDevices
 from harness.tuning.plan import CampaignPlan
 from harness.tuning.progress import Display
+from harness.tuning.sharing import SharedWork
 
 Work = TypeVar("Work")
 
@@ -102,6 +104,34 @@ class State:
             return Ahead(after=inputs * FINAL_COST, weight=CANDIDATE_COST)
         return Ahead(after=0 if stage == ABLATION else inputs * (CANDIDATE_COST + FINAL_COST))
 
+    def each(
+        self,
+        work: Sequence[tuple[Input, Work]],
+        step: Callable[[Input, Work], object],
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Do a step for each piece of work, in order or shared out over the devices, until it
+        `is_over`; return how much is left."""
+        if isinstance(self.measurer, EqualDevices):
+            return SharedWork(self.measurer, self, work, step, is_over).run()
+        for number, (problem, one) in enumerate(work):
+            if is_over():
+                return len(work) - number
+            step(problem, one)
+        return 0
+
+    def commit(self) -> None:
+        """Write everything so far to the disk."""
+        self.store.commit()
+
+    def warn(self, text: str) -> None:
+        """Show a problem that does not end the campaign."""
+        self.display.warn(text)
+
+    def forget(self, problem: Input, config: Config) -> None:
+        """Forget a failure, so that the configuration is measured again."""
+        self.known(problem).pop(config, None)
+
     def run_stage(
         self,
         stage: str,
@@ -116,13 +146,15 @@ class State:
         """
         self.display.begin_stage(title, len(work), self._ahead(stage))
         self.stages[stage] = ""
-        for number, (problem, one) in enumerate(work):
-            if self.is_time_up():
-                self.skip_rest(stage, skipped(f"{len(work) - number} of {len(work)}"))
-                return
+
+        def do(problem: Input, one: Work) -> None:
             with self.leaving_out(problem):
                 step(problem, one)
             self.display.step(str(problem))
+
+        left = self.each(work, do, self.is_time_up)
+        if left:
+            self.skip_rest(stage, skipped(f"{left} of {len(work)}"))
 
     def skip_rest(self, stage: str, skipped: str) -> None:
         """Warn, and store, that a stage skipped something since the time is up."""

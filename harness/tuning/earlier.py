@@ -1,4 +1,4 @@
-"""The inputs whose search has ended, from which the next searches learn."""
+"""The inputs whose search has begun, from which the next searches learn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_FINISHED = 500
 """The last inputs that a search looks at, and as many of those before them."""
 
 
-class FinishedInputs:
+class EarlierInputs:
     """All inputs, or of very many a part: the last ones, and others spread evenly over the rest.
 
     So a search costs the same whether it comes after a thousand inputs or after all others.
@@ -24,7 +24,7 @@ class FinishedInputs:
         self._step = 1
 
     def add(self, problem: Input) -> None:
-        """Add an input whose search has ended."""
+        """Add an input whose search begins."""
         if self._count % self._step == 0:
             self._spread.append((self._count, problem))
         if len(self._spread) > self._most:
@@ -34,6 +34,6 @@ class FinishedInputs:
         self._count += 1
 
     def to_learn_from(self) -> list[Input]:
-        """Return at most twice MOST_FINISHED inputs, in the order in which they ended."""
+        """Return at most twice MOST_FINISHED inputs, in the order in which they began."""
         before_last = self._count - len(self._last)
         return [*(one for number, one in self._spread if number < before_last), *self._last]

@@ -11,7 +11,7 @@ import pytest
 
 from harness.core.records import Config, Input
 from harness.tuning import searching
-from harness.tuning.finished import FinishedInputs
+from harness.tuning.earlier import EarlierInputs
 from harness.tuning.plan import Stages
 from harness.tuning.searching import Searching
 from tests.replays import SPACE, FormulaMeasurer, make_spec, opened
@@ -20,10 +20,10 @@ INPUTS = 7
 
 
 def after(count: int, most: int) -> list[int]:
-    finished = FinishedInputs(most)
+    earlier = EarlierInputs(most)
     for number in range(count):
-        finished.add(Input({"n": number}))
-    return [int(str(problem["n"])) for problem in finished.to_learn_from()]
+        earlier.add(Input({"n": number}))
+    return [int(str(problem["n"])) for problem in earlier.to_learn_from()]
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8])
@@ -56,7 +56,7 @@ def test_a_search_looks_at_no_more_inputs_than_that(
         return seeds(self, problem, before)
 
     monkeypatch.setattr(Searching, "seeds", noted)
-    monkeypatch.setattr(searching, "FinishedInputs", partial(FinishedInputs, 2))
+    monkeypatch.setattr(searching, "EarlierInputs", partial(EarlierInputs, 2))
     values = ", ".join(f"{{m: 64, n: {64 + number}}}" for number in range(INPUTS))
     text = SPACE.replace("{m: 64, n: 4096}, {m: 4096, n: 64}", values)
     stages = Stages(cross=False, ablate=False)

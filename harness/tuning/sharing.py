@@ -1,0 +1,194 @@
+"""Share work on inputs out over equal devices, with a thread for each device.
+
+A thread takes the next input and runs the campaign's own code for it. One thread at a time does
+that (harness.tuning.baton); the others wait for their devices. Whatever a thread has written is
+committed before another one goes on, so that no rollback undoes the work of another.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from harness.core.errors import BackendUnavailable
+from harness.core.records import Config, Input
+from harness.tuning.baton import Baton
+from harness.tuning.devices import MOST_FAULTS, EqualDevices, SharedDevice
+
+Work = TypeVar("Work")
+T = TypeVar("T")
+
+_LOOK_S = 0.5
+
+
+class SharingCampaign(Protocol):
+    """What the threads need of their campaign."""
+
+    def commit(self) -> None:
+        """Write everything so far to the disk."""
+
+    def warn(self, text: str) -> None:
+        """Show a problem that does not end the campaign."""
+
+    def forget(self, problem: Input, config: Config) -> None:
+        """Forget a failure, so that the configuration is measured again."""
+
+
+class Stopped(BaseException):
+    """The campaign ends, so this thread ends as well; like KeyboardInterrupt no error."""
+
+
+class SharedWork(Generic[Work]):
+    """Work on inputs that is shared out over devices; an input is with one device at a time."""
+
+    def __init__(
+        self,
+        devices: EqualDevices,
+        campaign: SharingCampaign,
+        work: Sequence[tuple[Input, Work]],
+        step: Callable[[Input, Work], object],
+        is_over: Callable[[], bool],
+    ) -> None:
+        """`step` does one piece of work. No other begins once `is_over`."""
+        self._devices = devices
+        self._campaign = campaign
+        self._step = step
+        self._is_over = is_over
+        self._left: dict[Input, deque[Work]] = {}
+        for problem, one in work:
+            self._left.setdefault(problem, deque()).append(one)
+        self._taken: set[Input] = set()
+        self._baton = Baton()
+        self._is_stopping = False
+        # A queue in C: Ctrl-C in the middle of a wait leaves it whole.
+        self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._running = 0
+
+    def run(self) -> int:
+        """Do the work; return how much is left since it `is_over`.
+
+        At an error, or at Ctrl-C here, all threads end; what had been measured by then is stored.
+        """
+        try:
+            for device in tuple(self._devices.left):
+                threading.Thread(target=self._serve, args=(device,), daemon=True).start()
+                self._running += 1
+            while self._running:
+                error = self._next_end()
+                if error is not None:
+                    raise error
+        except BaseException:
+            self._stop()
+            raise
+        return sum(map(len, self._left.values()))
+
+    def _next_end(self) -> BaseException | None:
+        """Wait until a thread ends; return its error."""
+        while True:
+            try:
+                error = self._ended.get(timeout=_LOOK_S)
+            except queue.Empty:  # now and then, for signals that another thread has received
+                continue
+            self._running -= 1
+            return error
+
+    def _stop(self) -> None:
+        """End all threads; they store what is measured already."""
+        self._is_stopping = True
+        self._devices.close()
+        try:
+            with self._baton.held():
+                self._baton.notify()
+            while self._running:
+                self._next_end()
+        except BaseException:  # Ctrl-C again: leave without those that hang
+            self._baton.keep()
+            raise
+
+    # ------------------------------------------------------------------- in a device's thread
+
+    def _serve(self, device: SharedDevice) -> None:
+        error: BaseException | None = None
+        try:
+            self._devices.work_for(device, self)
+            with self._baton.held():
+                try:
+                    self._work_off(device)
+                finally:
+                    self._baton.notify()
+        except Stopped:
+            pass
+        except BaseException as raised:
+            error = raised
+        self._ended.put(error)
+
+    def _work_off(self, device: SharedDevice) -> None:
+        """Do work until none is left for the device, or it has failed too often."""
+        while device in self._devices.left and (problem := self._next_input(device)) is not None:
+            self._taken.add(problem)
+            left = self._left[problem]
+            try:
+                while left and not self._is_over():
+                    self._step(problem, left[0])
+                    left.popleft()
+            except BackendUnavailable as error:
+                self._note_fault(device, error)
+            self._taken.remove(problem)
+            if not left:
+                del self._left[problem]
+            self._baton.notify()
+
+    def _next_input(self, device: SharedDevice) -> Input | None:
+        """Return the next input that the device may take; wait where it may get one later, from a
+        device that fails."""
+        while self._left and not self._is_over():
+            if self._is_stopping:
+                raise Stopped
+            for problem in self._left:
+                home = self._devices.home_of(problem)
+                if problem not in self._taken and home in (None, device):
+                    return problem
+            self._baton.wait()
+        return None
+
+    def _note_fault(self, device: SharedDevice, error: BackendUnavailable) -> None:
+        """Count a failure of a device, and take it out at the last one that is allowed; raise the
+        error where no other device is left."""
+        device.faults += 1
+        if len(self._devices.left) == 1:
+            raise error
+        if device.faults < MOST_FAULTS:
+            return
+        self._devices.take_out(device)
+        for problem, config in device.failed:
+            self._campaign.forget(problem, config)
+        self._campaign.warn(
+            f"{device} failed {MOST_FAULTS} times in a row and is not used any more, its inputs go "
+            f"to the others: {error}"
+        )
+
+    def wait_for(self, call: Callable[[], T]) -> T:
+        """Hand the baton on during a call that waits. Raises Stopped where the campaign ended
+        before the call did."""
+        if self._is_stopping:
+            raise Stopped
+        self._campaign.commit()
+        with self._baton.handed_on():
+            found, error = self._called(call)
+            is_late = self._is_stopping
+        if is_late:
+            raise Stopped
+        if error is not None:
+            raise error
+        assert found is not None
+        return found[0]
+
+    @staticmethod
+    def _called(call: Callable[[], T]) -> tuple[tuple[T] | None, BaseException | None]:
+        try:
+            return (call(),), None
+        except BaseException as error:
+            return None, error
