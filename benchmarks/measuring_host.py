@@ -1,10 +1,9 @@
 """Measure how much of a CUDA sample is the host's work: the times of an empty kernel.
 
-There are three ways to launch it between two events:
+There are two ways to launch it between two events:
 
-    prepared call    as PyCUDA does, which calls the driver twice
-    one call         what harness calls between the events
-    held             as harness does: the device waits until the host has queued all of it
+    one call    what harness calls between the events
+    held        as harness does: the device waits until the host has queued all of it
 
 The cores are idle, or a process on each core keeps them busy, as compilers do. All figures are in
 microseconds above the shortest time of a held launch. Where there is no GPU, this runs over the
@@ -27,7 +26,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +34,7 @@ from rich.console import Console
 from benchmarks.arguments import count, make_parser
 from harness.commands.run import run_command
 from harness.display.text import make_table
-from harness.measure.backends.cuda import load_pycuda
+from harness.measure.backends.cuda_api import CudaDriver
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.cuda_stream import TimedStream
 from harness.measure.processes import usable_cores
@@ -63,33 +61,28 @@ def host_times(samples: int) -> dict[tuple[str, str], Times]:
     """
     device = CudaDevice()
     try:
-        driver = load_pycuda()
+        driver = device.driver
         stream = TimedStream(driver, device.limits.compute_units)
-        module = driver.module_from_buffer(_PTX)
-        nothing = module.get_function("nothing")
-        nothing.prepare(["0s"])
-        prepared = partial(nothing.prepared_async_call, _ONE, _ONE, None, b"")
-        one_call = partial(nothing._launch_kernel, _ONE, _ONE, b"", 0, None)
-        ways = {"prepared call": (prepared, False), "one call": (one_call, False)}
-        ways["held"] = one_call, True
+        nothing = driver.function(driver.load(_PTX), "nothing")
+        launch = partial(driver.launch, nothing, _ONE, _ONE, b"", 0)
         found = {}
         for cores, load in (("idle", contextlib.nullcontext), ("busy", _busy_cores)):
             with load():
-                for way, (launch, is_held) in ways.items():
+                for way, is_held in (("one call", False), ("held", True)):
                     found[cores, way] = _sample(driver, stream, launch, is_held, samples)
-        del stream, module, nothing, prepared, one_call, ways, launch
+        del stream, nothing, launch
     finally:
         device.close()
     return found
 
 
 def _sample(
-    driver: Any, stream: TimedStream, launch: Callable[[], None], is_held: bool, samples: int
+    driver: CudaDriver, stream: TimedStream, launch: Callable[[], None], is_held: bool, samples: int
 ) -> Times:
     times = np.empty(samples)
     for number in range(-1, samples):  # the first launch of a function is never held
         stream.queue([launch], _nothing, is_held and number >= 0)
-        driver.Context.synchronize()
+        driver.synchronize()
         if number >= 0:
             times[number] = 1e6 * stream.elapsed_s(1)
     return times

@@ -16,10 +16,10 @@ from harness.measure.backends.choose import Backend, choose
 from harness.measure.processes import Processes, Task, count_of_builders
 from harness.results import connect
 from tests.fakes import call_with_worker
-from tests.stub_driver import _loaded_stub, nvidia, stub, stub_of_module
+from tests.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
 from tests.stub_nvml import nvml
 
-__all__ = ["_loaded_stub", "nvidia", "nvml", "stub", "stub_of_module"]
+__all__ = ["_loaded_stub", "nvidia", "nvml", "package", "stub", "stub_of_module"]
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
-"""Run PyCUDA over a stand-in for NVIDIA's driver (tests/stub_cuda), where there is no GPU.
+"""Run CUDA over a stand-in for NVIDIA's driver (tests/stub_cuda), where there is no GPU.
 
-The stand-in is compiled once a session and loaded before PyCUDA, which then takes it for
-libcuda.so.1. Processes that a test starts find it through LD_LIBRARY_PATH.
+The stand-in is compiled once a session and loaded before PyCUDA or cuda-bindings, which then takes
+it for libcuda.so.1. Processes that a test starts find it through LD_LIBRARY_PATH.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.core.errors import BackendUnavailable
+from harness.measure.backends import cuda
 from harness.measure.backends.cuda import usable_gpu
+from harness.measure.backends.cuda_bindings import are_bindings_there
+from harness.measure.backends.cuda_pycuda import is_pycuda_there
 from harness.measure.backends.elf import sections
 from harness.measure.backends.nvcc import find_nvcc
 
 SOURCES = Path(__file__).parent / "stub_cuda"
 LIBRARY = "libcuda.so.1"
+BINDINGS, PYCUDA = "cuda-bindings", "PyCUDA"
 
 
 class StubBuildFailed(Exception):
@@ -120,8 +125,8 @@ class StubDriver:
 def _loaded_stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
     if has_real_driver():
         pytest.skip("NVIDIA's driver is here: the stand-in for it cannot be loaded as well")
-    if importlib.util.find_spec("pycuda") is None:
-        pytest.skip("PyCUDA is not installed: run .ci/pycuda, and this runs over a stand-in")
+    if not (are_bindings_there() or is_pycuda_there()):
+        pytest.skip("neither cuda-bindings nor PyCUDA is installed, which call the stand-in")
     folder = tmp_path_factory.mktemp("stub_cuda")
     try:
         build_stub(folder)
@@ -145,6 +150,30 @@ def stub(stub_of_module: StubDriver) -> Iterator[StubDriver]:
     stub_of_module.reset()
     yield stub_of_module
     stub_of_module.reset()
+
+
+needs_pycuda = pytest.mark.skipif(not is_pycuda_there(), reason="PyCUDA is not installed")
+
+
+def _is_there(package: str) -> bool:
+    return is_pycuda_there() if package == PYCUDA else are_bindings_there()
+
+
+@pytest.fixture(params=[BINDINGS, pytest.param(PYCUDA, marks=pytest.mark.pycuda)])
+def package(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any
+) -> str:
+    """The Python package that calls the driver, in this process and in those that it starts."""
+    chosen = str(request.param)
+    if not _is_there(chosen):
+        pytest.skip(f"{chosen} is not installed")
+    if chosen == BINDINGS:
+        monkeypatch.setattr(cuda, "is_pycuda_there", lambda: False)
+        broken = tmp_path_factory.mktemp("broken") / "pycuda"
+        broken.mkdir()
+        (broken / "__init__.py").write_text("raise ImportError('not for this test')")
+        monkeypatch.setenv("PYTHONPATH", str(broken.parent), prepend=os.pathsep)
+    return chosen
 
 
 @pytest.fixture(scope="module")

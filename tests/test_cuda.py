@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -12,7 +14,12 @@ from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_driver, opencl
 from harness.measure.backends.choose import choose
-from harness.measure.backends.cuda import device_arch, load_pycuda, usable_gpu
+from harness.measure.backends.cuda import (
+    describe_package,
+    device_arch,
+    load_driver,
+    usable_gpu,
+)
 from harness.measure.backends.cuda_driver import (
     CudaGpu,
     driver_version,
@@ -92,7 +99,8 @@ def gpu(arch: str) -> CudaGpu:
 def all_there(monkeypatch):
     """A machine where CUDA can run; tests take one thing away."""
     monkeypatch.setattr(cuda, "require_driver", lambda: None)
-    monkeypatch.setattr(cuda, "load_pycuda", lambda: None)
+    monkeypatch.setattr(cuda, "load_driver", lambda: None)
+    monkeypatch.setattr(cuda, "describe_package", lambda: "PyCUDA 1")
     monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_90"),))
     monkeypatch.setattr(cuda, "Nvcc", lambda arch: None)
 
@@ -101,7 +109,7 @@ def test_nothing_missing_is_no_reason(all_there):
     assert usable_gpu().arch == "sm_90"
 
 
-@pytest.mark.parametrize("part", ["require_driver", "load_pycuda", "list_gpus", "Nvcc"])
+@pytest.mark.parametrize("part", ["require_driver", "load_driver", "list_gpus", "Nvcc"])
 def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
     def missing(*_: str) -> None:
         raise BackendUnavailable(f"no {part}")
@@ -145,20 +153,37 @@ def test_missing_driver_is_reported_with_its_next_step(monkeypatch):
         cuda_driver.require_driver()
 
 
-def test_missing_pycuda_is_reported_with_its_next_step(monkeypatch):
-    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(BackendUnavailable, match=r"pip install -e '\.\[cuda\]'.*headers"):
-        load_pycuda()
+def test_missing_packages_are_reported_with_the_next_step(monkeypatch):
+    monkeypatch.setattr(cuda, "is_pycuda_there", lambda: False)
+    monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
+    with pytest.raises(BackendUnavailable, match=r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"):
+        load_driver()
 
 
-def test_broken_pycuda_is_reported_with_its_error(monkeypatch):
-    def broken(name: str) -> None:
-        raise ImportError("libcurand.so.10: cannot open shared object file")
+@pytest.fixture
+def broken_pycuda(monkeypatch):
+    """PyCUDA is installed and cannot be imported."""
+    imports = importlib.import_module
 
-    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda _: "here")
-    monkeypatch.setattr(cuda.importlib, "import_module", broken)
+    def import_module(name: str) -> ModuleType:
+        if name.startswith("pycuda"):
+            raise ImportError("libcurand.so.10: cannot open shared object file")
+        return imports(name)
+
+    monkeypatch.setattr(cuda, "is_pycuda_there", lambda: True)
+    monkeypatch.setattr(importlib, "import_module", import_module)
+
+
+def test_broken_pycuda_is_reported_with_its_error(broken_pycuda, monkeypatch):
+    monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
     with pytest.raises(BackendUnavailable, match=r"cannot be imported: libcurand.*Rebuild"):
-        load_pycuda()
+        load_driver()
+
+
+def test_broken_pycuda_is_replaced_and_the_reason_is_said(broken_pycuda):
+    pytest.importorskip("cuda.bindings")
+    assert load_driver().package.startswith("cuda-bindings ")
+    assert re.search(r"cuda-bindings \S+, since PyCUDA .* cannot be imported", describe_package())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""CUDA from end to end: real nvcc, real PyCUDA, processes of their own; a GPU or its stand-in."""
+"""CUDA from end to end: real compilers, real calls, processes; a GPU or its stand-in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFAULT = Config({"THRD": 256, "LU": 1, "X_CACHE": 1})
 
 
 def test_small_campaign_measures_every_configuration(
-    nvidia: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    nvidia: None, package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     database = tmp_path / "results.db"
     options = ["--backend", "cuda", "--inputs", "m * n == 48000", "--test-limit", "3"]
@@ -36,6 +36,7 @@ def test_small_campaign_measures_every_configuration(
     assert "does not model" not in printed.err
     results = json.loads(printed.out)["results"]
     assert (results["backend"], results["warnings"]) == ("cuda", [])
+    assert f"through {package} " in printed.err
     assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
 import pytest
 
-from harness.measure.backends.cuda import load_pycuda
+from harness.measure.backends.cuda import load_driver
+from harness.measure.backends.cuda_api import CudaDriver, SharedWords
 from harness.measure.backends.cuda_kernels import PTX, WAIT_FOR_HOST, CudaKernels
 from harness.measure.backends.nvcc import find_nvcc
 
@@ -28,43 +27,41 @@ def test_assembler_takes_the_kernels(arch, tmp_path):
 @pytest.mark.gpu
 class TestOnADevice:
     @pytest.fixture
-    def driver(self, nvidia: None) -> Iterator[Any]:
-        driver = load_pycuda()
+    def driver(self, nvidia: None) -> Iterator[CudaDriver]:
+        driver = load_driver()
         driver.init()
-        context = driver.Device(0).retain_primary_context()
-        context.push()
+        driver.open(0)
         yield driver
-        context.pop()
-        context.detach()
+        driver.close()
 
     @pytest.fixture
-    def kernels(self, driver: Any) -> CudaKernels:
+    def kernels(self, driver: CudaDriver) -> CudaKernels:
         """The kernels, kept for a whole test: to unload them waits for the device."""
         return CudaKernels(driver)
 
     @pytest.fixture
-    def words(self, driver: Any) -> Any:
+    def shared(self, driver: CudaDriver) -> SharedWords:
         """Two numbers in the host's memory that the device shares."""
-        return driver.pagelocked_zeros(2, np.uint64, mem_flags=driver.host_alloc_flags.DEVICEMAP)
+        return driver.share_words(2)
 
-    def test_wait_ends_when_the_host_says_so(self, driver, kernels, words):
-        kernels.queue(WAIT_FOR_HOST, words.base.get_device_pointer(), 7, MINUTE_NS)
-        words[0] = 7
+    def test_wait_ends_when_the_host_says_so(self, driver, kernels, shared):
+        kernels.queue(WAIT_FOR_HOST, shared.address, 7, MINUTE_NS)
+        shared.words[0] = 7
         began_s = time.monotonic()
-        driver.Context.synchronize()
+        driver.synchronize()
         assert time.monotonic() - began_s < 30
-        assert words.tolist() == [7, 0]
+        assert shared.words.tolist() == [7, 0]
 
-    def test_wait_for_a_number_that_has_passed_ends_at_once(self, driver, kernels, words):
-        words[0] = 7
-        kernels.queue(WAIT_FOR_HOST, words.base.get_device_pointer(), 6, MINUTE_NS)
-        driver.Context.synchronize()
-        assert words.tolist() == [7, 0]
+    def test_wait_for_a_number_that_has_passed_ends_at_once(self, driver, kernels, shared):
+        shared.words[0] = 7
+        kernels.queue(WAIT_FOR_HOST, shared.address, 6, MINUTE_NS)
+        driver.synchronize()
+        assert shared.words.tolist() == [7, 0]
 
-    def test_wait_ends_after_its_limit_and_says_so(self, driver, kernels, words):
+    def test_wait_ends_after_its_limit_and_says_so(self, driver, kernels, shared):
         limit_ns = 20_000_000
         began_s = time.monotonic()
-        kernels.queue(WAIT_FOR_HOST, words.base.get_device_pointer(), 1, limit_ns)
-        driver.Context.synchronize()
+        kernels.queue(WAIT_FOR_HOST, shared.address, 1, limit_ns)
+        driver.synchronize()
         assert time.monotonic() - began_s > 0.9e-9 * limit_ns
-        assert words.tolist() == [0, 1]
+        assert shared.words.tolist() == [0, 1]

@@ -29,13 +29,13 @@ from harness.dispatch.package import (
     write_files,
 )
 from harness.dispatch.program import DispatchProgram, TreeChoice
-from harness.measure.backends.cuda import load_pycuda
+from harness.measure.backends.cuda_pycuda import load_pycuda
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.opencl import find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.space_file import Spec, load_spec
 from tests.dispatch_examples import PROVENANCE, STRICT, mvmul_program
-from tests.stub_driver import StubDriver
+from tests.stub_driver import StubDriver, needs_pycuda
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -294,6 +294,8 @@ def test_cubin_of_each_candidate_is_built_with_its_parameters(
 
 
 @pytest.mark.gpu
+@pytest.mark.pycuda
+@needs_pycuda
 @pytest.mark.parametrize(("tuned_on", "place"), [("Stand-in GPU", 1), ("H200", 0)])
 def test_cuda_loader_launches_the_chosen_cubin(
     spec: Spec, tmp_path: Path, stub: StubDriver, tuned_on: str, place: int
@@ -332,6 +334,8 @@ def gemm_program() -> tuple[Spec, DispatchProgram]:
 
 
 @pytest.mark.gpu
+@pytest.mark.pycuda
+@needs_pycuda
 def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
     tmp_path: Path, stub: StubDriver
 ) -> None:

@@ -1,5 +1,6 @@
 /* Initialisation, devices, contexts, and failures on request. */
 #include "stub.h"
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -253,6 +254,30 @@ CUresult cuDriverGetVersion(int *version)
 {
     ENTER("cuDriverGetVersion", NEEDS_NOTHING);
     *version = (int)number("CUDA_STUB_DRIVER", CUDA_VERSION);
+    return CUDA_SUCCESS;
+}
+
+/* cuda-bindings asks for every call by its name without a version, and with the CUDA version that
+ * it was made for. There is one version of each call here: the newest that is modelled. */
+CUresult cuGetProcAddress_v2(const char *name, void **address, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *found)
+{
+    (void)flags;
+    static const char *const suffixes[] = {"_v3", "_v2", ""};
+    static void *self;
+    Dl_info own;
+    if (!self && dladdr((void *)cuGetProcAddress_v2, &own))
+        self = dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    *address = NULL;
+    if (version > number("CUDA_STUB_DRIVER", CUDA_VERSION))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (int i = 0; self && i < 3 && !*address; i++) {
+        char symbol[128];
+        snprintf(symbol, sizeof symbol, "%s%s", name, suffixes[i]);
+        *address = dlsym(self, symbol);
+    }
+    if (found)
+        *found = *address ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     return CUDA_SUCCESS;
 }
 

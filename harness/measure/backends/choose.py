@@ -227,6 +227,7 @@ def _backend(device: Found, why: str) -> Backend:
 
 def _cuda(gpu: CudaGpu, why: str) -> Backend:
     # With its architecture known, no process that compiles asks the driver for it again.
+    why = f"{why}; through {cuda.describe_package()}"
     return Backend("cuda", "nvcc", why, arch=gpu.arch, cuda_gpu=gpu)
 
 

@@ -1,56 +1,45 @@
-"""CUDA through PyCUDA: find out whether it can be used here, and what its errors mean.
-
-The only module that imports PyCUDA, when a device is opened or looked for.
-"""
+"""CUDA: find out whether it can be used here, and by which Python package."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from typing import Any
-
 from harness.core.errors import BackendUnavailable
+from harness.measure.backends.cuda_api import CudaDriver
+from harness.measure.backends.cuda_bindings import BindingsDriver, are_bindings_there
 from harness.measure.backends.cuda_driver import CudaGpu, list_gpus, require_driver
+from harness.measure.backends.cuda_pycuda import PyCudaDriver, is_pycuda_there
 from harness.measure.backends.nvcc import Nvcc
 
-ERROR_MEANINGS = {
-    "Error": "the driver failed without a known reason",
-    "LogicError": "the driver refused the call, or an earlier launch failed",
-    "LaunchError": "the driver refused or aborted the launch",
-    "MemoryError": "the device is out of memory",
-    "RuntimeError": "the device or the binary cannot be used",
-    "CompileError": "PyCUDA could not compile",
-}
-"""The meaning of each of PyCUDA's exception types; all of them become LaunchFailed."""
+
+def load_driver() -> CudaDriver:
+    """Import the package that calls the driver: PyCUDA where it works, else cuda-bindings.
+
+    Both make the same calls. Initialises nothing; raises BackendUnavailable, with the next step.
+    """
+    return _choose()[0]
 
 
-def load_pycuda() -> Any:
-    """Import pycuda.driver, which initialises nothing; raises BackendUnavailable."""
-    if importlib.util.find_spec("pycuda") is None:
-        raise BackendUnavailable(
-            "PyCUDA is not installed. In the clone of harness, run: pip install -e '.[cuda]'. It "
-            "is built from source and needs a C++ compiler and the CUDA toolkit's headers"
-        )
-    try:
-        return importlib.import_module("pycuda.driver")
-    except ImportError as error:
-        if "undefined symbol: cu" in str(error):
-            raise BackendUnavailable(
-                f"PyCUDA needs a newer NVIDIA driver than this machine's: {error}. Update the "
-                "driver, or rebuild PyCUDA with a CUDA toolkit that is no newer than the driver"
-            ) from error
-        raise BackendUnavailable(
-            f"PyCUDA is installed but cannot be imported: {error}. Rebuild it for this machine: "
-            "pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda"
-        ) from error
+def describe_package() -> str:
+    """Return the package that calls the driver, and why it is not PyCUDA where that is broken."""
+    driver, reason = _choose()
+    return f"{driver.package}, since {reason}" if reason else driver.package
 
 
-def meaning_of(error: BaseException) -> str:
-    """Return the meaning of an exception of PyCUDA, by its type or nearest known base type."""
-    for kind in type(error).__mro__:
-        if kind.__name__ in ERROR_MEANINGS:
-            return ERROR_MEANINGS[kind.__name__]
-    raise TypeError(f"{type(error).__name__} is no exception of PyCUDA's driver")
+def _choose() -> tuple[CudaDriver, str]:
+    """Return a driver, and why PyCUDA's was not taken where PyCUDA is installed."""
+    reason = ""
+    if is_pycuda_there():
+        try:
+            return PyCudaDriver(), ""
+        except BackendUnavailable as error:
+            if not are_bindings_there():
+                raise
+            reason = str(error)
+    if are_bindings_there():
+        return BindingsDriver(), reason
+    raise BackendUnavailable(
+        "neither cuda-bindings nor PyCUDA is installed. In the clone of harness, run: "
+        "pip install -e '.[cuda]', which brings cuda-bindings and needs no CUDA toolkit"
+    )
 
 
 def usable_gpus() -> tuple[CudaGpu, ...]:
@@ -60,7 +49,7 @@ def usable_gpus() -> tuple[CudaGpu, ...]:
     Initialises neither the driver nor a context in this process.
     """
     require_driver()
-    load_pycuda()
+    load_driver()
     return list_gpus()
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.backends.cuda import load_pycuda, meaning_of
+from harness.measure.backends.cuda import load_driver
 from harness.measure.backends.cuda_driver import (
     CudaGpu,
     device_uuid,
@@ -57,21 +57,20 @@ class CudaDevice(DriverDevice):
                 "CUDA_LAUNCH_BLOCKING is set: the host would wait for each launch, and the device "
                 "for the next one, so that times hold the host's work. Unset it"
             )
-        self._driver = load_pycuda()
-        super().__init__(self._driver.Error, "context", cache)
-        self._context: Any = None
+        self.driver = load_driver()
+        super().__init__(self.driver.error, "context", cache)
         self._module = lru_cache(maxsize=_KEPT_MODULES)(self._make_module)
+        self._is_open = False
         try:
-            self._driver.init()
+            self.driver.init()
             self._require_same(gpu)
-            self._device = self._driver.Device(self._ordinal)
-            self._context = self._device.retain_primary_context()
-            self._context.push()
-        except self._driver.Error as error:
+            self.driver.open(self._ordinal)
+        except self.driver.error as error:
             raise BackendUnavailable(
-                f"CUDA device {self._ordinal} cannot be opened: {error}. Check nvidia-smi, "
-                "and whether another process holds the device exclusively"
+                f"CUDA device {self._ordinal} cannot be opened: {self._text(error)}. Check "
+                "nvidia-smi, and whether another process holds the device exclusively"
             ) from error
+        self._is_open = True
         self._stream = self._open_stream()
 
     def _require_same(self, gpu: CudaGpu | None) -> None:
@@ -86,21 +85,21 @@ class CudaDevice(DriverDevice):
     def _open_stream(self) -> TimedStream:
         """Load the kernels that keep the host's work out of times and read the device's clock;
         raises BackendUnavailable."""
-        names = self._driver.device_attribute
+        ask = self.driver.device_attribute
         try:
-            self.watch = ClockWatch(self._device.get_attribute(names.CLOCK_RATE) * 1e-3 or None)
-            multiprocessors = self._device.get_attribute(names.MULTIPROCESSOR_COUNT)
-            return TimedStream(self._driver, multiprocessors)
-        except self._driver.Error as error:
+            self.watch = ClockWatch(ask("CLOCK_RATE") * 1e-3 or None)
+            return TimedStream(self.driver, ask("MULTIPROCESSOR_COUNT"))
+        except self.driver.error as error:
             self._close_context()
             if self._is_out_of_memory(error):
                 raise BackendUnavailable(
-                    f"the GPU has no memory left: {error}. Other programs hold it, as nvidia-smi "
-                    "shows; run the same command again when they have ended"
+                    f"the GPU has no memory left: {self._text(error)}. Other programs hold it, as "
+                    "nvidia-smi shows; run the same command again when they have ended"
                 ) from error
             raise BackendUnavailable(
-                f"the NVIDIA driver does not load harness's own kernels: {error}. Its compiler of "
-                "PTX must be there (libnvidia-ptxjitcompiler.so), and CUDA_DISABLE_PTX_JIT unset"
+                f"the NVIDIA driver does not load harness's own kernels: {self._text(error)}. Its "
+                "compiler of PTX must be there (libnvidia-ptxjitcompiler.so), and "
+                "CUDA_DISABLE_PTX_JIT unset"
             ) from error
 
     @cached_property
@@ -124,10 +123,10 @@ class CudaDevice(DriverDevice):
     def environment(self, compiler: str) -> Environment:
         """Return the device, the driver's CUDA version and own version, and the compiler."""
         with self._errors("describing the device"):
-            api = f"CUDA {_cuda_version(self._driver.get_driver_version())}"
+            api = f"CUDA {_cuda_version(self.driver.version())}"
             return Environment(
                 backend="cuda",
-                device=self._device.name(),
+                device=self.driver.device_name(),
                 platform=api,
                 driver=driver_version() or api,
                 compiler=compiler,
@@ -157,7 +156,7 @@ class CudaDevice(DriverDevice):
         A driver runs the code of every toolkit with its own major version or an earlier one.
         """
         with self._errors("asking for the driver's version"):
-            version = self._driver.get_driver_version()
+            version = self.driver.version()
         toolkit = re.match(r"nvcc (\d+)\.", compiler)
         if toolkit is None or int(toolkit[1]) <= version // 1000:
             return ""
@@ -171,8 +170,8 @@ class CudaDevice(DriverDevice):
         self._module.cache_clear()
 
     def _make_module(self, data: bytes) -> CudaModule:
-        module = self._driver.module_from_buffer(data)
-        return CudaModule(self._driver, module, data, self.limits, self._errors)
+        module = self.driver.load(data)
+        return CudaModule(self.driver, module, data, self.limits, self._errors)
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         """Run the launches in order, wait, and return the sum of their device times in seconds.
@@ -227,12 +226,8 @@ class CudaDevice(DriverDevice):
         return self._stream.clock.mhz()
 
     def close(self) -> None:
-        """Free the arguments and release the context; a second call does nothing.
-
-        With a spoiled context, PyCUDA may abort the process when the interpreter ends ("context
-        stack was not empty"): end such a process with `os._exit`.
-        """
-        if self._context is None:
+        """Free the arguments and release the context; a second call does nothing."""
+        if not self._is_open:
             return
         self.unload()
         del self._stream
@@ -241,77 +236,77 @@ class CudaDevice(DriverDevice):
         self._close_context()
 
     def _close_context(self) -> None:
-        context, self._context = self._context, None
+        self._is_open = False
         # In a spoiled context every call fails, and the process is about to end anyway.
         ignored = contextlib.nullcontext() if self.healthy else contextlib.suppress(LaunchFailed)
         with ignored, self._errors("closing the device"):
-            context.pop()
-            # Otherwise PyCUDA would detach later, which fails for a primary context.
-            context.detach()
+            self.driver.close()
 
     def _notes(self) -> dict[str, str]:
-        major, minor = self._device.compute_capability()
+        ask = self._attribute
         return {
             DEVICE_UUID: device_uuid(self._ordinal),
-            "pci_bus_id": self._device.pci_bus_id(),
-            "compute_capability": f"{major}.{minor}",
-            "memory_bytes": str(self._device.total_memory()),
-            "clock_khz": str(self._attribute("CLOCK_RATE")),
-            "memory_clock_khz": str(self._attribute("MEMORY_CLOCK_RATE")),
-            "pycuda_built_with": "CUDA " + ".".join(map(str, self._driver.get_version())),
+            "pci_bus_id": self.driver.pci_bus_id(),
+            "compute_capability": ".".join(
+                str(ask(f"COMPUTE_CAPABILITY_{part}")) for part in ("MAJOR", "MINOR")
+            ),
+            "memory_bytes": str(self.driver.memory_info()[1]),
+            "clock_khz": str(ask("CLOCK_RATE")),
+            "memory_clock_khz": str(ask("MEMORY_CLOCK_RATE")),
+            # No part of the environment: both packages make the same calls of the same driver.
+            "driver_package": self.driver.package,
         }
 
     def _attribute(self, name: str) -> int:
         with self._errors(f"asking for {name}"):
-            return int(self._device.get_attribute(getattr(self._driver.device_attribute, name)))
+            return self.driver.device_attribute(name)
 
     def _allocated(self, size_bytes: int) -> Any:
-        return self._driver.mem_alloc(size_bytes)
+        return self.driver.allocate(size_bytes)
 
     def _inside(self, memory: Any, offset: int, size_bytes: int) -> int:
         return int(memory) + offset
 
     def _write(self, memory: Any, offset: int, array: npt.NDArray[Any]) -> None:
-        self._driver.memcpy_htod(int(memory) + offset, array)
+        self.driver.write(int(memory) + offset, array)
 
     def _read(self, array: npt.NDArray[Any], memory: Any, offset: int) -> None:
-        self._driver.memcpy_dtoh(array, int(memory) + offset)
+        self.driver.read(array, int(memory) + offset)
 
     def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
-        # The other memset may wait for the device, which may wait for the host (see TimedStream).
-        self._driver.memset_d8_async(int(memory) + offset, byte, size_bytes, None)
+        self.driver.fill(int(memory) + offset, byte, size_bytes)
 
     def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
-        self._driver.memcpy_dtod(int(memory) + offset, int(source), size_bytes)
+        self.driver.copy(int(memory) + offset, int(source), size_bytes)
 
     def _free(self, whole: Any, part: Any = None) -> None:
-        whole.free()
+        self.driver.free(whole)
 
     def _timed_fill(self, memory: Any, size_bytes: int) -> float:
-        start, stop = self._driver.Event(), self._driver.Event()
-        start.record()
+        start, stop = self.driver.event(), self.driver.event()
+        self.driver.record(start)
         self._fill(memory, 0, 0, size_bytes)
-        stop.record()
+        self.driver.record(stop)
         self._wait()
-        return float(stop.time_since(start)) * 1e-3
+        return self.driver.elapsed_s(start, stop)
 
     @cached_property
     def _cache_bytes(self) -> int:
         return self._attribute("L2_CACHE_SIZE")
 
     def _wait(self) -> None:
-        self._driver.Context.synchronize()
+        self.driver.synchronize()
 
-    def _meaning(self, error: Exception) -> str:
-        return f"{meaning_of(error)}: "
+    def _text(self, error: Exception) -> str:
+        return self.driver.describe(error)
 
     def _is_out_of_memory(self, error: Exception) -> bool:
-        return isinstance(error, self._driver.MemoryError)
+        return self.driver.is_out_of_memory(error)
 
     def _describe_memory(self) -> str:
         try:
-            free, total = self._driver.mem_get_info()
-        except self._driver.Error:  # it is lost
+            free, total = self.driver.memory_info()
+        except self.driver.error:  # it is lost
             return "See nvidia-smi"
         return (
             f"{free:,} of the device's {total:,} bytes are free; harness holds "

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.measure.backends.cuda_api import CudaDriver
+
 # An old PTX version and target: every driver since CUDA 9 compiles them, for every GPU since 2014.
 _HEAD = """\
 .version 6.0
@@ -144,19 +146,19 @@ PTX = "".join((_HEAD, _WAIT_FOR_HOST, _START_CLOCK, _STOP_CLOCK))
 
 
 class CudaKernels:
-    """The kernels above in a context, which must be current; each is looked up once.
+    """The kernels above in a driver's context; each is looked up once.
 
-    `driver` is pycuda.driver, whose errors every method may raise.
+    Every method may raise the driver's errors.
     """
 
-    def __init__(self, driver: Any) -> None:
-        self._module = driver.module_from_buffer(PTX.encode() + b"\0")
+    def __init__(self, driver: CudaDriver) -> None:
+        self._driver = driver
+        self._module = driver.load(PTX.encode() + b"\0")
         self._functions: dict[str, Any] = {}
 
     def queue(self, name: str, *arguments: int, blocks: int = 1) -> None:
         """Queue a kernel on the default stream, in so many blocks; does not wait."""
         if name not in self._functions:
-            self._functions[name] = self._module.get_function(name)
+            self._functions[name] = self._driver.function(self._module, name)
         packed = np.array(arguments, np.uint64).tobytes()
-        # prepared_call would call the driver twice.
-        self._functions[name]._launch_kernel((blocks, 1, 1), (1, 1, 1), packed, 0, None)
+        self._driver.launch(self._functions[name], (blocks, 1, 1), (1, 1, 1), packed, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from harness.core.program import Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
 from harness.measure.backends.cubin import variable_names
+from harness.measure.backends.cuda_api import CudaDriver, Shape
 from harness.measure.backends.driver_device import BoundArray
 from harness.measure.backends.kernel_parameters import (
     ParameterPlace,
@@ -45,27 +47,21 @@ class _CudaFunction:
     has_run: bool = False
 
 
-_Shape = tuple[int, int, int]
-
-
 @dataclass(frozen=True)
 class PreparedLaunch:
     """A launch that was checked, with its arguments packed."""
 
+    driver: CudaDriver
     function: _CudaFunction
-    grid: _Shape
-    group: _Shape
+    grid: Shape
+    group: Shape
     packed: bytes
     shared_bytes: int
 
     def queue(self) -> None:
-        """Queue it on the default stream.
-
-        The arguments are one string of bytes, since PyCUDA's formats have neither bool nor half.
-        Its prepared calls set the group first, by another call to the driver.
-        """
-        launch = self.function.handle._launch_kernel
-        launch(self.grid, self.group, self.packed, self.shared_bytes, None)
+        """Queue it on the default stream."""
+        function = self.function.handle
+        self.driver.launch(function, self.grid, self.group, self.packed, self.shared_bytes)
 
 
 class CudaModule:
@@ -76,13 +72,13 @@ class CudaModule:
 
     def __init__(
         self,
-        driver: Any,
+        driver: CudaDriver,
         module: Any,
         cubin: bytes,
         limits: DeviceLimits,
         errors: Callable[[str], AbstractContextManager[None]],
     ) -> None:
-        self._names = driver.function_attribute
+        self._driver = driver
         self._module = module
         self._cubin = cubin
         self._limits = limits
@@ -122,7 +118,7 @@ class CudaModule:
                     f"variables: {listed}"
                 )
             with self._errors(f"looking up the variable {name}"):
-                self._variables[name] = self._module.get_global(name)
+                self._variables[name] = self._driver.variable(self._module, name)
         address, most_bytes = self._variables[name]
         if size_bytes > most_bytes:
             raise LaunchFailed(
@@ -142,7 +138,7 @@ class CudaModule:
         are_arrays = [isinstance(bound.get(str(each)), BoundArray) for each in launch.arguments]
         packed = packed_arguments(launch, values, are_arrays, function.places)
         shape = three(launch.grid), three(launch.group)
-        return PreparedLaunch(function, *shape, packed, int(launch.shared_bytes))
+        return PreparedLaunch(self._driver, function, *shape, packed, int(launch.shared_bytes))
 
     def _allow_memory(self, function: _CudaFunction, launch: Launch) -> None:
         """Let a function have its dynamic shared memory, where that needs a permission."""
@@ -151,7 +147,7 @@ class CudaModule:
             return
         if wanted > function.dynamic_bytes:
             with self._errors(f"giving {launch.function} {wanted:,} bytes of shared memory"):
-                function.handle.set_attribute(self._names.MAX_DYNAMIC_SHARED_SIZE_BYTES, wanted)
+                self._driver.allow_dynamic_bytes(function.handle, wanted)
             function.dynamic_bytes = wanted
 
     def _function(self, name: str) -> _CudaFunction:
@@ -161,11 +157,11 @@ class CudaModule:
             except LookupError as error:
                 raise LaunchFailed(f"looking up {name}: {error}") from None
             with self._errors(f"looking up {name}"):
-                handle = self._module.get_function(symbol)
+                handle = self._driver.function(self._module, symbol)
             with self._errors(f"asking what {name} needs"):
-                most = handle.get_attribute(self._names.MAX_THREADS_PER_BLOCK)
-                registers = handle.get_attribute(self._names.NUM_REGS)
-                static_bytes = handle.get_attribute(self._names.SHARED_SIZE_BYTES)
+                ask = partial(self._driver.function_attribute, handle)
+                most = ask("MAX_THREADS_PER_BLOCK")
+                registers, static_bytes = ask("NUM_REGS"), ask("SHARED_SIZE_BYTES")
             places = parameter_places(self._cubin, symbol)
             self._functions[name] = _CudaFunction(handle, most, registers, static_bytes, places)
         return self._functions[name]

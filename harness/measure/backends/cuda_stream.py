@@ -12,9 +12,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from harness.core.errors import HostTooSlow
+from harness.measure.backends.cuda_api import CudaDriver
 from harness.measure.backends.cuda_kernels import WAIT_FOR_HOST, CudaKernels
 from harness.measure.backends.sm_clock import SmClock
 
@@ -31,17 +30,15 @@ _RELEASED, _EXPIRED = 0, 1  # words that host and device share
 class TimedStream:
     """The default stream of the current context, with events that are used again and again.
 
-    `driver` is pycuda.driver, whose errors every method may raise. `clock` is that around the
-    launches that were queued last.
+    Every method may raise the driver's errors. `clock` is that around the launches that were queued
+    last.
     """
 
-    def __init__(self, driver: Any, multiprocessors: int) -> None:
+    def __init__(self, driver: CudaDriver, multiprocessors: int) -> None:
         self._driver = driver
         self._kernels = CudaKernels(driver)
         self.clock = SmClock(driver, self._kernels, multiprocessors)
-        flags = driver.host_alloc_flags.DEVICEMAP
-        self._words = driver.pagelocked_zeros(2, np.uint64, mem_flags=flags)
-        self._address = int(self._words.base.get_device_pointer())
+        self._words, self._address = driver.share_words(2)
         self._holds = 0
         self._events: list[tuple[Any, Any]] = []
 
@@ -54,7 +51,7 @@ class TimedStream:
         launch of a function, which must therefore not be held.
         """
         while len(self._events) < len(launches):
-            self._events.append((self._driver.Event(), self._driver.Event()))
+            self._events.append((self._driver.event(), self._driver.event()))
         self._reset_words()
         for begin in range(0, max(1, len(launches)), HELD_AT_ONCE):
             part = slice(begin, begin + HELD_AT_ONCE)
@@ -63,9 +60,9 @@ class TimedStream:
                     first()
                     self.clock.queue_start()
                 for launch, (start, stop) in zip(launches[part], self._events[part], strict=False):
-                    start.record()
+                    self._driver.record(start)
                     launch()
-                    stop.record()
+                    self._driver.record(stop)
                 if begin + HELD_AT_ONCE >= len(launches):
                     self.clock.queue_stop()
 
@@ -75,14 +72,14 @@ class TimedStream:
         Their function must have run before.
         """
         if not self._events:
-            self._events.append((self._driver.Event(), self._driver.Event()))
+            self._events.append((self._driver.event(), self._driver.event()))
         start, stop = self._events[0]
         self._reset_words()
         with self._held():
-            start.record()
+            self._driver.record(start)
             for launch in launches:
                 launch()
-            stop.record()
+            self._driver.record(stop)
 
     def _reset_words(self) -> None:
         """Overwrite what a kernel may have written to the words, so that it changes no later hold.
@@ -108,4 +105,4 @@ class TimedStream:
             raise HostTooSlow(
                 f"the device waited {LIMIT_NS * 1e-9:g} s in vain for the host to queue its work"
             )
-        return float(sum(stop.time_since(start) for start, stop in self._events[:count])) * 1e-3
+        return sum(self._driver.elapsed_s(*pair) for pair in self._events[:count])

@@ -48,7 +48,7 @@ def _gpu_lines(gpus: Sequence[CudaGpu]) -> Iterator[str]:
 def _why_unusable(arch: str) -> str:
     """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
     try:
-        cuda.load_pycuda()
+        cuda.load_driver()
         cuda.require_compiler(arch)
     except BackendUnavailable as error:
         return str(error)

@@ -10,11 +10,10 @@ kernel takes a whole number of steps.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
+from harness.measure.backends.cuda_api import CudaDriver
 from harness.measure.backends.cuda_kernels import START_CLOCK, STOP_CLOCK, CudaKernels
 
 LEAST_NS = 50_000
@@ -26,22 +25,19 @@ _MOST_MULTIPROCESSORS = 512
 
 class SmClock:
     """The clock of the multiprocessors around what is queued between `queue_start` and
-    `queue_stop`.
-
-    `driver` is pycuda.driver, whose errors every method may raise.
+    `queue_stop`; every method may raise the driver's errors.
     """
 
-    def __init__(self, driver: Any, kernels: CudaKernels, multiprocessors: int) -> None:
+    def __init__(self, driver: CudaDriver, kernels: CudaKernels, multiprocessors: int) -> None:
         self._kernels = kernels
         self._blocks = multiprocessors
-        shape, flags = (_MOST_MULTIPROCESSORS, 4), driver.host_alloc_flags.DEVICEMAP
-        self._stamps = driver.pagelocked_zeros(shape, np.uint64, mem_flags=flags)
-        self._address = int(self._stamps.base.get_device_pointer())
+        words, self._address = driver.share_words(4 * _MOST_MULTIPROCESSORS)
+        self._stamps = words.reshape(_MOST_MULTIPROCESSORS, 4)
         self._is_known = True
         # At its first launch the driver may load a kernel, and wait for a device that is held.
         self.queue_start()
         self.queue_stop()
-        driver.Context.synchronize()
+        driver.synchronize()
         # Where the time stands still, each reading would take 4 ms, and find nothing.
         self._is_known = self.mhz() is not None
 
