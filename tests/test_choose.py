@@ -32,6 +32,7 @@ def machine(monkeypatch: pytest.MonkeyPatch):
 
         monkeypatch.setattr(cuda, "usable_gpus", usable_gpus)
         monkeypatch.setattr(cuda, "require_compiler", lambda arch: None)
+        monkeypatch.setattr(cuda, "describe_package", lambda: "cuda-bindings 13.0")
         monkeypatch.setattr(opencl, "list_devices", lambda: list(devices))
 
     return made
@@ -41,7 +42,7 @@ def test_auto_prefers_cuda_where_a_gpu_is(machine) -> None:
     machine(None, GPU, POCL)
     chosen = choose("auto")
     assert (chosen.language, chosen.compiler, chosen.opencl_device) == ("cuda", "nvcc", None)
-    assert chosen.why == "CUDA comes first, and a GPU is here"
+    assert chosen.why == "CUDA comes first, and a GPU is here; through cuda-bindings 13.0"
 
 
 def test_auto_takes_an_opencl_gpu_before_pocl_and_says_why_not_cuda(machine) -> None:
@@ -177,10 +178,10 @@ def test_device_is_named_by_index_uuid_bus_or_name(name, device, several) -> Non
 
 
 def test_first_of_equal_devices_says_so(several) -> None:
-    assert choose_one("auto", ["H100"]).why == (
-        "it is the first of 2 equal devices that --device H100 names"
+    assert choose_one("auto", ["H100"]).why.startswith(
+        "it is the first of 2 equal devices that --device H100 names; through "
     )
-    assert choose_one("cuda", ["1"]).why == "--device 1 names it"
+    assert choose_one("cuda", ["1"]).why == "--device 1 names it; through cuda-bindings 13.0"
     assert choose_one("cuda", ["T4"]).arch == "sm_75"
 
 
