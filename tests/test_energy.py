@@ -13,6 +13,8 @@ from harness.analysis.clocks import throttled_lines
 from harness.analysis.coverage import input_reports, reservations
 from harness.analysis.energy import input_energies
 from harness.analysis.explain import explain, samples
+from harness.api.describing import describe_results
+from harness.api.documents import ObservedDocument
 from harness.commands.analyse import main
 from harness.commands.analyse.options import TreeOptions
 from harness.commands.analyse.tree import print_tree
@@ -64,7 +66,9 @@ class PoweredMeasurer(FormulaMeasurer):
             observed["launch_share"] = 0.1
         else:
             power = power_w(config)
-            observed |= {"power_w": power, "energy_j": power * found.time_s, "launch_share": 0.5}
+            energy_j = power * found.time_s
+            observed |= {"power_w": power, "energy_j": energy_j, "launch_share": 0.5}
+            observed |= {"energy_spread_j": energy_j / 100}
         return dataclasses.replace(found, observed=observed)
 
 
@@ -98,11 +102,20 @@ def test_each_input_has_the_energy_of_the_default_of_the_best_and_the_least(
 def test_the_table_has_units_and_says_that_the_least_is_lucky(results: Results) -> None:
     found = input_energies(results, input_reports(results))
     row = next(iter(energy_rows(found, results.default)))
-    assert row[:2] == ("n=8", "48.0 mJ, 300 W")
-    assert row[3:] == ("12.8 mJ, 150 W", "BLOCK=16, TILE=2", "1.00x")
+    assert row[:2] == ("n=8", "48.0 mJ +- 480 uJ, 300 W")
+    assert row[3:] == ("12.8 mJ +- 130 uJ, 150 W", "BLOCK=16, TILE=2", "1.00x")
     (line,) = energy_lines(found)
     assert "known of 24 measurements" in line
     assert "may be chance" in line
+
+
+def test_energies_and_hot_times_stand_in_the_json(results: Results) -> None:
+    (found, *_) = describe_results(Findings(results)).inputs
+    assert found.energy_j == ObservedDocument(
+        pytest.approx(12.76e-3, rel=1e-3), pytest.approx(0.1276e-3, rel=1e-3)
+    )
+    assert found.default_energy_j == ObservedDocument(pytest.approx(0.048), pytest.approx(48e-5))
+    assert (found.hot_s, found.default_hot_s) == (None, None)
 
 
 def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:
@@ -151,7 +164,7 @@ def test_boxes_of_time_and_power_count_only_what_has_both(
 def test_the_command_prints_the_table(database: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([database, "--target", "energy_j", "--per", "n"]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"n=8 +48\.0 mJ, 300 W", out)
+    assert re.search(r"n=8 +48\.0 mJ \+- 480 uJ, 300 W", out)
     assert "The GPU held its clocks back in 8 of 32 measurements (sw_power_cap in 8)" in out
     assert "The energy of 8 of 32 measurements is unknown: the launches take less than" in out
     assert "Importance of parameters and inputs for energy_j / n" in out

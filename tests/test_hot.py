@@ -8,14 +8,19 @@ import time
 import numpy as np
 import pytest
 
+from harness.analysis.inputs import InputReport
 from harness.core.errors import HostTooSlow
+from harness.core.observations import HOT_SPREAD, HOT_TIME
 from harness.core.program import Binary, Launch, Program
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.display.formats import make_console
+from harness.display.hot import hot_rows
+from harness.display.inputs import print_inputs
 from harness.measure.backends.base import MOST_HOT
 from harness.measure.backends.cuda_stream import HELD_AT_ONCE
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
-from harness.measure.hot import HOT_TIME, hot_time
+from harness.measure.hot import hot_time
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 from harness.measure.verify import Tolerance
@@ -44,8 +49,31 @@ def device(kernel: object = KERNELS["twice"]) -> FakeDevice:
 def test_interleaved_configurations_have_a_hot_time_beside_the_samples() -> None:
     plain = measure_interleaved(device(), DATA, [dataclasses.replace(JOB, is_hot=False)], 3)
     (found,) = measure_interleaved(device(), DATA, [JOB], 3)
-    assert found.observed == {**plain[0].observed, HOT_TIME: pytest.approx(1e-3)}
+    hot = {HOT_TIME: pytest.approx(1e-3), HOT_SPREAD: pytest.approx(0, abs=1e-9)}
+    assert found.observed == {**plain[0].observed, **hot}
     assert found.timing == plain[0].timing
+
+
+def test_hot_times_stand_in_a_table_where_they_are_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    default, best = (
+        Measurement(
+            Config({"A": number}), JOB.input, Outcome.OK, Timing((time_s,) * 2), observed=hot
+        )
+        for number, time_s, hot in (
+            (1, 3e-6, {HOT_TIME: 2e-6, HOT_SPREAD: 1e-7}),
+            (2, 2e-6, {HOT_TIME: 1e-6, HOT_SPREAD: 5e-8}),
+        )
+    )
+    known = InputReport(JOB.input, best, default, None, 0, {Outcome.OK: 2}, 2)
+    unknown = dataclasses.replace(known, best=dataclasses.replace(best, observed={}), baseline=None)
+    cells = ("n=4", "1.00 us +- 50 ns", "2.00 us", "2.00 us +- 100 ns", "3.00 us", "2.00x")
+    assert list(hot_rows([known, unknown])) == [cells]
+    print_inputs(make_console(), [known], default.config)
+    assert "1.00 us +- 50 ns" in capsys.readouterr().out
+    print_inputs(make_console(), [unknown], default.config)
+    assert "hot" not in capsys.readouterr().out.lower()
 
 
 def test_host_that_is_too_slow_for_hot_launches_undoes_no_sample(

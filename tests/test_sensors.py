@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 import time
 from itertools import count
@@ -28,6 +29,7 @@ from harness.measure.sensors.energy import (
     energy_of_runs,
     measure_energy,
     power_between,
+    power_spread,
     repeat,
 )
 from harness.measure.sensors.nvml import NvmlGpu, load_nvml, of_both
@@ -190,11 +192,23 @@ def test_power_is_known_between_the_updates_of_a_slow_counter() -> None:
     assert power_between(updates, 0.15, 0.65) is None, "five are too few"
 
 
+def test_spread_of_a_power_is_that_of_its_five_parts() -> None:
+    powers_w = [200, 220, 180, 210, 190]
+    joules = [0.0, *itertools.accumulate(0.1 * power_w for power_w in powers_w)]
+    updates = [CounterUpdate(0.1 * n, energy_j) for n, energy_j in enumerate(joules)]
+    # Student's t of four degrees of freedom, 2.776, times the standard error of the mean.
+    assert power_spread(updates, 0, 1) == pytest.approx(2.776 * 250**0.5 / 5**0.5, rel=1e-3)
+    assert power_spread(updates[1:], 0, 1) == 0, "five are too few"
+
+
 def test_energy_of_launches_leaves_out_what_was_done_between_them() -> None:
     busy = RepeatedRun(power_w=250, run_s=2e-3, launches_s=0.9e-3)
     other = RepeatedRun(power_w=100, run_s=1e-3, launches_s=0.0)
     # 0.5 J in 2 ms, of which 0.1 J in the 1 ms without a launch.
-    assert energy_of(busy, other, True) == pytest.approx({"energy_j": 0.4, "power_w": 400})
+    found = energy_of(busy, other, True)
+    assert found == pytest.approx({"energy_j": 0.4, "power_w": 400, "energy_spread_j": 0})
+    noisy = dataclasses.replace(busy, spread_w=3), dataclasses.replace(other, spread_w=8)
+    assert energy_of(*noisy, True)["energy_spread_j"] == pytest.approx(10e-3), "6 and 8 mJ"
     for unclear in ({"power_w": None}, {"power_w": 600.0}, {"run_s": 3e-3}):
         assert energy_of(busy, dataclasses.replace(other, **unclear), True) == {}
 
@@ -206,7 +220,7 @@ def test_host_that_is_faster_or_slower_without_a_launch_changes_no_gpus_energy(
     busy = RepeatedRun(power_w=200, run_s=1.2e-3, launches_s=0.4e-3)
     other = RepeatedRun(power_w=100, run_s=other_run_s, launches_s=0.0)
     found = energy_of(busy, other, False)
-    assert found == pytest.approx({"energy_j": 0.16, "power_w": 400})
+    assert found == pytest.approx({"energy_j": 0.16, "power_w": 400, "energy_spread_j": 0})
 
 
 class Meter:
@@ -276,6 +290,7 @@ def test_launches_are_repeated_with_what_comes_before_them_and_that_is_repeated_
         return meter.spend(2e-3, 400)
 
     found = measure_energy(run, restore, lambda: done.append("verify"), meter, 0.1)
+    assert 0 < found.pop("energy_spread_j") < 0.1 * found["energy_j"]
     expected = {"energy_j": 400 * 2e-3, "power_w": 400, "launch_share": 0.4}
     assert found == pytest.approx(expected, rel=0.02)
     index = done.index("verify")
@@ -288,7 +303,8 @@ def test_launches_that_take_all_the_time_need_no_second_loop(meter: Meter) -> No
         raise AssertionError
 
     found = measure_energy(lambda: meter.spend(2e-3, 400), fails, lambda: None, meter, 0.1)
-    assert found == pytest.approx({"energy_j": 0.8, "power_w": 400, "launch_share": 1})
+    known = {"energy_j": 0.8, "energy_spread_j": 0, "power_w": 400, "launch_share": 1}
+    assert found == pytest.approx(known, abs=1e-9)
 
 
 def test_short_launches_give_no_energy(meter: Meter) -> None:
@@ -338,7 +354,13 @@ def test_a_counter_that_fails_gives_what_it_gave_until_then() -> None:
 
 
 def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
-    assert energy_of_runs([(0.1, 5.0), (0.3, 15.0)]) == {"energy_j": 10, "power_w": 50}
+    found = energy_of_runs([(0.1, 5.0), (0.3, 15.0)])
+    assert found == {
+        "energy_j": 10,
+        "power_w": 50,
+        "energy_spread_j": pytest.approx(63.5, rel=1e-3),
+    }
+    assert energy_of_runs([(0.4, 20.0)]) == {"energy_j": 20, "power_w": 50}, "one has no spread"
     assert energy_of_runs([(0.01, 0.5), (0.03, 1.5)]) == {}
     assert energy_of_runs([(100.0, 5000.0)]) == {}, "a counter may have wrapped twice"
     assert energy_of_runs([(1.0, None)]) == {}

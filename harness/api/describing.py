@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from harness.analysis.coverage import reservations
+from harness.analysis.energy import InputEnergy
 from harness.analysis.failures import group_failures, informative_line
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import Summary
@@ -18,12 +19,15 @@ from harness.api.documents import (
     InputDocument,
     JsonConfig,
     JudgedDocument,
+    ObservedDocument,
     ProgramDocument,
     RatioDocument,
     ResultsDocument,
 )
-from harness.core.records import Config, Input
+from harness.core.observations import ENERGY_SPREAD, HOT_SPREAD, HOT_TIME
+from harness.core.records import Config, Input, Measurement
 from harness.dispatch.study import STATIC, Study, sentence
+from harness.measure.sensors.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
 from harness.results import without_password
@@ -39,6 +43,7 @@ def describe_results(
     inputs, as far as they are known."""
     stored, found = findings.results, findings.across
     campaign, environment = stored.campaign, stored.campaign.environment
+    energies = {energy.problem: energy for energy in findings.energies}
     return ResultsDocument(
         space=campaign.space_name,
         device=environment.device,
@@ -53,7 +58,10 @@ def describe_results(
         databases=list(map(without_password, stored.databases)),
         default=plain(stored.default),
         advice=advice(findings),
-        inputs=[_input(report, legal.get(report.problem)) for report in findings.reports],
+        inputs=[
+            _input(report, legal.get(report.problem), energies.get(report.problem))
+            for report in findings.reports
+        ],
         warnings=list(reservations(stored)),
         choice=describe_choice(found, found.best) if found else None,
         why_no_choice="" if found else why_no_choice(findings),
@@ -123,8 +131,9 @@ def _speedup(ratio: TimeRatio | None) -> RatioDocument | None:
     return None if ratio is None else _ratio(ratio, ratio.is_faster)
 
 
-def _input(report: InputReport, legal: int | None) -> InputDocument:
+def _input(report: InputReport, legal: int | None, energy: InputEnergy | None) -> InputDocument:
     best, baseline = report.best, report.baseline
+    best_j, baseline_j = (energy.best, energy.default) if energy else (None, None)
     return InputDocument(
         input=plain(report.problem),
         best=None if best is None else plain(best.config),
@@ -137,7 +146,17 @@ def _input(report: InputReport, legal: int | None) -> InputDocument:
         legal=legal,
         outcomes={str(outcome): count for outcome, count in report.outcomes.items()},
         note=report.note,
+        hot_s=_observed(report.recommended, HOT_TIME, HOT_SPREAD),
+        default_hot_s=_observed(baseline, HOT_TIME, HOT_SPREAD),
+        energy_j=_observed(best_j, ENERGY, ENERGY_SPREAD),
+        default_energy_j=_observed(baseline_j, ENERGY, ENERGY_SPREAD),
     )
+
+
+def _observed(measured: Measurement | None, name: str, spread: str) -> ObservedDocument | None:
+    """Return an observation with its spread; None where it is not known."""
+    observed = {} if measured is None else measured.observed
+    return ObservedDocument(observed[name], observed.get(spread)) if name in observed else None
 
 
 def _failures(findings: Findings) -> list[FailureDocument]:

@@ -34,9 +34,20 @@ class RatioDocument:
 
 
 @dataclass(frozen=True)
+class ObservedDocument:
+    """An observation of a measurement, with half its 95 % confidence interval, null where that is
+    not known."""
+
+    value: float
+    spread: float | None
+
+
+@dataclass(frozen=True)
 class InputDocument:
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
-    is not significantly faster. `speedup` is over the default, `outcomes` counts configurations."""
+    is not significantly faster. `speedup` is over the default, `outcomes` counts configurations.
+    `hot_s` and `energy_j`, of one launch or run, are of the recommended configuration, and null
+    where they were not measured."""
 
     input: JsonConfig
     best: JsonConfig | None
@@ -49,6 +60,10 @@ class InputDocument:
     legal: int | None
     outcomes: dict[str, int]
     note: str
+    hot_s: ObservedDocument | None
+    default_hot_s: ObservedDocument | None
+    energy_j: ObservedDocument | None
+    default_energy_j: ObservedDocument | None
 
 
 @dataclass(frozen=True)

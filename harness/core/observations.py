@@ -12,5 +12,14 @@ SM_CLOCK_MHZ = "sm_clock_mhz"
 THROTTLED_SAMPLES = "throttled_samples"
 """The observation of how many runs were thrown away for a low clock; absent where none were."""
 
-HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, THROTTLED_SAMPLES)
+HOT_TIME = "hot_time_s"
+"""The observation of a launch's time among others of its kind."""
+
+HOT_SPREAD = "hot_spread_s"
+"""The observation of half the 95 % confidence interval of a hot time."""
+
+ENERGY_SPREAD = "energy_spread_j"
+"""The observation of half the 95 % confidence interval of an energy."""
+
+HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, THROTTLED_SAMPLES, HOT_SPREAD, ENERGY_SPREAD)
 """Observations of the measuring, which say nothing of the configuration."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from harness.analysis.energy import InputEnergy
 from harness.core.config_diff import difference
+from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Measurement, Value
 from harness.core.text import format_energy
 from harness.display.inputs import MOST_SHOWN, not_shown
@@ -26,8 +27,9 @@ def energy_lines(found: Sequence[InputEnergy]) -> Iterator[str]:
     count = sum(one.known for one in found)
     yield (
         f"Energy of the launches of a run, and power of the device meanwhile, with its idle power. "
-        f"It is known of {count:,} measurements. Each was measured once, and the least is the "
-        "luckiest of many: a difference of a few percent may be chance."
+        f"It is known of {count:,} measurements. Each was measured once, +- half the 95 % "
+        "confidence interval of its parts, and the least is the luckiest of many: a difference of "
+        "a few percent may be chance."
     )
     yield from not_shown(len(found))
 
@@ -51,4 +53,6 @@ def _energy(measured: Measurement | None) -> str:
         return "-"
     power_w = measured.observed.get(POWER)
     power = "" if power_w is None else f", {power_w:.3g} W"
-    return f"{format_energy(measured.observed[ENERGY])}{power}"
+    spread_j = measured.observed.get(ENERGY_SPREAD)
+    spread = "" if spread_j is None else f" +- {format_energy(spread_j, digits=2)}"
+    return f"{format_energy(measured.observed[ENERGY])}{spread}{power}"

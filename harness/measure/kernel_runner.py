@@ -17,7 +17,7 @@ from harness.measure.backends.base import Device
 from harness.measure.clock_tick import delay_randomly
 from harness.measure.clock_watch import SampleClocks
 from harness.measure.host_module import Array
-from harness.measure.hot import HOT_TIME, hot_time
+from harness.measure.hot import hot_time
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import observe_occupancy
@@ -227,7 +227,7 @@ class KernelRunner:
             (launch,) = self._own_launches
             with contextlib.suppress(HostTooSlow):
                 run_s = self._run_once()
-                self._hot = {HOT_TIME: hot_time(self.device, self._module, launch, run_s)}
+                self._hot = hot_time(self.device, self._module, launch, run_s)
 
     def check_writes(self) -> None:
         """Check that no run has written what it may not write.

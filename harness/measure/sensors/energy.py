@@ -15,12 +15,17 @@ does between them.
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
+
+from harness.core.observations import ENERGY_SPREAD
+from harness.stats.timing import half_width
 
 ENERGY_S = 1.0
 """The seconds for which launches are repeated."""
@@ -49,6 +54,7 @@ _LONGEST_S = 60.0
 
 _POLL_S = 0.002
 _FEWEST_UPDATES = 5
+_PARTS = 5
 _LEAST_SHARE = 0.25
 _NEARLY_ALL = 0.98
 
@@ -77,11 +83,12 @@ class CounterUpdate:
 @dataclass(frozen=True)
 class RepeatedRun:
     """The mean of runs that were repeated: the power while they ran, None where it is unknown, the
-    seconds of a run, and those of its launches."""
+    seconds of a run, those of its launches, and half the confidence interval of the power."""
 
     power_w: float | None
     run_s: float
     launches_s: float
+    spread_w: float = 0.0
 
     @property
     def share(self) -> float:
@@ -132,9 +139,20 @@ def power_between(updates: Sequence[CounterUpdate], begin_s: float, end_s: float
     """Return the mean power between the first and the last update of a period; None where there
     are too few updates."""
     inside = [update for update in updates if begin_s <= update.at_s <= end_s]
+    return None if len(inside) <= _FEWEST_UPDATES else _power(inside[0], inside[-1])
+
+
+def power_spread(updates: Sequence[CounterUpdate], begin_s: float, end_s: float) -> float:
+    """Return half the 95 % confidence interval of the power of a period, from its parts; 0 where
+    there are too few updates."""
+    inside = [update for update in updates if begin_s <= update.at_s <= end_s]
     if len(inside) <= _FEWEST_UPDATES:
-        return None
-    first, last = inside[0], inside[-1]
+        return 0.0
+    ends = [inside[part * (len(inside) - 1) // _PARTS] for part in range(_PARTS + 1)]
+    return half_width([_power(*pair) for pair in itertools.pairwise(ends)])
+
+
+def _power(first: CounterUpdate, last: CounterUpdate) -> float:
     return (last.energy_j - first.energy_j) / (last.at_s - first.at_s)
 
 
@@ -147,7 +165,8 @@ def repeat(run: Callable[[], float], counter: EnergyCounter, seconds: float) -> 
         end_s = time.perf_counter()
     power_w = power_between(reader.updates, begin_s, end_s)
     count = len(launches_s)
-    return RepeatedRun(power_w, (end_s - begin_s) / count, sum(launches_s) / count)
+    spread_w = power_spread(reader.updates, begin_s, end_s)
+    return RepeatedRun(power_w, (end_s - begin_s) / count, sum(launches_s) / count, spread_w)
 
 
 def _run_until(run: Callable[[], float], end_s: float) -> list[float]:
@@ -176,18 +195,22 @@ def measure_energy(
     if busy.share < _LEAST_SHARE or busy.power_w is None:
         return share
     if busy.share >= _NEARLY_ALL:
-        return share | {ENERGY: busy.power_w * busy.launches_s, POWER: busy.power_w}
+        energy_j, spread_j = busy.power_w * busy.launches_s, busy.spread_w * busy.launches_s
+        return share | {ENERGY: energy_j, ENERGY_SPREAD: spread_j, POWER: busy.power_w}
     return share | energy_of(busy, repeat(restore, counter, seconds), counter.counts_host)
 
 
 def energy_of(busy: RepeatedRun, other: RepeatedRun, counts_host: bool) -> dict[str, float]:
-    """Return the energy and the power of launches, given the runs without them."""
+    """Return the energy and the power of launches from runs with and without them."""
     if busy.power_w is None or other.power_w is None:
         return {}
     rest_s = other.run_s if counts_host else busy.run_s - busy.launches_s
     energy_j = busy.power_w * busy.run_s - other.power_w * rest_s
     time_s = busy.run_s - rest_s
-    return {ENERGY: energy_j, POWER: energy_j / time_s} if min(energy_j, time_s) > 0 else {}
+    if min(energy_j, time_s) <= 0:
+        return {}
+    spread_j = math.hypot(busy.spread_w * busy.run_s, other.spread_w * rest_s)
+    return {ENERGY: energy_j, ENERGY_SPREAD: spread_j, POWER: energy_j / time_s}
 
 
 @dataclass
@@ -222,4 +245,6 @@ def energy_of_runs(runs: Sequence[tuple[float, float | None]]) -> dict[str, floa
     total_s, total_j = sum(run_s for run_s, _ in known), sum(energy_j for _, energy_j in known)
     if total_s < _SHORTEST_S or total_j <= 0 or max(run_s for run_s, _ in known) > _LONGEST_S:
         return {}
-    return {ENERGY: total_j / len(known), POWER: total_j / total_s}
+    several = len(known) > 1
+    spread = {ENERGY_SPREAD: half_width([energy_j for _, energy_j in known])} if several else {}
+    return {ENERGY: total_j / len(known), POWER: total_j / total_s, **spread}
