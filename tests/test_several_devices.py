@@ -99,13 +99,17 @@ def tuned(
     """The reports, what is stored, and the warnings."""
     warnings: list[str] = []
     with opened(spec, database, measurer_of(devices), **options) as (campaign, display):
-        display.warn = warnings.append  # type: ignore[method-assign]
+        display.warn = warnings.append  # type: ignore[assignment, method-assign]
         reports = campaign.run()
     return reports, the_one(read_results([str(database)])), warnings
 
 
 def measurer_of(devices: Sequence[Scripted]) -> Any:
-    return EqualDevices(devices) if len(devices) > 1 else devices[0]
+    return equal(*devices) if len(devices) > 1 else devices[0]
+
+
+def equal(*devices: Scripted) -> EqualDevices:
+    return EqualDevices({f"device {number}": each for number, each in enumerate(devices)})
 
 
 def stored(results: Results) -> Counter[tuple[object, ...]]:
@@ -177,7 +181,7 @@ def test_a_seed_repeats_the_search_of_one_device(tmp_path: Path) -> None:
         tuned(spec, tmp_path / f"{name}.db", [device], test_limit=12)
         asked.append(device.asked)
     shared = Scripted()
-    with opened(spec, tmp_path / "c.db", EqualDevices([shared]), test_limit=12) as (campaign, _):
+    with opened(spec, tmp_path / "c.db", equal(shared), test_limit=12) as (campaign, _):
         campaign.run()
     assert asked[0] == asked[1]
     assert asked[0] == shared.asked, "nor does it matter that it could be shared"
@@ -245,12 +249,12 @@ def test_a_device_that_fails_again_and_again_is_taken_out(tmp_path: Path) -> Non
     assert stored(several) == stored(one)
     assert verdicts(reports) == verdicts(alone)
     (warning,) = warnings
-    assert warning.startswith("device 2 (GPU-1) failed 3 times in a row and is not used any more")
+    assert warning.startswith("device 1 (GPU-1) failed 3 times in a row and is not used any more")
     assert len(devices[1].asked) == 20
 
 
 def test_a_device_that_fails_now_and_then_goes_on(tmp_path: Path) -> None:
-    spec, failures = make_spec(tmp_path, MANY), []
+    spec, failures = make_spec(tmp_path, MANY), list[int]()
 
     def fail(number: int) -> None:
         if number % 7 == 0 and len(failures) < 5 and (not failures or failures[-1] != number):
@@ -283,7 +287,7 @@ def test_crashes_that_only_one_device_has_are_not_the_kernels_fault(tmp_path: Pa
     reports, _, warnings = tuned(spec, tmp_path / "r.db", devices, **options)
     assert verdicts(reports) == verdicts(alone)
     (warning,) = warnings
-    assert "device 1 (GPU-broken) failed 3 times in a row" in warning
+    assert "device 0 (GPU-broken) failed 3 times in a row" in warning
     assert "fell off the bus" in warning
 
 
@@ -319,8 +323,8 @@ def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -
 
 
 def test_devices_that_differ_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"device 1 and device 2 .* device is `one` and `two`"):
-        EqualDevices([Scripted(name="one"), Scripted("GPU-2", name="two")])
+    with pytest.raises(UsageError, match=r"device 0 and device 1 .* device is `one` and `two`"):
+        equal(Scripted(name="one"), Scripted("GPU-2", name="two"))
 
 
 def test_each_thread_finds_its_own_random_numbers() -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from harness.analysis.inputs import InputReport
 from harness.api.request import PREDICTED, TuneRequest
+from harness.core.errors import UsageError
 from harness.core.records import Config
-from harness.measure.choose import fitted_to, open_measurer
+from harness.measure.choose import fitted_to, open_measurers
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
@@ -22,6 +23,7 @@ from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.tuning import Campaign
+from harness.tuning.devices import EqualDevices
 from harness.tuning.progress import Display
 from harness.tuning.replayed import RecordedCampaign, describe_recording
 
@@ -77,7 +79,8 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
     """
     # The device first: where it cannot be opened, no database is left behind.
     with _opened(request, listener) as measurer, writing(request.database) as engine:
-        spec = fitted_to(request.spec, measurer)
+        first = measurer.first if isinstance(measurer, EqualDevices) else measurer
+        spec = fitted_to(request.spec, first)
         for notice in spec.notices:
             listener.note(f"note: {notice}")
         with Store(engine) as store:
@@ -139,6 +142,28 @@ def _predicted(request: TuneRequest, measurer: Measurer, listener: Listener) -> 
     return order.configs[: max(1, request.search.test_limit // 2)]
 
 
+def _open_devices(request: TuneRequest) -> tuple[Measurer, str]:
+    """Open the devices; return their measurer and why they were chosen. Raises UsageError for
+    several devices that differ, and for several where one input after another is sampled."""
+    options = request.options
+    most = len(request.spec.inputs)  # an input is with one device
+    measurers, why = open_measurers(request.whole, options.backend, options.device, most)
+    if len(measurers) == 1:
+        return next(iter(measurers.values())), why
+    try:
+        if options.validate is not None:
+            raise UsageError(
+                f"--validate samples all inputs on one device, and --device names {len(measurers)};"
+                " name one of them"
+            )
+        devices = EqualDevices(measurers)
+    except UsageError:
+        for measurer in reversed(measurers.values()):
+            measurer.close()
+        raise
+    return devices, f"{why}; {devices.describe()}"
+
+
 @contextmanager
 def _opened(request: TuneRequest, listener: Listener) -> Iterator[Measurer]:
     """Open the measurer, describe it in a line, and close it at the end."""
@@ -154,7 +179,7 @@ def _opened(request: TuneRequest, listener: Listener) -> Iterator[Measurer]:
         measurer = replay
         line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
     else:
-        measurer, why = open_measurer(request.whole, options.backend, devices=options.device)
+        measurer, why = _open_devices(request)
         line = f"backend {measurer.environment.backend}: {measurer.environment}"
         line += f"; {why}" if why else ""
     try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
-from harness.measure.backends.choose import Backend, choose_one
+from harness.core.text import counted
+from harness.measure.backends.choose import Backend, choose_devices, choose_one
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
@@ -30,7 +32,7 @@ def open_measurer(
     Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
     cannot run here.
     """
-    if spec.program is not None or requested == COMMAND:
+    if _runs_program(spec, requested):
         if requested not in ("auto", COMMAND):
             raise UsageError(
                 f"{spec.path} tunes a program, which --backend {requested} cannot run; "
@@ -43,9 +45,7 @@ def open_measurer(
             )
         started = owner if isinstance(owner, ProgramMeasurer) else None
         return ProgramMeasurer(spec, started), "the space tunes a program"
-    backend = with_arch(spec, with_cache(spec, choose_one(requested, devices)))
-    if backend.language not in spec.sources:
-        raise UsageError(_missing_source(spec, backend))
+    backend = _fitting(spec, choose_one(requested, devices))
     shared = owner if isinstance(owner, KernelMeasurer) else None
     if shared and shared.environment.cache != backend.cache:
         raise UsageError(
@@ -54,6 +54,51 @@ def open_measurer(
             "`measure: {cache: ...}` in both"
         )
     return KernelMeasurer(spec, backend, shared), backend.why
+
+
+def open_measurers(
+    spec: Spec, requested: str, devices: Sequence[str], most: int
+) -> tuple[dict[str, Measurer], str]:
+    """Open a measurer for each device that `devices` name, but at most so many; return them by the
+    devices' names, and why they were chosen. They share their builds: close the first one last.
+
+    Raises what `open_measurer` raises.
+    """
+    if _runs_program(spec, requested):
+        program, why = open_measurer(spec, requested, devices=devices)
+        return {COMMAND: program}, why
+    chosen = choose_devices(requested, devices)
+    backends = [_fitting(spec, each) for each in chosen[:most]]
+    count, why = len(backends), backends[0].why
+    if len(chosen) > count:
+        why += f"; {counted(len(chosen) - count, 'more device')} would have no input"
+    first = KernelMeasurer(spec, backends[0], devices=count)
+    with ThreadPoolExecutor() as threads:
+        opening = [
+            threads.submit(KernelMeasurer, spec, backend, equal=first, devices=count)
+            for backend in backends[1:]
+        ]
+    try:
+        measurers = [first, *(each.result() for each in opening)]
+    except BaseException:
+        for each in opening:
+            if each.exception() is None:
+                each.result().close()
+        first.close()
+        raise
+    names = [f"device {each.device.index}" if each.device else each.language for each in backends]
+    return dict(zip(names, measurers, strict=True)), why
+
+
+def _runs_program(spec: Spec, requested: str) -> bool:
+    return spec.program is not None or requested == COMMAND
+
+
+def _fitting(spec: Spec, backend: Backend) -> Backend:
+    """Return the backend as the space wants it; raises UsageError where there is no source."""
+    if backend.language not in spec.sources:
+        raise UsageError(_missing_source(spec, backend))
+    return with_arch(spec, with_cache(spec, backend))
 
 
 def with_cache(spec: Spec, backend: Backend) -> Backend:

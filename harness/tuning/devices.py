@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -27,6 +27,8 @@ MOST_FAULTS = 3
 
 _MAYBE_FAULTS = (Outcome.CRASHED, Outcome.TIMEOUT, Outcome.LAUNCH_FAILED)
 """The outcomes that a broken device may have caused."""
+
+_MOST_SHOWN = 8
 
 T = TypeVar("T")
 
@@ -68,12 +70,10 @@ class EqualDevices:
 
     is_replay = False
 
-    def __init__(self, measurers: Sequence[Measurer]) -> None:
-        """Raises UsageError for devices that are not equal."""
-        self.left = [
-            SharedDevice(f"device {number}", measurer)
-            for number, measurer in enumerate(measurers, start=1)
-        ]
+    def __init__(self, measurers: Mapping[str, Measurer]) -> None:
+        """`measurers` are the devices' by their names. Raises UsageError for devices that are not
+        equal."""
+        self.left = [SharedDevice(name, measurer) for name, measurer in measurers.items()]
         _require_equal(self.left)
         self._all = tuple(self.left)
         self._home: dict[Input, SharedDevice] = {}
@@ -81,6 +81,17 @@ class EqualDevices:
         self._worked: dict[Input, tuple[Space, Config]] = {}
         self._thread = threading.local()
         self._is_closed = False
+
+    def describe(self) -> str:
+        """Say which devices there are."""
+        names = ", ".join(map(str, self._all[:_MOST_SHOWN]))
+        more = "" if len(self._all) <= _MOST_SHOWN else ", ..."
+        return f"{len(self._all)} equal devices share the inputs: {names}{more}"
+
+    @property
+    def first(self) -> Measurer:
+        """The measurer of the first device."""
+        return self._all[0].measurer
 
     def work_for(self, device: SharedDevice, waiting: Waiting) -> None:
         """Measure on this device whatever the present thread measures from now on."""
@@ -113,12 +124,12 @@ class EqualDevices:
     @property
     def limits(self) -> DeviceLimits | None:
         """The limits of each device."""
-        return self._all[0].measurer.limits
+        return self.first.limits
 
     @property
     def compiler(self) -> str | None:
         """The compiler whose flags are tuned."""
-        return self._all[0].measurer.compiler
+        return self.first.compiler
 
     @property
     def notices(self) -> Sequence[str]:
