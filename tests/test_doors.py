@@ -34,7 +34,7 @@ DOORS = {
     "jinja2": ("harness/dispatch/rendering.py", "harness/report/page.py"),
     "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
     "pebble": ("harness/measure/processes.py",),
-    "filelock": ("harness/results/",),
+    "filelock": ("harness/core/locks.py",),
     "platformdirs": ("harness/core/files.py",),
     "tree_sitter": ("harness/source/syntax_tree.py",),
     "tree_sitter_cuda": ("harness/source/syntax_tree.py",),

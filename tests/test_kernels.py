@@ -49,9 +49,10 @@ def local(faults: Spec, opencl: Backend) -> Iterator[KernelMeasurer]:
 
 
 @pytest.fixture
-def hasty(faults: Spec, opencl: Backend) -> Iterator[KernelMeasurer]:
+def hasty(faults: Spec, opencl: Backend, local: KernelMeasurer) -> Iterator[KernelMeasurer]:
     """A measurer for what hangs; all else has a minute."""
-    with contextlib.closing(KernelMeasurer(faults.with_measure({"timeout_s": 1}), opencl)) as one:
+    spec = faults.with_measure({"timeout_s": 1})
+    with contextlib.closing(KernelMeasurer(spec, opencl, local)) as one:
         yield one
 
 

@@ -104,10 +104,10 @@ def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration()
 class _Backend(FakeBackend):
     """A backend of one given device."""
 
-    device: FakeDevice = dataclasses.field(default_factory=FakeDevice)
+    fake: FakeDevice = dataclasses.field(default_factory=FakeDevice)
 
     def open_device(self) -> Device:
-        return self.device
+        return self.fake
 
 
 Measured = Callable[[FakeDevice, Sequence[int]], list[Measurement]]
@@ -126,7 +126,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measur
 
         def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
             backend = _Backend(
-                "opencl", "opencl", "a fake", journal=tmp_path / "journal", device=device
+                "opencl", "opencl", "a fake", journal=tmp_path / "journal", fake=device
             )
             measurer = KernelMeasurer(spec, backend)
             opened.callback(measurer.close)

@@ -506,7 +506,7 @@ def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(
 
 
 @pytest.mark.usefixtures("opencl")
-def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file(
+def test_interrupted_it_says_how_to_go_on_and_a_second_one_who_measures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = tmp_path / "r.db"
@@ -518,7 +518,7 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_writer_who_holds_the_file
     refused = capsys.readouterr().err
     assert second == 2
     assert f"process {first.pid}" in refused
-    assert "harness.merge" in refused
+    assert "name another device with --device" in refused
     assert first.returncode == 130
     assert "Best so far, by the times of the search:\n    m=" in shown
     assert "all measurements are kept. To continue: " in errors

@@ -7,6 +7,7 @@ HarnessError
     HostModuleError         a host module that is missing, broken or incomplete
         DataDoesNotFit      data of an input for which the device has no memory
     BackendUnavailable      a device, driver or compiler that is not there
+        DeviceBusy          another process measures on it
     RecordingError          recorded measurements that cannot be read
     ResultsError            a results database that cannot be used
         DatabaseBusy        another process holds it
@@ -74,6 +75,10 @@ class DataDoesNotFit(HostModuleError):
 
 class BackendUnavailable(HarnessError):
     """A backend cannot run here; the message names what is missing and what to install."""
+
+
+class DeviceBusy(BackendUnavailable):
+    """Another process measures on the same device."""
 
 
 class RecordingError(HarnessError):

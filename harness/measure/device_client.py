@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -17,6 +18,7 @@ from harness.core.errors import (
 )
 from harness.core.records import Input
 from harness.measure.backends.choose import Backend
+from harness.measure.device_lock import device_locked
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
 from harness.measure.processes import Processes, ProcessLost
 from harness.space_file import Spec
@@ -37,7 +39,8 @@ class _DeviceProcess:
 class DeviceClient:
     """The process that owns the device, and which inputs of one host module it has prepared.
 
-    A client with an `owner` uses the process of that client, and must be closed before it.
+    A client with an `owner` uses the process of that client, and must be closed before it. Another
+    one locks its device: raises DeviceBusy where another process measures on it.
     """
 
     def __init__(self, spec: Spec, backend: Backend, owner: DeviceClient | None = None) -> None:
@@ -45,7 +48,9 @@ class DeviceClient:
         self._language = backend.language
         self._is_guest = owner is not None
         self._process: _DeviceProcess
+        self._lock = ExitStack()
         if owner is None:
+            self._lock.enter_context(device_locked(backend))
             self._process = _DeviceProcess(Processes(1, partial(DeviceWorker, backend, spec.host)))
         else:
             self._process = owner._process
@@ -161,9 +166,10 @@ class DeviceClient:
         return reply.result
 
     def close(self) -> None:
-        """End the process, unless it is another client's."""
-        if not self._is_guest:
-            self._processes.close()
+        """End the process, and free the device, unless they are another client's."""
+        with self._lock:
+            if not self._is_guest:
+                self._processes.close()
 
 
 def _does_not_fit(error: OutOfDeviceMemory) -> DataDoesNotFit:

@@ -63,7 +63,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
-        later. `devices` is how many measure at once. Raises BackendUnavailable.
+        later. `devices` is how many measure at once. Raises BackendUnavailable, DeviceBusy where
+        another process measures on the device.
         """
         self._backend = backend
         self._device: DeviceClient = DeviceClient(spec, backend, owner._device if owner else None)

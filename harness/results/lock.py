@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.files import cache_folder, obstacle
+from harness.core.locks import FileHeld, locked_file
 from harness.results.url import database_url, sqlite_path, without_password
-
-_TRIES = 20  # of making a lock's file that other processes delete
 
 
 @contextmanager
@@ -26,20 +22,14 @@ def locked(database: str, who_holds: Callable[[str], str]) -> Iterator[None]:
     Raises DatabaseBusy with the words of `who_holds` where another process has it, ResultsError
     where there can be no lock.
     """
-    try:
-        path = _lock_file(database)
-        lock = _acquired(path)
-    except Timeout:
-        raise DatabaseBusy(who_holds(database)) from None
-    except (OSError, NotImplementedError) as error:
-        raise _unwritable(database, getattr(error, "strerror", None) or error) from None
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked_file(_lock_file(database)))
+        except FileHeld:
+            raise DatabaseBusy(who_holds(database)) from None
+        except (OSError, NotImplementedError) as error:
+            raise _unwritable(database, getattr(error, "strerror", None) or error) from None
         yield
-    finally:
-        # Before the release: a file of this name that is made from now on is another lock.
-        with suppress(OSError):
-            path.unlink()
-        lock.release()
 
 
 def check_database(database: str) -> None:
@@ -61,24 +51,6 @@ def check_database(database: str) -> None:
 def _unwritable(database: str, reason: object) -> ResultsError:
     name = without_password(database)
     return ResultsError(f"{name} cannot be written: {reason}; name another database")
-
-
-def _acquired(path: Path) -> FileLock:
-    """Lock a file without waiting; raises Timeout where another process holds the lock, OSError
-    where there can be no such file.
-
-    FileLock gives up where its last holder has just deleted the file; then it can be made again.
-    """
-    lock = FileLock(path)
-    for _ in range(_TRIES):
-        try:
-            lock.acquire(timeout=0)
-            return lock
-        except Timeout:
-            if path.exists():
-                raise
-    # Some file systems report that no file can be made as if the lock were held.
-    raise OSError(errno.EACCES, "no file can be made in its folder")
 
 
 def _lock_file(database: str) -> Path:

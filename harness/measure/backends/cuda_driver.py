@@ -48,6 +48,11 @@ class CudaGpu:
         return self.name, self.arch, round(self.memory_bytes / 2**30)
 
     @property
+    def identity(self) -> str:
+        """What distinguishes it from all devices of this machine, with OpenCL as well."""
+        return self.uuid if self.is_part else self.bus_id.upper()
+
+    @property
     def is_part(self) -> bool:
         """Whether it is an instance of a divided GPU (MIG)."""
         return self.uuid.startswith(MIG)

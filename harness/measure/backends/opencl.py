@@ -82,6 +82,11 @@ class DeviceName:
         return f"{self.platform_number}:{self.number}"
 
     @property
+    def identity(self) -> str:
+        """What distinguishes it from all devices of this machine, with CUDA as well."""
+        return self.bus_id or f"{self.platform} {self.number}"
+
+    @property
     def kind(self) -> tuple[object, ...]:
         """What equal devices have in common."""
         return self.platform_number, self.name, self.units, self.memory_bytes
