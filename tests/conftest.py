@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -14,8 +15,9 @@ import sqlalchemy
 
 from harness.measure.backends.choose import Backend, choose
 from harness.measure.processes import Processes, Task, count_of_builders
-from harness.results import connect
+from harness.results import engine as engines
 from tests.fakes import call_with_worker
+from tests.postgres_server import ADVICE, Server, programs, running_server
 from tests.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
 from tests.stub_nvml import nvml
 
@@ -56,14 +58,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def _no_wait_for_the_disk() -> Iterator[None]:
     """Commit without waiting for the disk, which takes milliseconds."""
-    set_up_writer = connect._set_up_writer
+    set_up_writer = engines._set_up_writer
 
     def without_waiting(connection: Any, record: object) -> None:
         set_up_writer(connection, record)
         connection.execute("PRAGMA synchronous=OFF")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connect, "_set_up_writer", without_waiting)
+        patch.setattr(engines, "_set_up_writer", without_waiting)
         yield
 
 
@@ -73,19 +75,48 @@ def _each_statement_compiled_once() -> Iterator[None]:
 
     Tests open thousands of small ones, and each engine would compile all statements again.
     """
-    create_engine = connect.create_engine
+    create_engine = engines.create_engine
     first: dict[str, sqlalchemy.Engine] = {}
 
     def sharing(url: sqlalchemy.URL, **options: Any) -> sqlalchemy.Engine:
         engine = create_engine(url, **options)
+        if engine.dialect.name != "sqlite":  # a server's depends on what the server is
+            return engine
         shared = first.setdefault(engine.dialect.name, engine)
         # A compiled statement belongs to a dialect: it holds the functions that convert cells.
         engine.dialect, engine._compiled_cache = shared.dialect, shared._compiled_cache
         return engine
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connect, "create_engine", sharing)
+        patch.setattr(engines, "create_engine", sharing)
         yield
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """A PostgreSQL server of this process."""
+    pytest.importorskip("psycopg", reason="run pip install 'psycopg[binary]>=3.2'")
+    if programs() is None:
+        pytest.skip(ADVICE)
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres(postgres_server: Server) -> Iterator[str]:
+    """The URL of an empty database on a PostgreSQL server."""
+    url = postgres_server.make_database()
+    yield url
+    postgres_server.drop(url)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The name of a database that is not there yet, of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "results.db")
+    url: str = request.getfixturevalue("postgres")
+    return url
 
 
 Pair = tuple[Processes, Processes]

@@ -98,11 +98,16 @@ class Search:
     tuning_run_id: int
 
     def test(self, measurement: Measurement, stage: str = "search") -> int:
+        row = self.add(measurement, stage)
+        self.store.commit()
+        self.ordinal += 1
+        return row
+
+    def add(self, measurement: Measurement, stage: str = "search") -> int:
+        """Add a test, and do not commit it."""
         row = self.store.add_measurement(self.run_id, self.plan, stage, measurement)
         result = record_result(self.store, self.plan, self.tuning_run_id, measurement)
         self.store.add_tests(self.run_id, self.ordinal, [result], [row], [REQUESTOR])
-        self.store.commit()
-        self.ordinal += 1
         return row
 
 

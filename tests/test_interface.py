@@ -143,12 +143,12 @@ def test_new_measurements_and_all_tests_are_stored_in_their_order() -> None:
     search = Searched([ok(32, 1.0), ok(64, 2.0)], {block(16): Stored(9, ok(16, 3.0))})
     for value, requestor in ((32, "a"), (16, "b"), (64, "c")):
         search.interface.run(wanted(value, requestor), GIVEN, 0.0)
-    search.interface.write([1, 2, 3])
+    search.interface.keep_written(search.interface.write([1, 2, 3]))
     assert search.stored[0] == (3, "search", [block(32), block(64)])
     assert search.stored[1] == (3, 7, [1, 2, 3], [50, 9, 51], ["a", "b", "c"])
     assert search.known[block(64)].id == 51
     search.interface.run(wanted(16, "d"), GIVEN, 0.0)
-    search.interface.write([4])
+    search.interface.keep_written(search.interface.write([4]))
     assert search.stored[2:] == [(3, "search", []), (3, 10, [4], [9], ["d"])]
 
 

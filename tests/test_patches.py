@@ -21,6 +21,7 @@ import numpy
 import pytest
 
 from harness.core.errors import HarnessError
+from harness.results.transactions import Transactions
 from harness.search import patches
 
 patches.apply()
@@ -113,6 +114,9 @@ class Recorder(opentuner.measurement.MeasurementInterface):  # type: ignore[misc
     def write(self, _result_ids: Any) -> None:
         """OpenTuner's own rows are enough."""
 
+    def keep_written(self, _written: None) -> None:
+        """Remember nothing."""
+
     def is_time_up(self) -> bool:
         return False
 
@@ -136,11 +140,12 @@ def search(
     recorder = Recorder(args, space, time_s)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        engine, session = opentuner.resultsdb.connect("sqlite://")
+        engine, _ = opentuner.resultsdb.connect("sqlite://")
+        store = Transactions(engine)
         try:
-            DurableRun(recorder, args, session()).main()
+            DurableRun(recorder, args, store).main()
         finally:
-            session.remove()
+            store.sessions.remove()
             engine.dispose()
     return recorder
 

@@ -67,7 +67,8 @@ class Tuned:
 
         campaign = self.campaign
         key = campaign.state.run_plan(campaign.spec.inputs[0]).key
-        return results_of(self.store, dataclasses.replace(key, problem=None), self.request.database)
+        key = dataclasses.replace(key, problem=None)
+        return self.store.read(lambda: results_of(self.store, key, self.request.database))
 
 
 @contextmanager
@@ -78,7 +79,7 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
     DatabaseBusy where another process writes the database.
     """
     # The device first: where it cannot be opened, no database is left behind.
-    with _opened(request, listener) as measurer, writing(request.database) as engine:
+    with _opened(request, listener) as measurer, writing(request.database, listener.say) as engine:
         first = measurer.first if isinstance(measurer, EqualDevices) else measurer
         spec = fitted_to(request.spec, first)
         for notice in spec.notices:

@@ -21,6 +21,7 @@ import random
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from harness.compare.reading import InputResults, KernelResults
 from harness.compare.rerun_plan import Planned
@@ -194,8 +195,8 @@ def _measure(both: Sequence[_InputRerun], store: Store, occasions: int, rng: ran
                     raise
                 return str(error)
             plan = _plan(one.side, one.problem, 0)
-            store.add_measurements(one.run_id, plan, FINAL, found, group=group)
-            store.commit()
+            add = partial(store.add_measurements, one.run_id, plan, FINAL, found, group)
+            store.transact(add)
     return ""
 
 
@@ -206,11 +207,11 @@ def _begin(
     number = store.choose_campaign(side.spec, side.measurer.environment, fresh=True)
     compared = {COMPARED[other.name]: without_password(other.database) for other in sides}
     noted = {**notes(), "rerun_side": side.name, **compared}
-    runs = {
-        problem: store.begin_run(_plan(side, problem, number), noted).id for problem in problems
-    }
-    store.commit()
-    return runs
+    return store.transact(
+        lambda: {
+            problem: store.begin_run(_plan(side, problem, number), noted).id for problem in problems
+        }
+    )
 
 
 def _plan(side: RerunSide, problem: Input, campaign: int) -> RunPlan:

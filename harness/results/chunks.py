@@ -21,7 +21,8 @@ from harness.core.worst_element import WorstElement
 from harness.results import schema
 from harness.results.cells import names_read, worst_element_of
 from harness.results.config_table import Coder
-from harness.results.connect import from_json, has_column, has_table, shown_name
+from harness.results.connect import has_column, has_table, shown_name
+from harness.results.engine import from_json
 from harness.results.gathering import Chunk
 from harness.results.validate_many import Cells, check_many_numbers, check_rows
 from harness.stats.samples import Ragged

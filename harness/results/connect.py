@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import socket
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from sqlalchemy import (
     URL,
@@ -20,24 +19,31 @@ from sqlalchemy import (
     Connection,
     Engine,
     Table,
-    create_engine,
-    event,
     func,
     inspect,
     select,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.schema import CreateColumn
 
 from harness.core.errors import ResultsError
 from harness.core.invocation import command_line
 from harness.core.plain_pickle import UnsafePickle
+from harness.core.records import Environment
 from harness.results import schema
+from harness.results.engine import make_engine
 from harness.results.guard import guard
 from harness.results.lock import locked
 from harness.results.record import check_record
+from harness.results.server import Notice, ServerWriter, busy_text, lock_shared_rows, writer_of
 from harness.results.stock import is_stock, read_stock
-from harness.results.url import database_url, read_only_url, sqlite_path, without_password
+from harness.results.url import (
+    database_url,
+    is_postgres,
+    read_only_url,
+    sqlite_path,
+    without_password,
+)
 from harness.results.watch import watch
 
 
@@ -66,14 +72,22 @@ def _version_of(connection: Connection) -> int:
     return int(connection.get_execution_options().get("version", schema.VERSION))
 
 
+def _print_notice(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 @contextmanager
-def writing(database: str) -> Iterator[Engine]:
-    """Open a database for this process alone to write to; make it if it is missing.
+def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
+    """Open a database to write to; make it if it is missing.
+
+    A SQLite file has one writer. On a PostgreSQL server, each campaign has one (see
+    `hold_campaign`), and `notice` shows that it waits for a server that went away.
 
     Raises DatabaseBusy where another process holds it, ResultsError where it cannot be used.
     """
-    with locked(database, _who_holds):
-        engine = _engine(database, database_url(database))
+    server = ServerWriter(database, notice) if is_postgres(database) else None
+    with locked(database, _who_holds) if server is None else nullcontext():
+        engine = make_engine(database, database_url(database), server)
         try:
             _prepare(engine, database)
             path = sqlite_path(database)
@@ -81,14 +95,17 @@ def writing(database: str) -> Iterator[Engine]:
                 watch(engine, path)
             yield engine
             with engine.begin() as connection:
-                connection.execute(schema.writers.delete())
-                written = _measurement_count(connection)
+                if server is not None:
+                    server.release(connection)
+                else:
+                    connection.execute(schema.writers.delete())
+                    written = _measurement_count(connection)
         except IntegrityError:
             raise  # a defect of harness: show its traceback
         except DBAPIError as error:
             raise ResultsError(
-                f"{without_password(database)} cannot be written: {error.orig}; what was committed "
-                "before is kept"
+                f"{without_password(database)} cannot be written: {_reason(error)}; what was "
+                "committed before is kept"
             ) from None
         except UnsafePickle as error:
             raise ResultsError(
@@ -99,6 +116,10 @@ def writing(database: str) -> Iterator[Engine]:
             engine.dispose()
         if path is not None:
             _check_written(database, written)
+
+
+def _reason(error: DBAPIError | UnicodeDecodeError) -> str:
+    return " ".join(str(getattr(error, "orig", error)).split())  # a server says it in several lines
 
 
 def _check_written(database: str, written: int) -> None:
@@ -137,7 +158,7 @@ def _existing(database: str, url: URL, *, compare: bool = True) -> Iterator[Engi
     if path is not None and not path.is_file():
         what = "is a folder" if path.is_dir() else "no such database"
         raise ResultsError(f"{path}: {what}; `{command_line('tune')}` makes databases")
-    engine = _engine(database, url)
+    engine = make_engine(database, url)
     try:
         tables = _table_names(engine, database)
         if is_stock(tables):
@@ -152,7 +173,9 @@ def _existing(database: str, url: URL, *, compare: bool = True) -> Iterator[Engi
                 check_record(connection, tables, without_password(database))
         yield engine.execution_options(version=_version(engine))
     except DBAPIError as error:
-        raise ResultsError(f"{without_password(database)} cannot be read: {error.orig}") from None
+        raise ResultsError(
+            f"{without_password(database)} cannot be read: {_reason(error)}"
+        ) from None
     finally:
         engine.dispose()
         if path is not None:
@@ -161,7 +184,7 @@ def _existing(database: str, url: URL, *, compare: bool = True) -> Iterator[Engi
 
 def _from_stock(engine: Engine, database: str) -> Engine:
     """Read what OpenTuner recorded into a database in memory; raises ResultsError."""
-    name, memory = without_password(database), _engine(database, URL.create("sqlite"))
+    name, memory = without_password(database), make_engine(database, URL.create("sqlite"))
     try:
         with engine.connect() as source, memory.begin() as target:
             read_stock(source, target)
@@ -197,85 +220,33 @@ def _delete_empty_log(path: Path) -> None:
 # ------------------------------------------------------------------- one writer
 
 
+def hold_campaign(
+    connection: Connection, name: str, environment: Environment, program: str
+) -> None:
+    """Be the only one that writes the campaigns of a space's program in an environment, until the
+    database is closed. The writer of a SQLite file is alone anyway.
+
+    Raises DatabaseBusy where another process writes them.
+    """
+    server = writer_of(connection)
+    if server is not None:
+        what = f"{name} on {environment.device}"
+        server.hold(connection, what, (program, environment.fingerprint), _this_process())
+
+
+def _this_process() -> dict[str, object]:
+    """Return the row of `writers` of this process; its command line has no passwords."""
+    command = shlex.join(without_password(word) for word in sys.orig_argv[1:])
+    return {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": now()}
+
+
 def _who_holds(database: str) -> str:
     """Describe the process that writes to the database, and what to do instead."""
-    name = without_password(database)
-    holder = "another process"
-    try:
-        with reading(database) as engine, engine.connect() as connection:
-            row = connection.execute(select(schema.writers)).mappings().first()
-            if row is not None:
-                holder = f"process {row['pid']} on {row['host']} since {row['since']}"
-                holder += f" ({row['command']})"
-    except ResultsError:
-        pass  # it is only just being made: its writer is not noted yet
-    return (
-        f"{name} is being written by {holder}. Wait for it; or write to another file with "
-        "--database OTHER.db and merge afterwards: "
-        f"{command_line('merge', name, 'OTHER.db')}"
-    )
-
-
-# ------------------------------------------------------------------- the engine
-
-
-def _engine(database: str, url: URL) -> Engine:
-    try:
-        engine = create_engine(
-            url,
-            json_serializer=_to_json,
-            json_deserializer=from_json,
-            execution_options={"database": without_password(database)},
-        )
-    except ArgumentError:
-        raise ResultsError(f"{without_password(database)} is no URL for {url.drivername}") from None
-    except (NoSuchModuleError, ImportError) as error:
-        raise ResultsError(f"{without_password(database)} cannot be opened: {error}") from None
-    if engine.dialect.name == "sqlite":
-        is_read_only = "mode" in url.query
-        event.listen(engine, "connect", _set_up_reader if is_read_only else _set_up_writer)
-        event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _to_json(value: object) -> str:
-    return json.dumps(value, allow_nan=False)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-"""One for all cells: `json.loads` would make one for each."""
-
-
-def from_json(text: str) -> object:
-    """Parse the text of a cell; raises ValueError where it is not JSON."""
-    try:
-        value, end = _DECODER.raw_decode(text)
-    except ValueError:
-        return _DECODER.decode(text)  # which says what is wrong
-    return value if end == len(text) else _DECODER.decode(text)
-
-
-def _set_up_writer(connection: Any, _record: object) -> None:
-    """Every commit reaches the disk."""
-    connection.isolation_level = None  # sqlite3 begins no transaction of its own: see _begin
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
-
-
-def _set_up_reader(connection: Any, _record: object) -> None:
-    """The file may come from anywhere: its schema must not run functions with side effects."""
-    connection.isolation_level = None
-    connection.execute("PRAGMA trusted_schema=OFF")
-
-
-def _begin(connection: Connection) -> None:
-    """Begin a transaction, since sqlite3 reads and makes tables outside of one by itself: a reader
-    could see a measurement without its samples."""
-    connection.exec_driver_sql("BEGIN")
+    name, row = without_password(database), None
+    # Where it is only just being made, its writer is not noted yet.
+    with suppress(ResultsError), reading(database) as engine, engine.connect() as connection:
+        row = connection.execute(select(schema.writers)).mappings().first()
+    return busy_text(name, name, row)
 
 
 # ------------------------------------------------------------------ the version
@@ -292,16 +263,16 @@ def _prepare(engine: Engine, database: str) -> None:
     if engine.dialect.name == "sqlite":
         _use_write_ahead_log(engine)
     with engine.begin() as connection:
+        lock_shared_rows(connection)
         schema.metadata.create_all(connection)
         _add_columns(connection)
-        connection.execute(schema.schema_version.delete())
-        connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
-        connection.execute(schema.writers.delete())  # of a writer that was killed
-        connection.execute(
-            schema.writers.insert().values(
-                pid=os.getpid(), host=socket.gethostname(), command=_command(), since=now()
-            )
-        )
+        versions = schema.schema_version
+        if connection.execute(select(versions.c.version)).scalars().all() != [schema.VERSION]:
+            connection.execute(versions.delete())
+            connection.execute(versions.insert().values(version=schema.VERSION))
+        if writer_of(connection) is None:
+            connection.execute(schema.writers.delete())  # of a writer that was killed
+            connection.execute(schema.writers.insert().values(_this_process()))
 
 
 def _add_columns(connection: Connection) -> None:
@@ -324,11 +295,6 @@ def _use_write_ahead_log(engine: Engine) -> None:
         connection.cursor().execute("PRAGMA journal_mode=WAL")
     finally:
         connection.close()
-
-
-def _command() -> str:
-    """Return this process's command line without passwords."""
-    return shlex.join(without_password(word) for word in sys.orig_argv[1:])
 
 
 def _check_version(engine: Engine, database: str, may_be_new: bool = False) -> None:
@@ -362,10 +328,10 @@ def _table_names(engine: Engine, database: str) -> list[str]:
     try:
         return inspect(engine).get_table_names()
     except (DBAPIError, UnicodeDecodeError) as error:
-        reason = getattr(error, "orig", "the names of its tables are no text")
-        raise ResultsError(
-            f"{without_password(database)} is no results database: {reason}"
-        ) from None
+        not_text = isinstance(error, UnicodeDecodeError)
+        reason = "the names of its tables are no text" if not_text else _reason(error)
+        what = "is no results database" if sqlite_path(database) else "cannot be opened"
+        raise ResultsError(f"{without_password(database)} {what}: {reason}") from None
 
 
 def _check_tables(engine: Engine, database: str) -> None:

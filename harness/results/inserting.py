@@ -8,9 +8,11 @@ from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, Insert, Select, Table, bindparam, insert, select, update
+from sqlalchemy.dialects import postgresql
 
 from harness.results import schema
 from harness.results.checksums import CHECKSUM, row_checksum
+from harness.results.url import POSTGRES
 
 NaturalKey = tuple[Any, ...]
 
@@ -28,6 +30,11 @@ NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
 }
 """The columns by which rows of two databases are the same; tables that others refer to come
 first."""
+
+SHARED = frozenset(
+    (schema.environments, schema.spaces, schema.inputs, schema.configurations, schema.builds)
+)
+"""Tables to whose rows several campaigns refer: their writers may add the same row."""
 
 
 def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -54,6 +61,28 @@ def insert_keyed(
     return [found[key] for key in keys]
 
 
+def insert_missing(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], names: tuple[str, ...]
+) -> list[int]:
+    """Insert rows unless they are there, and return their ids, in order.
+
+    The table has a unique constraint on the columns `names`. On a server, another writer may be
+    adding equal rows now.
+    """
+    if connection.dialect.name != POSTGRES:
+        return insert_keyed(connection, table, rows, names)
+    keys = [tuple(row[name] for name in names) for row in rows]
+    # Always in the same order: two writers would wait for each other's rows.
+    stored = [storable_row(table, row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
+    connection.execute(_insert_unless_there(table), stored)
+    found = find_rows(connection, table, names, keys)
+    return [found[key] for key in keys]
+
+
+def _key(pair: tuple[NaturalKey, Mapping[str, Any]]) -> NaturalKey:
+    return pair[0]
+
+
 def find_rows(
     connection: Connection, table: Table, names: tuple[str, ...], keys: Iterable[NaturalKey]
 ) -> dict[NaturalKey, int]:
@@ -76,6 +105,11 @@ def find_rows(
 @cache
 def _insert_into(table: Table) -> Insert:
     return insert(table)
+
+
+@cache
+def _insert_unless_there(table: Table) -> Insert:
+    return postgresql.insert(table).on_conflict_do_nothing()
 
 
 @cache

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Table
 
 from harness.core.records import Build, Config, Environment, Input
 from harness.results import schema
-from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows, insert_keyed
+from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows, insert_missing
 from harness.results.rows import build_row, environment_row, space_row
 from harness.space_file import Spec
 
@@ -72,6 +72,7 @@ class KeyedRows:
             rows = [
                 dict(zip(names, key, strict=True)) | others(index) for key, index in new.items()
             ]
-            found |= zip(new, insert_keyed(connection, table, rows, names), strict=True)
+            if rows:
+                found |= zip(new, insert_missing(connection, table, rows, names), strict=True)
             known |= {(table.name, key): row_id for key, row_id in found.items()}
         return [known[table.name, key] for key in keys]

@@ -14,6 +14,7 @@ Only what an older version of harness merged names no run of OpenTuner's: `runs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -24,12 +25,22 @@ from sqlalchemy.exc import DBAPIError
 from harness.core.errors import ResultsError
 from harness.results import schema
 from harness.results.chunks import samples_by_id
-from harness.results.connect import reading, shown_name
-from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows, insert_rows, update_row
+from harness.results.connect import hold_campaign, reading, shown_name
+from harness.results.inserting import (
+    NATURAL_KEYS,
+    SHARED,
+    NaturalKey,
+    find_rows,
+    insert_keyed,
+    insert_missing,
+    insert_rows,
+    update_row,
+)
 from harness.results.merge_record import RecordMerge
 from harness.results.notes import last_moment
 from harness.results.runs import campaigns
 from harness.results.selecting import refusing_damage
+from harness.results.server import is_repeatable, lock_shared_rows, repeated
 from harness.results.stored_rows import StoredRow, read_observed, read_rows
 from harness.results.validate import check_numbers, referred
 from harness.results.versions import EVERY, of_version
@@ -55,16 +66,21 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
     Raises ResultsError, and then adds nothing at all, where the other database cannot be
     read, has another schema version, or holds anything that no harness writes.
     """
-    with (
-        engine.begin() as target,
-        reading(database) as other,
-        other.connect() as source,
-        refusing_damage(source),
-    ):
+    with reading(database) as other, other.connect() as source, refusing_damage(source):
         chosen = of_version(campaigns(source), kernel_version)
         is_whole = kernel_version == EVERY
         programs = None if is_whole else {campaign.key.program_sha256 for campaign in chosen}
-        counts = _Merge(source, target, programs).run()
+
+        def merge() -> dict[str, int]:
+            with engine.begin() as target:
+                for campaign in chosen:
+                    name, key = campaign.space_name, campaign.key
+                    hold_campaign(target, name, campaign.environment, key.program_sha256)
+            with engine.begin() as target:
+                lock_shared_rows(target)
+                return _Merge(source, target, programs).run()
+
+        counts = repeated(merge)
     return Added(database, counts["runs"], counts["measurements"], counts["samples"])
 
 
@@ -126,8 +142,9 @@ class _Merge:
         new = {key: index for index, key in enumerate(keys) if key not in known}
         if table is schema.tests:
             self._add_results([there[index] for index in new.values()])
-        _insert(self._target, table, [there[index] for index in new.values()])
-        known |= find_rows(self._target, table, names, new)
+        known |= zip(
+            new, self._insert(table, [there[index] for index in new.values()]), strict=True
+        )
         for row, key in zip(rows, keys, strict=True):
             self._ids[table.name][row["id"]] = known[key]
         return [rows[index] for index in new.values()]
@@ -206,8 +223,26 @@ class _Merge:
             for row in new
             for ordinal, time_s in enumerate(samples_s.get(row["id"], []))
         ]
-        _insert(self._target, schema.samples, added)
+        with self._refusing():
+            insert_rows(self._target, schema.samples, added)
         return len(added)
+
+    def _insert(self, table: Table, rows: Sequence[StoredRow]) -> list[int]:
+        """Insert rows that are new, and return their ids, in order."""
+        insert = insert_missing if table in SHARED else insert_keyed
+        with self._refusing():
+            return insert(self._target, table, rows, NATURAL_KEYS[table]) if rows else []
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turn errors of the target into ResultsError, but those after which it is tried again."""
+        try:
+            yield
+        except DBAPIError as error:
+            if is_repeatable(error):
+                raise
+            name = shown_name(self._target)
+            raise ResultsError(f"{name} cannot be written: {error.orig}") from None
 
 
 def _known_ids(rows: Sequence[StoredRow], known: Mapping[NaturalKey, int]) -> dict[int, StoredRow]:
@@ -220,11 +255,3 @@ def _chunks(source: Connection, table: Table) -> Iterator[list[StoredRow]]:
     rows = read_rows(source, table)
     while chunk := list(islice(rows, _CHUNK)):
         yield chunk
-
-
-def _insert(target: Connection, table: Table, rows: Sequence[StoredRow]) -> None:
-    try:
-        if rows:
-            insert_rows(target, table, rows)
-    except DBAPIError as error:
-        raise ResultsError(f"{shown_name(target)} cannot be written: {error.orig}") from None

@@ -7,16 +7,16 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, event, func, select
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy import ColumnElement, Engine, Table, event, func, select
 
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement, Statistic
 from harness.results import schema
 from harness.results.columns import MeasurementRows
-from harness.results.connect import now
+from harness.results.connect import hold_campaign, now
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
@@ -26,6 +26,7 @@ from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import stored_end, stored_inputs
 from harness.results.stored_rows import StoredRow, read_rows
+from harness.results.transactions import Transactions
 from harness.space_file import Spec
 
 
@@ -82,41 +83,24 @@ class Stored:
     measurement: Measurement
 
 
-class Store:
-    """The writer of one database.
-
-    OpenTuner's tables are written through the same `session`: SQLite has one writer, and so a test
-    and its result are committed together.
-    """
+class Store(Transactions):
+    """The writer of one database."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        factory = sessionmaker(engine, autoflush=False, expire_on_commit=False)
-        # One for all threads, of which one at a time writes: SQLite has one writer.
-        self.sessions: scoped_session[Session] = scoped_session(factory, scopefunc=lambda: None)
-        self._keyed = KeyedRows(lambda: self._connection)
-        event.listen(factory, "after_rollback", lambda _session: self._keyed.forget())
+        super().__init__(engine)
+        self._keyed = KeyedRows(lambda: self.connection)
+        event.listen(self.factory, "after_rollback", lambda _session: self._keyed.forget())
 
     def __enter__(self) -> Store:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the session: with one open, SQLite leaves its log beside the file."""
-        self.sessions.remove()
-
-    @property
-    def session(self) -> Session:
-        """The one session of this store."""
-        return self.sessions()
-
-    def commit(self) -> None:
-        """Write everything so far to the disk."""
-        self.session.commit()
 
     # --------------------------------------------------------------- commands
 
     def begin_command(self, spec: Spec, environment: Environment, campaign: int) -> int:
         """Store what a command was asked for, at once: it is kept even if the command dies."""
+        return self.transact(partial(self._begin_command, spec, environment, campaign))
+
+    def _begin_command(self, spec: Spec, environment: Environment, campaign: int) -> int:
         row = {
             "uuid": uuid.uuid4().hex,
             "space_id": self._keyed.space_id(spec),
@@ -127,7 +111,6 @@ class Store:
             **stored_end({}, {}),
         }
         (command_id,) = self._insert(schema.commands, [row])
-        self.commit()
         return command_id
 
     def end_command(
@@ -135,17 +118,21 @@ class Store:
     ) -> None:
         """Store what a finished command left out (see harness.results.sessions)."""
         end = stored_end(left_out, stages) | {"ended_at": now()}
-        update_row(self._connection, schema.commands, command_id, end)
-        self.commit()
+        self.transact(lambda: update_row(self.connection, schema.commands, command_id, end))
 
     # ------------------------------------------------------------------- runs
 
     def choose_campaign(self, spec: Spec, environment: Environment, fresh: bool) -> int:
-        """Return the number of this program's last campaign in this environment, or a new one.
+        """Return the number of this program's last campaign in this environment, or a new one; from
+        now on no other process writes them. Raises DatabaseBusy where another one does.
 
         Each program has campaigns of its own: after a kernel was edited, the highest number of
         a space's name belongs to the edited kernel.
         """
+        return self.read(partial(self._choose_campaign, spec, environment, fresh))
+
+    def _choose_campaign(self, spec: Spec, environment: Environment, fresh: bool) -> int:
+        hold_campaign(self.connection, spec.name, environment, spec.program_sha256)
         same_space = schema.spaces.c.name == spec.name
         same_program = schema.spaces.c.program_sha256 == spec.program_sha256
         of_program = self._last_campaign(environment, same_program)
@@ -161,8 +148,8 @@ class Store:
             .join(schema.environments)
             .where(condition, schema.environments.c.fingerprint == environment.fingerprint)
         )
-        with refusing_damage(self._connection):
-            found = self._connection.execute(query).scalar() or 0
+        with refusing_damage(self.connection):
+            found = self.connection.execute(query).scalar() or 0
             if type(found) is not int:  # SQLite puts texts behind all numbers
                 raise ValueError(f"runs: a campaign is {found!r}")
         return found
@@ -204,14 +191,17 @@ class Store:
 
     def ended_run(self, plan: RunPlan) -> EndedRun | None:
         """Return the run of this plan where its search has ended with the plan's test limit."""
+        return self.read(partial(self._ended_run, plan))
+
+    def _ended_run(self, plan: RunPlan) -> EndedRun | None:
         found = self._begun(plan, self._plan_ids(plan))
         if found is None or (found["state"], found["test_limit"]) != ("complete", plan.test_limit):
             return None
         if ENDED not in found["notes"]:  # it was searched by an earlier version
             return None
         of_run = select(schema.tests).where(schema.tests.c.run_id == found["id"])
-        with refusing_damage(self._connection):
-            tests = sorted(read_rows(self._connection, schema.tests, of_run), key=_ordinal)
+        with refusing_damage(self.connection):
+            tests = sorted(read_rows(self.connection, schema.tests, of_run), key=_ordinal)
         seeds = tuple(map(Config, found["seeds"]))
         answers = tuple(test["measurement_id"] for test in tests)
         return EndedRun(found["id"], seeds, found["notes"][ENDED], answers)
@@ -219,11 +209,22 @@ class Store:
     def last_before(self, plan: RunPlan) -> int:
         """Return the id of the last measurement from before the run of this plan began, or of the
         last one if the run has not begun."""
+        return self.read(partial(self._last_before, plan))
+
+    def _last_before(self, plan: RunPlan) -> int:
         query = select(func.max(schema.measurements.c.id))
-        found = self._begun(plan, self._plan_ids(plan))
+        ids = self._plan_ids(plan)
+        found = self._begun(plan, ids)
         if found is not None:
-            query = query.where(schema.measurements.c.measured_at <= found["started_at"])
-        return self._connection.execute(query).scalar() or 0
+            # Other writers' ids and clocks say nothing of this campaign's.
+            runs, measurements = schema.runs, schema.measurements
+            own = select(runs.c.id).where(
+                runs.c.environment_id == ids["environment_id"], runs.c.campaign == plan.campaign
+            )
+            query = query.where(
+                measurements.c.run_id.in_(own), measurements.c.measured_at <= found["started_at"]
+            )
+        return self.connection.execute(query).scalar() or 0
 
     def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> StoredRow | None:
         """Return the row of this plan's run, if it exists and can continue.
@@ -239,8 +240,8 @@ class Store:
             schema.runs.c.campaign == plan.campaign,
             schema.runs.c.tuning_run_id.is_not(None),
         )
-        with refusing_damage(self._connection):
-            rows = list(read_rows(self._connection, schema.runs, same))
+        with refusing_damage(self.connection):
+            rows = list(read_rows(self.connection, schema.runs, same))
         return rows[0] if rows else None
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
@@ -256,8 +257,7 @@ class Store:
 
     def end_run(self, run_id: int, state: str) -> None:
         """Store how a run ended: complete or interrupted."""
-        self._update_run(run_id, state=state, ended_at=now())
-        self.commit()
+        self.transact(partial(self._update_run, run_id, state=state, ended_at=now()))
 
     @contextmanager
     def interrupting(self, run_ids: Collection[int]) -> Iterator[None]:
@@ -274,24 +274,27 @@ class Store:
     def note_run(self, run_id: int, name: str, text: str) -> None:
         """Add a note to a run and mark the run as continued now; commit() makes it durable."""
         chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
-        notes = self._connection.execute(chosen).scalar_one()
+        notes = self.connection.execute(chosen).scalar_one()
         self._update_run(run_id, notes={**notes, name: text, CONTINUED: now()})
 
     def note_of(self, run_id: int, name: str) -> str | None:
         """Return a note of a run; None where it has none of this name."""
         chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
-        found: str | None = self._connection.execute(chosen).scalar_one().get(name)
+        found: str | None = self.read(
+            lambda: self.connection.execute(chosen).scalar_one().get(name)
+        )
         return found
 
     def _update_run(self, run_id: int, **values: object) -> None:
-        update_row(self._connection, schema.runs, run_id, values)
+        update_row(self.connection, schema.runs, run_id, values)
 
     # ----------------------------------------------------------- measurements
 
     def measured(self, plan: RunPlan) -> dict[Input, MeasurementRows]:
         """Return the measurements of the plan's program, environment and campaign by input,
         whatever the ranges, technique or seed were; these need not be measured again."""
-        rows = read_measurements(self._connection, replace(plan.key, problem=None))
+        key = replace(plan.key, problem=None)
+        rows = self.read(lambda: read_measurements(self.connection, key))
         return by_input(rows.by(plan.spec.measure.statistic))
 
     def add_interleaved(
@@ -334,9 +337,9 @@ class Store:
         ]
         ids = self._insert(schema.measurements, rows)
         samples = chain.from_iterable(map(sample_rows, ids, found))
-        insert_rows(self._connection, schema.samples, samples)
+        insert_rows(self.connection, schema.samples, samples)
         observations = chain.from_iterable(map(observation_rows, ids, found))
-        insert_rows(self._connection, schema.observations, observations)
+        insert_rows(self.connection, schema.observations, observations)
         return ids
 
     def _build_id(self, m: Measurement, plan: RunPlan, configuration_id: int) -> int | None:
@@ -364,12 +367,12 @@ class Store:
             }
             for number, (result_id, measurement_id, requestor) in enumerate(tests, ordinal)
         ]
-        insert_rows(self._connection, schema.tests, rows)
+        insert_rows(self.connection, schema.tests, rows)
 
     def next_ordinal(self, run_id: int) -> int:
         """Return the ordinal of a run's next test."""
         query = select(func.max(schema.tests.c.ordinal)).where(schema.tests.c.run_id == run_id)
-        last = self._connection.execute(query).scalar()
+        last = self.connection.execute(query).scalar()
         return 0 if last is None else last + 1
 
     def input_id(self, space_name: str, problem: Input) -> int:
@@ -377,11 +380,9 @@ class Store:
         return self._keyed.input_id(space_name, problem)
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
-        return insert_keyed(self._connection, table, rows, NATURAL_KEYS[table])
-
-    @property
-    def _connection(self) -> Connection:
-        return self.session.connection()
+        if rows:
+            self.note_witness(table, str(rows[-1]["uuid"]))
+        return insert_keyed(self.connection, table, rows, NATURAL_KEYS[table])
 
 
 def _ordinal(test: StoredRow) -> int:

@@ -12,6 +12,9 @@ from sqlalchemy.exc import ArgumentError
 
 from harness.core.errors import ResultsError
 
+POSTGRES = "postgresql"
+"""The name of the backend of a PostgreSQL server."""
+
 _LOGIN = re.compile(r"((?:\w[\w+.-]+)?:/+[^:/@]*):.*@", re.DOTALL)
 _PASSWORD_OPTION = re.compile(r"(pass\w*=)[^&\s]*", re.IGNORECASE)
 
@@ -26,19 +29,23 @@ def without_password(database: str) -> str:
 
 
 def database_url(database: str) -> URL:
-    """Return a database's SQLAlchemy URL; a name without :// is the path of a SQLite file.
+    """Return a database's SQLAlchemy URL; a name without :// is the path of a SQLite file, and a
+    PostgreSQL server without a driver has psycopg 3.
 
     Raises ResultsError for a URL that cannot be read.
     """
     if "://" not in database:
         return URL.create("sqlite", database=database)
     try:
-        return make_url(database)
+        url = make_url(database)
     except (ArgumentError, ValueError):
         raise ResultsError(
             f"{without_password(database)} is no database: write a URL as "
             "DIALECT://USER:PASSWORD@HOST:PORT/NAME, or the path of a SQLite file"
         ) from None
+    if url.drivername in (POSTGRES, "postgres"):
+        return url.set(drivername=f"{POSTGRES}+psycopg")
+    return url
 
 
 def sqlite_path(database: str) -> Path | None:
@@ -46,6 +53,11 @@ def sqlite_path(database: str) -> Path | None:
     url = database_url(database)
     is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
     return Path(str(url.database)) if is_file else None
+
+
+def is_postgres(database: str) -> bool:
+    """Whether a database is on a PostgreSQL server."""
+    return database_url(database).get_backend_name() == POSTGRES
 
 
 def read_only_url(database: str) -> URL:

@@ -12,6 +12,7 @@ its result.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -169,10 +170,16 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.rows = TestRows(self.session, self.tuning_run)
+        self.rows: TestRows
+        self._input: Any = None
         self._best: Any = None
         self._unwritten: list[tuple[Any, Any]] = []
         self._written_at = time.monotonic()
+
+    def make_rows(self, problem: Any) -> None:
+        """Prepare to write tests of an input, whose row has been written."""
+        self._input = problem
+        self.rows = TestRows(self.session, self.tuning_run, problem.id, self.machine.id)
 
     def process_all(self) -> None:
         """Measure the pending requests, in order."""
@@ -192,7 +199,6 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
 
     def _measured(self, desired: Any) -> Any:
         desired.start_date = datetime.now()
-        self._input = self.input_manager.select_input(desired)
         result = self.interface.compile_and_run(desired, self._input, float("inf"))
         result.configuration = desired.configuration
         result.collection_date = datetime.now()
@@ -207,11 +213,16 @@ class DurableMeasurementDriver(MeasurementDriver):  # type: ignore[misc]
     def write(self) -> None:
         """Commit the tests that have ended since the last call."""
         if self._unwritten:
-            ids = self.rows.add(self._unwritten, self._input.id, self.machine.id)
-            self.interface.write(ids)
-            self.commit()
+            written = self.tuning_run_main.store.transact(self._write)
+            self.rows.keep_new()
+            self.interface.keep_written(written)
             self._unwritten.clear()
         self._written_at = time.monotonic()
+
+    def _write(self) -> Sequence[int]:
+        ids = self.rows.add(self._unwritten)
+        written: Sequence[int] = self.interface.write(ids)
+        return written
 
     def _compare(self, result: Any) -> None:
         result.was_new_best = self._best is None or self.objective.lt(result, self._best)

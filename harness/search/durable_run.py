@@ -1,4 +1,4 @@
-"""OpenTuner's main object with our drivers, on a session of ours."""
+"""OpenTuner's main object with our drivers, on a store of ours."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from typing import Any
 from opentuner.resultsdb.models import BanditInfo, BanditSubTechnique, TuningRun
 from opentuner.tuningrunmain import TuningRunMain
 
+from harness.results.transactions import Transactions
 from harness.search.drivers import DurableMeasurementDriver, InMemorySearchDriver
 
 
 class DurableRun(TuningRunMain):  # type: ignore[misc]
-    """OpenTuner's main object on a session of ours: it sets up no logging, makes no folder, commits
+    """OpenTuner's main object on a store of ours: it sets up no logging, makes no folder, commits
     for real, and can continue a run."""
 
-    def __init__(self, interface: Any, args: Any, session: Any, tuning_run: Any = None) -> None:
+    def __init__(
+        self, interface: Any, args: Any, store: Transactions, tuning_run: Any = None
+    ) -> None:
         self.args = args
-        self.session = session
+        self.store = store
+        self.session = store.session
         self.fake_commit = False
         self.last_commit_time = 0.0
         self.measurement_interface = interface
@@ -60,6 +64,7 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
         self.tuning_run.machine_class = self.measurement_driver.get_machine_class()
         self.tuning_run.input_class = self.input_manager.get_input_class()
         self.session.flush()
+        self.measurement_driver.make_rows(self.input_manager.select_input(None))
 
     def _new_run(self, version: Any) -> Any:
         run = TuningRun(
@@ -85,23 +90,25 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
     def main(self) -> None:
         """Search to the end; the run's state records how it ended."""
         self.init()
-        self.tuning_run.state = "RUNNING"
-        self.commit()
+        self._note(state="RUNNING")
         state = "ABORTED"
         try:
             self.search_driver.main()
             self.measurement_driver.write()
             self._name_best()
-            self.commit()
             state = "COMPLETE"
         finally:
             self.session.rollback()
-            self.tuning_run.state = state
-            self.tuning_run.end_date = datetime.now()
-            self.commit()
+            self._note(state=state, end_date=datetime.now())
 
     def _name_best(self) -> None:
         best = self.search_driver.best_result
         if best is not None:
-            row_id = self.measurement_driver.rows.id_of(best.configuration)
-            self.tuning_run.final_config_id = row_id
+            self._note(final_config_id=self.measurement_driver.rows.id_of(best.configuration))
+
+    def _note(self, **values: object) -> None:
+        def note() -> None:
+            for name, value in values.items():
+                setattr(self.tuning_run, name, value)
+
+        self.store.transact(note)

@@ -154,20 +154,25 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         answer = self._unwritten[-1]
         self._note(answer.measurement, replayed=answer.measurement_id is not None)
 
-    def write(self, result_ids: Sequence[int]) -> None:
-        """Write the measurements since the last call, in the transaction of OpenTuner's results,
-        which are in the same order."""
+    def write(self, result_ids: Sequence[int]) -> Sequence[int]:
+        """Write the unwritten measurements, in the transaction of OpenTuner's results, which are in
+        the same order; return the ids of their rows."""
         new = [a.measurement for a in self._unwritten if a.measurement_id is None]
-        added = self._search.store.add_measurements(self._run_id, self._plan, "search", new)
-        for measurement, row_id in zip(new, added, strict=True):
-            self._known[measurement.config] = Stored(row_id, measurement)
+        added = iter(self._search.store.add_measurements(self._run_id, self._plan, "search", new))
+        ids = [
+            next(added) if a.measurement_id is None else a.measurement_id for a in self._unwritten
+        ]
         self._search.store.add_tests(
-            self._run_id,
-            self._next_test,
-            result_ids,
-            [self._known[a.measurement.config].id for a in self._unwritten],
-            [a.requestor for a in self._unwritten],
+            self._run_id, self._next_test, result_ids, ids, [a.requestor for a in self._unwritten]
         )
+        return ids
+
+    def keep_written(self, ids: Sequence[int]) -> None:
+        """Know the measurements that were written, and committed."""
+        for answer, row_id in zip(self._unwritten, ids, strict=True):
+            if answer.measurement_id is None:
+                measurement = answer.measurement
+                self._known[measurement.config] = Stored(row_id, measurement)
         self._next_test += len(self._unwritten)
         self._unwritten.clear()
 

@@ -22,11 +22,13 @@ class TestRows:
 
     __test__ = False  # for pytest: not a test case
 
-    def __init__(self, session: Session, tuning_run: Any) -> None:
+    def __init__(self, session: Session, tuning_run: Any, input_id: int, machine_id: int) -> None:
         self._session = session
+        self._shared = {"machine_id": machine_id, "input_id": input_id}
         self._run_id: int = tuning_run.id
         self._program_id: int = tuning_run.program.id
         self._configuration_ids = self._read_configurations()
+        self._new_ids: dict[str, int] = {}  # of the last rows that were added
         self.earlier: dict[str, Any] = self._read_results()
 
     def _read_configurations(self) -> dict[str, int]:
@@ -49,16 +51,20 @@ class TestRows:
 
     def id_of(self, configuration: Any) -> int:
         """Return the row id of a configuration that was tested."""
-        return self._configuration_ids[configuration.hash]
+        found = self._new_ids.get(configuration.hash)
+        return self._configuration_ids[configuration.hash] if found is None else found
 
-    def add(self, tests: Sequence[tuple[Any, Any]], input_id: int, machine_id: int) -> list[int]:
+    def keep_new(self) -> None:
+        """Keep the ids of the rows that were added last, since these are committed."""
+        self._configuration_ids |= self._new_ids
+
+    def add(self, tests: Sequence[tuple[Any, Any]]) -> list[int]:
         """Add requests with their results; return the results' ids, in order."""
         self._add_configurations([desired.configuration for desired, _ in tests])
         results = [
             {
                 "configuration_id": self.id_of(desired.configuration),
-                "machine_id": machine_id,
-                "input_id": input_id,
+                **self._shared,
                 "tuning_run_id": self._run_id,
                 "collection_date": result.collection_date,
                 "collection_cost": result.collection_cost,
@@ -94,7 +100,7 @@ class TestRows:
         ]
         key = ("program_id", "hash")
         ids = insert_keyed(self._session.connection(), Configuration.__table__, rows, key)
-        self._configuration_ids |= zip((row["hash"] for row in rows), ids, strict=True)
+        self._new_ids = dict(zip((row["hash"] for row in rows), ids, strict=True))
 
 
 @dataclass(eq=False)

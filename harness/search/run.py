@@ -18,6 +18,8 @@ from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import suggestion
 from harness.results import ENDED, Store
 from harness.results.connect import shown_name
+from harness.results.server import lock_shared_rows
+from harness.results.store import Begun
 from harness.search.durable_run import DurableRun
 from harness.search.interface import TuningInterface
 from harness.search.patches import offered_techniques
@@ -54,9 +56,13 @@ def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
 
 def make_opentuner_tables(store: Store) -> None:
     """Make OpenTuner's tables next to ours, with the version row that it looks for."""
-    Base.metadata.create_all(store.engine)
-    _Meta.add_version(store.session, DB_VERSION)
-    store.commit()
+
+    def make() -> None:
+        lock_shared_rows(store.connection)
+        Base.metadata.create_all(store.connection)
+        _Meta.add_version(store.session, DB_VERSION)
+
+    store.transact(make)
 
 
 def search_input(search: InputSearch, options: SearchOptions) -> Searched:
@@ -65,7 +71,31 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     A run that was interrupted goes on if its plan is equal: the same seed proposes the same
     configurations, and the database answers for those that were measured.
     """
+    store = search.store
+    begun, run = store.transact(lambda: _begun(search, options))
+    logs = (p for p in run.search_driver.plugins if isinstance(p, FileDisplayPlugin))
+    for log in logs:
+        print(LOG_HEAD, file=log.out)
+    with store.interrupting([begun.id]):
+        run.main()
+    interface: TuningInterface = run.measurement_interface
+    ended = interface.why_ended()
+    is_round = ended is EndReason.LIMIT and options.test_limit < search.plan.test_limit
+    is_cut = ended is EndReason.TIME or is_round
+
+    def end() -> None:
+        if not is_cut:
+            store.note_run(begun.id, ENDED, ended.value)
+        store.end_run(begun.id, "interrupted" if is_cut else "complete")
+
+    store.transact(end)
+    return Searched(begun.id, interface.tests, ended)
+
+
+def _begun(search: InputSearch, options: SearchOptions) -> tuple[Begun, DurableRun]:
+    """Begin or continue the run of a search in our tables and in OpenTuner's."""
     store, plan, space = search.store, search.plan, search.space
+    lock_shared_rows(store.connection)
     begun = store.begin_run(plan, notes(), search.seeds)
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     interface = TuningInterface(
@@ -78,23 +108,11 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     _seed_techniques(stream)
     with _refusing_damage(store):
         earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
-        run = DurableRun(interface, interface.args, store.session, earlier)
+        run = DurableRun(interface, interface.args, store, earlier)
         run.init()
-    logs = (p for p in run.search_driver.plugins if isinstance(p, FileDisplayPlugin))
-    for log in logs:
-        print(LOG_HEAD, file=log.out)
     run.search_driver.taken |= options.held_out
     store.tie_run(begun.id, run.tuning_run.id)
-    store.commit()
-    with store.interrupting([begun.id]):
-        run.main()
-    ended = interface.why_ended()
-    is_round = ended is EndReason.LIMIT and options.test_limit < plan.test_limit
-    is_cut = ended is EndReason.TIME or is_round
-    if not is_cut:
-        store.note_run(begun.id, ENDED, ended.value)
-    store.end_run(begun.id, "interrupted" if is_cut else "complete")
-    return Searched(begun.id, interface.tests, ended)
+    return begun, run
 
 
 @dataclass(frozen=True)

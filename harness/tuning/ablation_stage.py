@@ -35,8 +35,8 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
             reason = "the winner failed when it was measured again, so its flags are unknown"
             state.display.warn(f"({problem}): {reason}: {error}")
         else:
-            state.store.note_run(state.runs[problem], ABLATION, found[problem].as_json())
-            state.store.commit()
+            store, run_id, text = state.store, state.runs[problem], found[problem].as_json()
+            store.transact(lambda: store.note_run(run_id, ABLATION, text))
 
     state.run_stage(
         ABLATION,

@@ -94,7 +94,8 @@ class Campaign:
         """Return the other versions of an edited kernel, whose measurements are not used; none
         once this version has measurements."""
         key = self.state.run_plan(self.spec.inputs[0]).key
-        name, versions = self.spec.name, kernel_versions(self.state.store.session.connection())
+        name, store = self.spec.name, self.state.store
+        versions = store.read(lambda: kernel_versions(store.connection))
         same = [v for v in versions if (v.space_name, v.fingerprint) == (name, key.fingerprint)]
         is_new = key.program_sha256 not in {version.program_sha256 for version in same}
         return same if is_new else ()
@@ -142,9 +143,13 @@ class Campaign:
         limits, store = self._measurer.limits, self.state.store
         if limits is None:
             return
-        for run_id in self.state.runs.values():
-            store.note_run(run_id, LIMITS, json.dumps(limits.names()))
-        store.commit()
+        text, run_ids = json.dumps(limits.names()), self.state.runs.values()
+
+        def note() -> None:
+            for run_id in run_ids:
+                store.note_run(run_id, LIMITS, text)
+
+        store.transact(note)
 
     # ------------------------------------------------------------ results
 

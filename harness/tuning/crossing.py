@@ -69,8 +69,8 @@ def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Confi
 
 def _measure(state: State, problem: Input, config: Config) -> None:
     found = state.measurer.measure(state.space(problem), problem, config, None)
-    row = state.store.add_measurement(state.runs[problem], state.run_plan(problem), CROSS, found)
-    state.store.commit()
+    run_id, plan, store = state.runs[problem], state.run_plan(problem), state.store
+    row = store.transact(lambda: store.add_measurement(run_id, plan, CROSS, found))
     state.known(problem)[config] = Stored(row, found)
     state.crossed.add((problem, config))
 

@@ -99,8 +99,8 @@ def _final(state: State, problem: Input, count: int | None) -> InputReport:
     )
     if problem in state.runs:
         exhausted = "yes" if report.is_exhausted else "no"
-        state.store.note_run(state.runs[problem], EXHAUSTED, exhausted)
-        state.store.commit()
+        store, run_id = state.store, state.runs[problem]
+        store.transact(lambda: store.note_run(run_id, EXHAUSTED, exhausted))
     return dataclasses.replace(report, note=_note(state, report))
 
 

@@ -210,8 +210,8 @@ class State:
 
     def add_interleaved(self, problem: Input, stage: str, found: Interleaved) -> None:
         """Store interleaved measurements."""
-        self.store.add_interleaved(self.runs[problem], self.run_plan(problem), stage, found)
-        self.store.commit()
+        store, run_id, plan = self.store, self.runs[problem], self.run_plan(problem)
+        store.transact(lambda: store.add_interleaved(run_id, plan, stage, found))
         self.interleaved(problem, stage).append(found)
 
     def reduction(self, problem: Input) -> Ablation | None:
@@ -258,6 +258,6 @@ class State:
             where = "in the recording" if self.measurer.is_replay else "on this device"
             reason = space.why_illegal(space.default)
             self.left_out[problem] = f"no configuration is legal {where}; the default: {reason}"
-            run = self.store.begin_run(self.run_plan(problem), notes(), ())
-            self.store.end_run(run.id, "complete")
+            store, plan = self.store, self.run_plan(problem)
+            store.transact(lambda: store.end_run(store.begin_run(plan, notes()).id, "complete"))
         return space.count == 0

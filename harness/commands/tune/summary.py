@@ -118,7 +118,7 @@ def print_choice_by_input(console: Console, done: Tuned, learnt: ChoiceByInput) 
         return
     print_rule(console, found, results.default)
     if found.gain(found.best).is_better and path is not None:
-        stored = campaigns(done.store.session.connection())
+        stored = done.store.read(lambda: campaigns(done.store.connection))
         words = dispatch_words(results.campaign, stored, done.request.database)
         command = command_line("dispatch", *words, "--spec", str(path))
         print_line(console, f"To generate code that chooses by input: {command}\n")

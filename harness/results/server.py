@@ -1,0 +1,214 @@
+"""Write to a PostgreSQL server beside others: hold campaigns, and outlive a lost connection.
+
+A campaign of one program in one environment has one writer at a time. It holds an advisory lock,
+which the server frees when the writer's connection ends, however its process died. A writer has a
+single connection, so that it has its locks for as long as it can write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, event, func, select
+from sqlalchemy.exc import DBAPIError
+
+from harness.core.errors import DatabaseBusy, ResultsError
+from harness.core.invocation import command_line
+from harness.results import schema
+from harness.results.url import without_password
+
+T = TypeVar("T")
+
+Notice = Callable[[str], None]
+"""Shows the user a line."""
+
+WAIT_S = 600.0
+"""How long a writer waits for a server that went away."""
+
+_AGAIN_S = 1.0  # between two attempts to connect
+_MOST_REPEATS = 20  # of a transaction
+
+_LOCKS = 0x68726E73
+"""The first number of harness's advisory locks. The second one is a campaign's, or `_SHARED`."""
+
+_SHARED = 0
+
+_OPTION = "server_writer"  # of the engine's executions
+
+_BECAUSE_OF_OTHERS = ("40001", "40P01")  # the states of a transaction that the server ended
+
+_SETTINGS = """
+SELECT set_config(name, wanted, false)
+FROM (VALUES
+    ('idle_session_timeout', '0'),
+    ('idle_in_transaction_session_timeout', '0'),
+    ('tcp_keepalives_idle', '30'),
+    ('tcp_keepalives_interval', '10'),
+    ('tcp_keepalives_count', '3')
+) AS settings (name, wanted)
+JOIN pg_settings USING (name)
+UNION ALL
+SELECT set_config('synchronous_commit', 'on', false)
+WHERE current_setting('synchronous_commit') = 'off'
+"""
+"""A session ends with its process, and not while a kernel is measured. The locks of a machine that
+went away are free after a minute. A commit has reached the disk."""
+
+
+def use_settings(connection: Any) -> None:
+    """Set up a new session of psycopg."""
+    connection.execute(_SETTINGS)
+    connection.commit()
+
+
+def writer_of(connection: Connection) -> ServerWriter | None:
+    """Return the writer whose connection this is; None for a database that is no server's."""
+    found: ServerWriter | None = connection.get_execution_options().get(_OPTION)
+    return found
+
+
+def lock_shared_rows(connection: Connection) -> None:
+    """Wait until no other writer adds rows that have no unique key, such as OpenTuner's programs,
+    or tables; others wait until this transaction ends."""
+    if writer_of(connection) is not None:
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCKS, _SHARED)))
+
+
+class ServerWriter:
+    """The one connection of a writer: when it is lost, another takes its place and its locks."""
+
+    def __init__(self, database: str, notice: Notice) -> None:
+        self._name = without_password(database)
+        self._notice = notice
+        self._held: dict[int, str] = {}  # by the number of a lock, what it is of
+        self._has_connected = False
+        self._end: BaseException | None = None  # why there is no more waiting
+
+    def serve(self, engine: Engine) -> Engine:
+        """Make the connections of an engine; return the engine."""
+        event.listen(engine, "do_connect", self._connect)
+        return engine.execution_options(**{_OPTION: self})
+
+    # ------------------------------------------------------------------------ campaigns
+
+    def hold(
+        self, connection: Connection, what: str, key: tuple[str, ...], me: Mapping[str, Any]
+    ) -> None:
+        """Hold the campaign with this key until the writer ends; `me` is the row of `writers`.
+
+        Raises DatabaseBusy, which says who writes `what`, where another process holds it.
+        """
+        number = _lock_number(
+            (connection.execute(select(func.current_schema())).scalar_one(), *key)
+        )
+        writers, take = schema.writers, select(func.pg_try_advisory_lock(_LOCKS, number))
+        if number not in self._held and not connection.execute(take).scalar_one():
+            row = (
+                connection.execute(select(writers).where(writers.c.id == number)).mappings().first()
+            )
+            raise DatabaseBusy(busy_text(f"{what} in {self._name}", self._name, row))
+        self._held[number] = what
+        connection.execute(writers.delete().where(writers.c.id == number))  # of one that was killed
+        connection.execute(writers.insert().values(id=number, **me))
+
+    def release(self, connection: Connection) -> None:
+        """Note that this writer writes no more; the locks are free when the connection ends."""
+        connection.execute(schema.writers.delete().where(schema.writers.c.id.in_(self._held)))
+
+    # ----------------------------------------------------------------------- connection
+
+    def _connect(self, dialect: Any, _record: object, words: Any, options: Any) -> Any:
+        """Connect to the server; wait for it if it was there before."""
+        if self._end is not None:
+            raise self._end
+        if self._has_connected:
+            try:
+                return self._connect_again(lambda: dialect.connect(*words, **options), dialect)
+            except BaseException as error:
+                self._end = error
+                raise
+        connection = self._session(dialect.connect(*words, **options))
+        self._has_connected = True
+        return connection
+
+    def _connect_again(self, connect: Callable[[], Any], dialect: Any) -> Any:
+        began = time.monotonic()
+        self._notice(
+            f"{self._name}: the connection was lost. Waiting for the server for up to "
+            f"{WAIT_S / 60:.0f} minutes; what was measured meanwhile is written then"
+        )
+        while True:
+            try:
+                connection = self._session(connect())
+            except (dialect.loaded_dbapi.Error, _StillHeld) as error:
+                reason = " ".join(str(error).split())
+            else:
+                self._notice(f"{self._name}: connected again")
+                return connection
+            if time.monotonic() - began >= WAIT_S:
+                raise ResultsError(
+                    f"{self._name} cannot be written for {WAIT_S / 60:.0f} minutes: {reason}; what "
+                    "was committed before is kept. Run the same command again to go on"
+                )
+            time.sleep(_AGAIN_S)
+
+    def _session(self, connection: Any) -> Any:
+        """Set up a new connection, and take the locks that the last one had."""
+        try:
+            use_settings(connection)
+            for number, what in self._held.items():
+                taken = connection.execute(
+                    "SELECT pg_try_advisory_lock(%s, %s)", (_LOCKS, number)
+                ).fetchone()
+                if taken != (True,):
+                    raise _StillHeld(f"another connection writes {what}")
+            connection.commit()
+        except BaseException:
+            with suppress(Exception):
+                connection.close()
+            raise
+        return connection
+
+
+class _StillHeld(Exception):
+    """Another connection has a lock; perhaps the lost one, whose end the server has not seen."""
+
+
+def _lock_number(key: tuple[str, ...]) -> int:
+    """Return the number of a campaign's lock, which is the id of its row in `writers` too."""
+    digest = hashlib.sha256("\0".join(key).encode()).digest()
+    return int.from_bytes(digest[:4], "big") % (2**31 - 1) + 1
+
+
+def busy_text(what: str, name: str, row: Mapping[Any, Any] | None) -> str:
+    """Describe the process that writes, from its row in `writers`, and what to do instead."""
+    holder = "another process"
+    if row is not None:
+        holder = f"process {row['pid']} on {row['host']} since {row['since']} ({row['command']})"
+    return (
+        f"{what} is being written by {holder}. Wait for it; or write to another file with "
+        f"--database OTHER.db and merge afterwards: {command_line('merge', name, 'OTHER.db')}"
+    )
+
+
+def repeated(work: Callable[[], T], roll_back: Callable[[], object] = lambda: None) -> T:
+    """Do the work of a transaction; do it again where the server was lost, or ended it for the sake
+    of another writer's. `roll_back` drops what was not committed."""
+    for _ in range(_MOST_REPEATS):
+        try:
+            return work()
+        except DBAPIError as error:
+            if not is_repeatable(error):
+                raise
+            roll_back()
+    return work()
+
+
+def is_repeatable(error: DBAPIError) -> bool:
+    """Whether a transaction failed that may succeed if it is done again."""
+    state = getattr(error.orig, "sqlstate", None)
+    return error.connection_invalidated or state in _BECAUSE_OF_OTHERS

@@ -1,0 +1,92 @@
+"""The session of a writer: what belongs together is committed together, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, Table, select
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from harness.results.server import repeated
+
+T = TypeVar("T")
+
+
+class Transactions:
+    """Transactions of one writer.
+
+    OpenTuner's tables are written through the same `session`: SQLite has one writer, and so a test
+    and its result are committed together.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.factory = sessionmaker(engine, autoflush=False, expire_on_commit=False)
+        # One for all threads, of which one at a time writes: SQLite has one writer.
+        self.sessions: scoped_session[Session] = scoped_session(
+            self.factory, scopefunc=lambda: None
+        )
+        self._is_in_work = False
+        self._witness: tuple[Table, str] | None = None
+
+    def __exit__(self, *_: object) -> None:
+        """Close the session: with one open, SQLite leaves its log beside the file."""
+        self.sessions.remove()
+
+    @property
+    def session(self) -> Session:
+        """The one session of this writer."""
+        return self.sessions()
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the present transaction."""
+        return self.session.connection()
+
+    def commit(self) -> None:
+        """Write everything so far to the disk."""
+        self.session.commit()
+
+    def transact(self, work: Callable[[], T]) -> T:
+        """Do work and commit it, whole or not at all; inside of other such work, leave the commit
+        to that.
+
+        Where a server is lost, wait for it, and do the work again unless it was committed. So the
+        work changes nothing in memory that it cannot change again.
+        """
+        if self._is_in_work:
+            return work()
+        done: list[T] = []
+
+        def once() -> T:
+            if not (done and self._is_committed()):
+                self._witness = None
+                done.append(work())
+                self.session.commit()
+            return done[-1]
+
+        self._is_in_work = True
+        try:
+            return repeated(once, self.session.rollback)
+        finally:
+            self._is_in_work = False
+
+    def read(self, query: Callable[[], T]) -> T:
+        """Read in the present transaction, or in one of its own, which ends: an open one would keep
+        a server busy while a configuration is measured."""
+        return query() if self.session.in_transaction() else self.transact(query)
+
+    def note_witness(self, table: Table, uuid: str) -> None:
+        """Note a new row of the present transaction: it is there if the transaction is."""
+        self._witness = table, uuid
+
+    def _is_committed(self) -> bool:
+        """Whether the transaction whose commit was not answered is on the server."""
+        if self._witness is None:
+            return False
+        table, uuid = self._witness
+        return (
+            self.connection.execute(select(table.c.id).where(table.c.uuid == uuid)).first()
+            is not None
+        )

@@ -1,0 +1,150 @@
+"""A PostgreSQL server for tests: in a temporary folder, on a Unix socket, without a port."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ADVICE = "install PostgreSQL's server (Debian: apt-get install postgresql)"
+
+_OPTIONS = {  # a crash of the machine may lose what a test wrote
+    "fsync": "off",
+    "listen_addresses": "",
+    "max_connections": "40",
+    "shared_buffers": "16MB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+}
+_PATIENCE_S = 30
+
+
+def programs() -> Path | None:
+    """The folder of the newest server's programs; None where there is none."""
+    debian = Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")
+    newest = sorted(debian, key=lambda path: float(path.parts[-3]))
+    on_path = shutil.which("pg_ctl")
+    found = [*([Path(on_path)] if on_path else []), *newest]
+    return found[-1].parent if found else None
+
+
+class Server:
+    """A server that runs as another user than root."""
+
+    def __init__(self, folder: Path, bin_: Path) -> None:
+        self._folder, self._bin = folder, bin_
+        self._data = folder / "data"
+        self._numbers = itertools.count(1)
+        self._as: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            user = next(u for u in pwd.getpwall() if u.pw_name in ("postgres", "nobody"))
+            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            os.chown(folder, user.pw_uid, user.pw_gid)
+        self._run(
+            "initdb",
+            "-U",
+            "harness",
+            "-A",
+            "trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--no-locale",
+            "--wal-segsize=1",
+        )
+
+    def _run(self, program: str, *words: str, limit_bytes: int | None = None) -> None:
+        command: Sequence[str] = [str(self._bin / program), "-D", str(self._data), *words]
+        if limit_bytes is not None:
+            limit = f'ulimit -f {limit_bytes // 512}; exec "$@"'  # sh counts blocks of 512 bytes
+            command = ["sh", "-c", limit, "sh", *command]
+        done = subprocess.run(
+            command,
+            cwd=self._folder,
+            capture_output=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            **self._as,
+        )
+        assert done.returncode == 0, done.stderr + self.log()
+
+    def log(self) -> str:
+        path = self._folder / "log"
+        return path.read_text() if path.exists() else ""
+
+    def start(self, limit_bytes: int | None = None) -> None:
+        """Start the server; with a limit, no file of it may grow beyond."""
+        options = {**_OPTIONS, "unix_socket_directories": str(self._folder)}
+        words = " ".join(f"-c {name}={value}" for name, value in options.items())
+        log = str(self._folder / "log")
+        self._run("pg_ctl", "start", "-w", "-s", "-l", log, "-o", words, limit_bytes=limit_bytes)
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "stop", "-m", "immediate", "-s")
+
+    def kill(self) -> None:
+        """Kill the server and all that it started."""
+        postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
+        children = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(postmaster)], capture_output=True, text=True
+        ).stdout.split()
+        for pid in (postmaster, *map(int, children)):
+            os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + _PATIENCE_S
+        while any(Path(f"/proc/{pid}").exists() for pid in children):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    def url(self, name: str = "postgres", user: str = "harness") -> str:
+        return f"postgresql://{user}@/{name}?host={self._folder}"
+
+    def make_database(self) -> str:
+        """Return the URL of a new, empty database."""
+        name = f"test_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY FILE_COPY")
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        self.execute(f"DROP DATABASE {url.partition('@/')[2].partition('?')[0]} WITH (FORCE)")
+
+    def execute(self, sql: str, url: str | None = None) -> list[tuple[Any, ...]]:
+        """Execute statements, each committed at once; return the rows of the last one."""
+        return execute(url or self.url(), sql)
+
+
+def execute(url: str, sql: str) -> list[tuple[Any, ...]]:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(sql)
+        while found.nextset():
+            pass
+        return found.fetchall() if found.description else []
+
+
+@contextmanager
+def running_server(limit_bytes: int | None = None) -> Iterator[Server]:
+    """A new server."""
+    bin_ = programs()
+    assert bin_ is not None
+    folder = Path(tempfile.mkdtemp(prefix="harness-pg-", dir="/tmp"))  # a socket's path is short
+    try:
+        server = Server(folder, bin_)
+        server.start(limit_bytes)
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder)
