@@ -28,7 +28,7 @@ from harness.display.inputs import InputsTable, baselines_rows, print_inputs
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_table
 from harness.results import RunPlan
-from harness.search import Progress
+from harness.search import Ahead, Progress
 from harness.stats.timing import TimeRatio
 from tests.replays import make_spec
 
@@ -415,6 +415,56 @@ def test_many_short_stages_print_one_line_when_each_ends(tmp_path: Path) -> None
         display.step("one")
         display.step("two")
     assert stream.getvalue().splitlines() == ["default on n=0: 1 to do", "finalists: 2 of 2, two"]
+
+
+def show_two_devices(folder: Path, terminal: bool) -> list[str]:
+    """Print a search on each of two devices, and a stage on both together."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
+    with ProgressDisplay(console) as display:
+        first, second = display.on("device 0"), display.on("device 1")
+        first.begin_stage("[1/2] n=1", 3)
+        second.begin_stage("[2/2] n=2", 3)
+        for progress in make_progress(folder, *FOUND):
+            second.test(progress)
+            first.test(progress)
+        display.begin_stage("finalists", 1)
+        display.step("n=1")
+    return stream.getvalue().splitlines()
+
+
+def test_the_lines_of_several_devices_begin_with_their_names(tmp_path: Path) -> None:
+    best = "test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed"
+    assert show_two_devices(tmp_path, terminal=False) == [
+        "device 0 [1/2] n=1: 3 to do",
+        f"device 1 [2/2] n=2: {best}",
+        f"device 0 [1/2] n=1: {best}",
+        "finalists: 1 of 1, n=1",
+    ]
+
+
+def test_on_a_terminal_each_device_has_a_live_line(tmp_path: Path) -> None:
+    text = "\n".join(show_two_devices(tmp_path, terminal=True))
+    assert "device 0 [1/2] n=1" in text
+    assert "device 1 [2/2] n=2" in text
+    assert "finalists" in text
+
+
+def test_the_pace_of_several_devices_is_shown_with_the_time_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    stream = io.StringIO()
+    with ProgressDisplay(Console(file=stream, width=100)) as display:
+        devices = [display.on(f"device {number}") for number in range(2)]
+        for device in devices:
+            device.begin_stage("[1/9] n=1", 20, Ahead(search=100))
+        for _ in range(8):
+            now_s += 1
+            for device in devices:
+                device.step("n=1")
+    assert "about 16 s left on these inputs, 1.8 tests/s on 2 devices" in stream.getvalue()
 
 
 def test_on_a_terminal_progress_is_one_live_line(tmp_path: Path) -> None:

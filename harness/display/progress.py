@@ -32,11 +32,12 @@ if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
 
 _PLAIN_PERIOD_S = 5.0
 _MOST_SO_FAR = 20  # inputs
+_MOST_LIVE = 12  # devices with a live line
 _NONE = ("none worked yet", "")
 
 
 class ProgressDisplay:
-    """Progress of stages and of a search's tests."""
+    """Progress of stages and of a search's tests, also on several devices at once."""
 
     def __init__(
         self, console: Console, quiet: bool = False, default: Config | None = None
@@ -58,16 +59,12 @@ class ProgressDisplay:
             expand=True,
             transient=True,
         )
-        self._task: TaskID | None = None
-        self._title, self._steps, self._done = "", 0, 0
-        self._outcomes: Counter[Outcome] = Counter()
-        self._shared = 0
-        self._best: Measurement | None = None
-        self._best_text = _NONE
         self._left = TimeLeft()
         self._bests: dict[Input, Measurement] = {}
         self._last_line_s = -math.inf
         self._period_s = _PLAIN_PERIOD_S
+        self._whole = StageProgress(self, "")
+        self._devices: dict[str, StageProgress] = {}
 
     def __enter__(self) -> ProgressDisplay:
         if self._live:
@@ -86,28 +83,24 @@ class ProgressDisplay:
             return
         yield "Best so far, by the times of the search:"
         for problem, best in list(self._bests.items())[:_MOST_SO_FAR]:
-            time, config = self._describe(best)
+            time, config = self.describe(best)
             yield f"    {problem}: {time}{config}"
         more = len(self._bests) - _MOST_SO_FAR
         if more > 0:
             yield f"    and {counted(more, 'input')} more"
 
+    def on(self, device: str) -> StageProgress:
+        """Return the display of what one of several devices does."""
+        if device not in self._devices:
+            self._devices[device] = StageProgress(self, f"{device} ")
+        return self._devices[device]
+
     def begin_stage(
         self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
     ) -> None:
         """Begin a stage; one without steps is not shown. The database may answer `stored` steps."""
-        self._left.begin_stage(ahead)
-        self._title, self._steps, self._done = title, steps, 0
-        self._outcomes, self._shared = Counter(), 0
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-            self._task = None
-        if self._live and steps:
-            left = self._left.text(steps)
-            self._task = self._bar.add_task(escaped(title), total=steps, status="", left=left)
-        elif steps and self._is_due:
-            known = f", of which the database may answer {stored}" if stored else ""
-            self._line_now(f"{title}: {steps} to do{known}")
+        self.end_devices()
+        self._whole.begin_stage(title, steps, ahead, stored)
 
     def warn(self, text: str) -> None:
         """Print a warning above the live line, even where quiet."""
@@ -115,63 +108,166 @@ class ProgressDisplay:
 
     def step(self, text: str) -> None:
         """Count a step that has ended."""
-        self._done += 1
-        self._left.worked()
-        self._advance(text)
-        self._line_when_due(f"{self._done} of {self._steps}, {text}")
+        self._whole.step(text)
 
     def test(self, progress: TestProgress) -> None:
         """Count a test that has ended; a search's last test closes its line."""
-        self._done, self._steps = progress.ordinal, progress.total
-        self._outcomes[progress.measurement.outcome] += 1
+        self._whole.test(progress)
+
+    # ------------------------------------------------------- for the display of each device
+
+    def end_whole(self) -> None:
+        """End the stage of all devices together: one of them begins a stage of its own."""
+        self._whole.end()
+
+    def end_devices(self) -> None:
+        """End the stages of single devices."""
+        for device in self._devices.values():
+            device.end()
+
+    def begin(self, title: str, steps: int, ahead: Ahead | None) -> TaskID | None:
+        """Note that a stage begins, and show a live line for it."""
+        self._left.begin_stage(ahead)
+        if not self._live or not steps or len(self._bar.tasks) >= _MOST_LIVE:
+            return None
+        return self._bar.add_task(escaped(title), total=steps, status="", left=self.time_left())
+
+    def end(self, task: TaskID | None) -> None:
+        """Remove a live line."""
+        if task is not None:
+            self._bar.remove_task(task)
+
+    def advance(self, task: TaskID | None, status: str) -> None:
+        """Count a step in a live line."""
+        if task is not None:
+            left = self.time_left()
+            self._bar.update(task, advance=1, status=escaped(status), left=left)
+
+    def worked(self) -> None:
+        """Count a step that has ended for the time left."""
+        self._left.worked()
+
+    def tested(self, progress: TestProgress) -> None:
+        """Count a test for the time left, and keep the best of its input."""
         if not progress.replayed:
             self._left.worked()
-        self._shared += progress.measurement.shared_with is not None
-        outcomes = format_outcomes(self._outcomes)
-        outcomes += f", {self._shared} shared" if self._shared else ""
         if progress.best is not None:
             self._bests[progress.plan.problem] = progress.best
-        if progress.best is not self._best:  # formatting is slow, and few tests are a new best
-            self._best, self._best_text = progress.best, self._describe(progress.best)
-        best_time, best_config = self._best_text
-        # The counts stand before the configuration, so that a cut line still shows them.
-        self._advance(f"{best_time}; {outcomes}{best_config}")
-        test = f"test {progress.ordinal} of {progress.total}"
-        text = f"{test}, {best_time}{best_config}; {outcomes}"
-        if self._live and self._done == self._steps:
-            self._line(f"{self._title}: {text}")  # it stays, above the live line
-        self._line_when_due(text)
 
-    def _describe(self, best: Measurement | None) -> tuple[str, str]:
+    def time_left(self) -> str:
+        """Describe the time left of the run; with several devices, also their pace."""
+        busy = [device for device in self._devices.values() if device.left]
+        left = self._left.text(self._whole.left + sum(device.left for device in busy), len(busy))
+        return ", ".join(filter(None, (left, self._left.pace(len(busy)) if len(busy) > 1 else "")))
+
+    def describe(self, best: Measurement | None) -> tuple[str, str]:
         """Return the best time, and its configuration in parentheses."""
         if best is None or best.timing is None:
             return _NONE
         config = difference(best.config, self._default)
         return f"best {format_timing(best.timing)}", f" ({config})"
 
-    def _advance(self, status: str) -> None:
-        if self._task is not None:
-            left = self._left.text(self._steps - self._done)
-            self._bar.update(self._task, advance=1, status=escaped(status), left=left)
-
-    def _line_when_due(self, text: str) -> None:
+    def line_when_due(self, text: str, is_last: bool) -> None:
         """Print a line at the end of a stage, and every few seconds before."""
-        if not self._live and (self._is_due or self._done == self._steps):
-            left = self._left.text(self._steps - self._done)
-            self._line_now(f"{self._title}: {text}{'; ' if left else ''}{left}")
+        if not self._live and (self.is_due or is_last):
+            left = self.time_left()
+            self.line_now(f"{text}{'; ' if left else ''}{left}")
+
+    def line_when_live(self, text: str) -> None:
+        """Print a line above the live lines, where it stays."""
+        if self._live:
+            self._line(text)
 
     @property
-    def _is_due(self) -> bool:
-        """Whether the last line was printed some seconds ago."""
-        return time.monotonic() - self._last_line_s > self._period_s
+    def is_due(self) -> bool:
+        """Whether the last line was printed some seconds ago, and lines are plain."""
+        is_late = time.monotonic() - self._last_line_s > self._period_s
+        return is_late and not self._live
 
-    def _line_now(self, text: str) -> None:
+    def line_now(self, text: str) -> None:
+        """Print a line."""
         self._last_line_s = time.monotonic()
         self._line(text)
 
     def _line(self, text: str) -> None:
         if not self._quiet:
             print_line(self._console, text)
+
+
+class StageProgress:
+    """Progress of one stage at a time: of a whole campaign, or of one of its devices."""
+
+    def __init__(self, display: ProgressDisplay, name: str) -> None:
+        """`name` begins each line."""
+        self._display = display
+        self._name = name
+        self._task: TaskID | None = None
+        self._title, self._steps, self._done = "", 0, 0
+        self._outcomes: Counter[Outcome] = Counter()
+        self._shared = 0
+        self._best: Measurement | None = None
+        self._best_text = _NONE
+
+    @property
+    def left(self) -> int:
+        """The steps that are left."""
+        return self._steps - self._done
+
+    def on(self, device: str) -> StageProgress:
+        """Return the display of what one of several devices does."""
+        return self._display.on(device)
+
+    def begin_stage(
+        self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
+    ) -> None:
+        """Begin a stage; one without steps is not shown. The database may answer `stored` steps."""
+        self.end()
+        if self._name:
+            self._display.end_whole()
+        self._title, self._steps = f"{self._name}{title}", steps
+        self._task = self._display.begin(self._title, steps, ahead)
+        if steps and self._display.is_due:
+            known = f", of which the database may answer {stored}" if stored else ""
+            self._display.line_now(f"{self._title}: {steps} to do{known}")
+
+    def end(self) -> None:
+        """End the stage."""
+        self._display.end(self._task)
+        self._task, self._steps, self._done = None, 0, 0
+        self._outcomes, self._shared = Counter(), 0
+
+    def warn(self, text: str) -> None:
+        """Print a warning."""
+        self._display.warn(text)
+
+    def step(self, text: str) -> None:
+        """Count a step that has ended."""
+        self._done += 1
+        self._display.worked()
+        self._display.advance(self._task, text)
+        self._line_when_due(f"{self._done} of {self._steps}, {text}")
+
+    def test(self, progress: TestProgress) -> None:
+        """Count a test that has ended; a search's last test closes its line."""
+        self._done, self._steps = progress.ordinal, progress.total
+        self._outcomes[progress.measurement.outcome] += 1
+        self._shared += progress.measurement.shared_with is not None
+        outcomes = format_outcomes(self._outcomes)
+        outcomes += f", {self._shared} shared" if self._shared else ""
+        self._display.tested(progress)
+        if progress.best is not self._best:  # formatting is slow, and few tests are a new best
+            self._best, self._best_text = progress.best, self._display.describe(progress.best)
+        best_time, best_config = self._best_text
+        # The counts stand before the configuration, so that a cut line still shows them.
+        self._display.advance(self._task, f"{best_time}; {outcomes}{best_config}")
+        test = f"test {progress.ordinal} of {progress.total}"
+        text = f"{test}, {best_time}{best_config}; {outcomes}"
+        if not self.left:
+            self._display.line_when_live(f"{self._title}: {text}")
+        self._line_when_due(text)
+
+    def _line_when_due(self, text: str) -> None:
+        self._display.line_when_due(f"{self._title}: {text}", is_last=not self.left)
 
 
 @dataclass(frozen=True)

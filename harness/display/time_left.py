@@ -56,12 +56,22 @@ class TimeLeft:
             stage_s = min(stage_s, max(0.0, self._ahead.stop_at - now_s))
         return stage_s if alone else stage_s + self._ahead.after * per_measurement_s
 
-    def text(self, steps: int) -> str:
-        """Describe the time left, such as `about 3 min left`; empty below a second."""
+    def text(self, steps: int, devices: int = 1) -> str:
+        """Describe the time left, such as `about 3 min left`; empty below a second. The first
+        inputs on several devices are begun together."""
         left_s = self.seconds(steps)
         if left_s is None or left_s < 1:
             return ""
-        return f"about {_rounded(left_s)} left{' on this input' * self._builds_for_others}"
+        these = " on these inputs" if devices > 1 else " on this input"
+        return f"about {_rounded(left_s)} left{these * self._builds_for_others}"
+
+    def pace(self, devices: int) -> str:
+        """Describe how fast several devices work together; empty where too little was done."""
+        if self._begun_s is None or self._work < _LEAST_WORK:
+            return ""
+        each_s = (time.monotonic() - self._begun_s) / self._work
+        pace = f"{1 / each_s:.2g} tests/s" if each_s < 1 else f"{each_s:.2g} s a test"
+        return f"{pace} on {devices} devices"
 
 
 def _rounded(time_s: float) -> str:

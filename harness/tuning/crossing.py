@@ -45,12 +45,13 @@ def measure_on_all(state: State, configs: Iterable[Config]) -> None:
     """Measure configurations on each input, where missing and legal, until the time is up."""
     missing = _missing(state, configs)
     rest = len(state.spec.inputs) * state.options.test_limit  # the time limit comes first
-    state.display.begin_stage("best few on the other inputs", len(missing), state.ahead(rest))
+    display = state.display
+    display.begin_stage("best few on the other inputs", len(missing), state.ahead(rest))
 
     def step(problem: Input, config: Config) -> None:
         with state.leaving_out(problem):
             _measure(state, problem, config)
-        state.display.step(str(problem))
+        display.step(str(problem))
 
     state.each(missing, step, state.is_time_up)
 

@@ -46,13 +46,14 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     inputs = () if state.measurer.is_replay else state.spec.inputs
     wanted = {problem for problem in inputs if _has_finalists(state, problem)}
     ahead = Ahead(weight=FINAL_COST)
-    state.display.begin_stage("finalists and the default", len(wanted), ahead)
+    display = state.display
+    display.begin_stage("finalists and the default", len(wanted), ahead)
     reports: dict[Input, InputReport] = {}
 
     def step(problem: Input, count: int | None) -> None:
         reports[problem] = _final(state, problem, count)
         if problem in wanted:
-            state.display.step(str(problem))
+            display.step(str(problem))
 
     state.each([(problem, finalists) for problem in state.spec.inputs], step)
     return hold_discoveries([reports[problem] for problem in state.spec.inputs])

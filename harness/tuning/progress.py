@@ -10,6 +10,9 @@ from harness.search import Ahead, Progress
 class Display(Protocol):
     """Shows progress on a terminal, as plain lines, or not at all."""
 
+    def on(self, device: str) -> Display:
+        """Return the display of what one of several devices does."""
+
     def begin_stage(
         self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
     ) -> None:
@@ -28,6 +31,10 @@ class Display(Protocol):
 
 class SilentDisplay:
     """A display that shows nothing."""
+
+    def on(self, device: str) -> Display:
+        """Return this display."""
+        return self
 
     def begin_stage(
         self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0

@@ -60,7 +60,7 @@ class State:
         self.options = plan.options
         self.measurer = measurer
         self.store = store
-        self.display = display
+        self._display = display
         self.space = space
         self.transfer_sources = TransferSources(plan.warm_start)
         self.number = store.choose_campaign(plan.spec, measurer.environment, plan.fresh)
@@ -72,6 +72,12 @@ class State:
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._stored: dict[Input, dict[Config, Stored]] = {}
         self._interleaved: dict[tuple[Input, str], list[Interleaved]] = {}
+
+    @property
+    def display(self) -> Display:
+        """The display of the device that the present thread works for, or of the campaign."""
+        device = self.measurer.current if isinstance(self.measurer, EqualDevices) else None
+        return self._display if device is None else self._display.on(device.name)
 
     def run_plan(self, problem: Input) -> RunPlan:
         """Return the plan of an input's run."""
@@ -144,13 +150,14 @@ class State:
 
         `skipped` describes the rest, from a number such as "3 of 5".
         """
-        self.display.begin_stage(title, len(work), self._ahead(stage))
+        display = self.display  # of all devices together
+        display.begin_stage(title, len(work), self._ahead(stage))
         self.stages[stage] = ""
 
         def do(problem: Input, one: Work) -> None:
             with self.leaving_out(problem):
                 step(problem, one)
-            self.display.step(str(problem))
+            display.step(str(problem))
 
         left = self.each(work, do, self.is_time_up)
         if left:
