@@ -13,6 +13,7 @@ import pytest
 from benchmarks import measuring_cache
 from benchmarks.measuring import Logs, interleaved, scatter
 from benchmarks.measuring_host import figures
+from harness.measure.backends import opencl_device
 
 
 def logs(between: float, disturbed: float = 0.0, cases: int = 12) -> list[Logs]:
@@ -75,6 +76,7 @@ def test_the_last_line_has_cold_over_warm_for_each_size(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pyopencl")
+    monkeypatch.setattr(opencl_device, "last_cache_bytes", lambda *_: 1 << 20)
     monkeypatch.setattr(measuring_cache, "SIZES_BYTES", (1 << 14, 1 << 16))
     times = iter([1.0, 1.0, 4.0, 4.0])  # warm caches come first
     monkeypatch.setattr(measuring_cache.statistics, "median", lambda _: next(times) * 1e-6)
