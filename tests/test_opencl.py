@@ -163,6 +163,18 @@ def test_include_is_looked_for_beside_the_including_file_first(write: Write) -> 
     assert "far" not in inlined(program)
 
 
+def test_include_in_angle_brackets_is_looked_for_in_the_include_folders(
+    write: Write, compiler: OpenClCompiler
+) -> None:
+    text = "#include <deep/k.h>\n#include <not_there.h>"
+    program = write(text, deep__k="#include <m.h>", deep__m="near", m="far")
+    lines = inlined(program).split("\n")
+    assert "far" in lines
+    assert "near" not in lines
+    assert "#include <not_there.h>" in lines
+    compiler.compile(write("#include <k.h>\nkernel void f() { int i = K; }", k="#define K 1\n"))
+
+
 def test_include_within_a_comment_stays_one(write: Write) -> None:
     text = '/* "quoted\n#include "k.h"\n// */ int a; // /*\n#include "k.h"\n'
     lines = inlined(write(text, k="included")).split("\n")

@@ -17,19 +17,19 @@ from harness.core.errors import BuildFailed
 from harness.core.program import Program
 from harness.source.kernel_source import read_text
 
-_INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*"([^"]+)"')
+_INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)')
 _LINE = re.compile(r'[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?')
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b.*$", re.MULTILINE)
 _COMMENT_OR_TEXT = re.compile(r'"(?:\\.|[^"\\])*"|//.*|/\*')
 
 
 def inlined(program: Program) -> str:
-    """Return the program's text with quoted includes replaced by their content.
+    """Return the program's text with includes replaced by the files' content.
 
     `#line`s keep the files and lines of compiler messages right. Includes are searched as compilers
-    do: in the folder of the including file, then in the include folders. An include stays as it is
-    where it is not found or would include itself. Raises BuildFailed where a file has changed
-    since the program was made.
+    do: those in quotes in the folder of the including file, then all in the include folders. An
+    include stays as it is where it is not found or would include itself. Raises BuildFailed where
+    a file has changed since the program was made.
     """
     folders = tuple(Path(folder) for folder in program.include_dirs)
     return "\n".join(_Inliner(program, folders).lines(program.text, "", (), ()))
@@ -51,7 +51,8 @@ class _Inliner:
             if not in_comment and (moved := _LINE.match(line)):
                 number, name = int(moved[1]) - 1, moved[2] or name
             elif not in_comment and (found := _INCLUDE.match(line)):
-                included = self._find(found[1], beside, within)
+                near = beside if found[1] else ()
+                included = self._find(found[1] or found[2], near, within)
             if included is None:
                 yield line
             else:
