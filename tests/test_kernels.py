@@ -12,7 +12,13 @@ from unittest import mock
 
 import pytest
 
-from harness.core.errors import DataDoesNotFit, HostModuleError, LaunchFailed, OutOfDeviceMemory
+from harness.core.errors import (
+    BackendUnavailable,
+    DataDoesNotFit,
+    HostModuleError,
+    LaunchFailed,
+    OutOfDeviceMemory,
+)
 from harness.core.records import (
     Config,
     Environment,
@@ -295,6 +301,21 @@ def fake(
 
 
 Fake = Callable[..., tuple[KernelMeasurer, Space]]
+
+
+def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake: Fake) -> None:
+    local, space = fake(lives=0)
+    with pytest.raises(BackendUnavailable, match=r"an empty kernel does not run on the opencl"):
+        local.measure(space, FOUR, space.default, None)
+
+
+def test_empty_kernel_runs_after_the_first_failure_alone(fake: Fake) -> None:
+    local, space = fake()
+    with mock.patch.object(local._device, "require_working") as asked:
+        with mock.patch.object(local._device, "run", side_effect=LaunchFailed("no")):
+            assert not local.measure(space, FOUR, space.default, None).timing
+            assert not local.measure(space, FOUR, Config({"V": 2}), None).timing
+        asked.assert_called_once()
 
 
 def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(

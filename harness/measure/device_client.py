@@ -17,6 +17,7 @@ from harness.core.errors import (
     OutOfDeviceMemory,
 )
 from harness.core.records import Input
+from harness.measure.backends import empty_kernel
 from harness.measure.backends.choose import Backend
 from harness.measure.device_lock import device_locked
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
@@ -69,6 +70,16 @@ class DeviceClient:
             raise BackendUnavailable(
                 f"the process that opens the {self._language} device {lost}; see whether the "
                 "driver's own tools work (clinfo, nvidia-smi)"
+            ) from None
+
+    def require_working(self) -> None:
+        """Raise BackendUnavailable where an empty kernel does not run on the device."""
+        try:
+            self._processes.run(DeviceWorker.require_working, timeout_s=_PREPARE_TIMEOUT_S)
+        except ProcessLost as lost:
+            raise BackendUnavailable(
+                f"an empty kernel does not run on the {self._language} device: its process {lost}\n"
+                f"{empty_kernel.advice(self._language)}"
             ) from None
 
     def argument_names(self, problem: Input) -> tuple[str, ...]:

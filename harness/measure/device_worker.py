@@ -119,6 +119,10 @@ class DeviceWorker:
             sensors=self._sensors.facts,
         )
 
+    def require_working(self) -> None:
+        """Raise BackendUnavailable where an empty kernel does not run on the device."""
+        self._backend.run_empty_kernel(self._device, self._backend.open_compiler())
+
     def serve(self, host: Path, method: Callable[..., Reply[T]], *args: object) -> Reply[T]:
         """Call a method while the device holds the data that a host module has made."""
         if host != self._host:

@@ -45,6 +45,9 @@ from harness.space_file import Spec
 
 T = TypeVar("T")
 
+_BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome.TIMEOUT)
+"""The outcomes of every kernel where an installation is broken."""
+
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
 
@@ -88,6 +91,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             builds_disturb=disturb,
             defaults=_GPU_DEFAULTS if backend.is_gpu else {},
         )
+        self._is_tried = False
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
         sensors = self._facts.sensors
         self.notices = (*sensors.denied, *energy_notices(spec.measure.energy, sensors.no_energy))
@@ -100,6 +104,20 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         """Return the space without the flags that the device's compiler does not know."""
         compiler, identity = self._backend.compiler, self.environment.compiler
         return fitted_to_backend(spec, compiler, self._facts.arch, identity, self._builds.finish)
+
+    def measure(
+        self, space: Space, problem: Input, config: Config, best_s: float | None
+    ) -> Measurement:
+        """Measure a configuration; see LocalMeasurer.measure.
+
+        Raises BackendUnavailable where the first one fails, and on a CPU an empty kernel as well.
+        A GPU has run one when it was opened.
+        """
+        measured = super().measure(space, problem, config, best_s)
+        if not self._is_tried and not self._backend.is_gpu and measured.outcome in _BROKEN:
+            self._device.require_working()
+        self._is_tried = True
+        return measured
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""

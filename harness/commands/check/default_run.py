@@ -32,7 +32,11 @@ def run_default(console: Console, spec: Spec, backend: str, devices: Sequence[st
     with closing(measurer):
         spec = fitted_to(spec, measurer)
         print_line(console, f"  default on {measurer.environment}:")
-        failed = _run_all(console, spec, measurer)
+        try:
+            failed = _run_all(console, spec, measurer)
+        except BackendUnavailable as error:
+            print_line(console, f"    not run: {error}")
+            return False
     if not failed:
         return True
     inputs = f"{len(failed)} of {counted(len(spec.inputs), 'input')}"

@@ -79,7 +79,11 @@ class Backend:
         would wait for it in vain.
         """
         if self.is_gpu:
-            empty_kernel.require_working(device, compiler, self.language)
+            self.run_empty_kernel(device, compiler)
+
+    def run_empty_kernel(self, device: Device, compiler: Compiler) -> None:
+        """Raise BackendUnavailable, with the cause and the cure, where no empty kernel runs."""
+        empty_kernel.require_working(device, compiler, self.language)
 
 
 def choose(requested: str) -> Backend:

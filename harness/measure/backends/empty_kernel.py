@@ -44,8 +44,15 @@ def require_working(device: Device, compiler: Compiler, language: str) -> None:
     except LaunchFailed as error:
         raise BackendUnavailable(
             f"an empty kernel that {compiler.identity} compiled does not run on the device: "
-            f"{error}. {_flags_advice() if language == 'cuda' else ''}{_TO_RUN[language]}"
+            f"{error}. {_flags_advice() if language == 'cuda' else ''}{advice(language)}"
         ) from None
+
+
+def advice(language: str) -> str:
+    """Say what to do where an empty kernel does not run."""
+    if language == "opencl" and shutil.which("ld") is None:
+        return "PoCL links kernels with `ld`, which is not on PATH. Install binutils"
+    return _TO_RUN[language]
 
 
 def _compiled(compiler: Compiler, language: str) -> Binary:
