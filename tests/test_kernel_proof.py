@@ -77,10 +77,10 @@ class Planned(FakeDevice):
 
 @dataclasses.dataclass(frozen=True)
 class _Opened(Backend):
-    device: FakeDevice = dataclasses.field(default_factory=FakeDevice)
+    opened: FakeDevice = dataclasses.field(default_factory=FakeDevice)
 
     def open_device(self) -> FakeDevice:
-        return self.device
+        return self.opened
 
 
 def job_of(kernel: str) -> KernelJob:
@@ -160,7 +160,7 @@ def prove(tmp_path: Path) -> Prove:
 
     def proved(seconds: Seconds, burden: Callable[[], float]) -> tuple[Refusal | None, Planned]:
         device = Planned(seconds, burden)
-        worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+        worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
 
         def run(_: Input, method: Callable[..., Any], *args: object, **__: object) -> object:
             return method(worker, *args).result
@@ -168,6 +168,7 @@ def prove(tmp_path: Path) -> Prove:
         measurer = object.__new__(KernelMeasurer)
         measurer.__dict__ |= {
             "_times": KernelTimes(),
+            "_builds_disturb": False,
             "_spec": load_spec(ZOO),
             "_device": SimpleNamespace(made_s=lambda _: 0.0, run=run),
             "_default_beside": lambda *_: (job_of("default"), DEFAULT_S),
@@ -340,7 +341,7 @@ def test_default_that_fails_on_new_data_is_left_out_of_a_proof(tmp_path: Path) -
         y[...] = 0
 
     device._kernels = {**device._kernels, "default": spoilt}
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
     found = worker.prove(job_of("other"), job_of("default"), 3).result
     assert found is not None
     assert found.default is not None
