@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.compiler_warnings import conflicts
 from harness.measure.flags.probe import ProbedCommand, answers
 from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
-from harness.space_file.flags.model import Setting, Switch
+from harness.space_file.flags.model import FromFiles, Setting, Switch
 from harness.space_file.flags.resolve import resolve
 from harness.space_file.tuned import Flag as SpaceFlag
 
@@ -73,11 +73,18 @@ def written(folder: Path, text: str) -> Path:
 # ------------------------------------------------------------------------- what is shipped
 
 
+def selected(catalogue: Catalogue, names: Iterable[str]) -> list[str | dict[str, object]]:
+    """A selection of these flags; those that pass files pass any."""
+    filed = {name for name in names if isinstance(catalogue.flags[name], FromFiles)}
+    return [{name: {"files": "*"}} if name in filed else name for name in names]
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_shipped_catalogue_declares_flags_as_spaces_do(name: str) -> None:
     adapter: TypeAdapter[object] = TypeAdapter(SpaceFlag)
-    declared = resolve(catalogue_of(name), "all", linked=True).declarations
-    assert declared.keys() == catalogue_of(name).flags.keys()
+    catalogue = catalogue_of(name)
+    declared = resolve(catalogue, selected(catalogue, catalogue.flags), linked=True).declarations
+    assert declared.keys() == catalogue.flags.keys()
     for declaration in declared.values():
         adapter.validate_python(declaration)
 
@@ -108,7 +115,7 @@ def test_constraints_are_such_that_any_flag_may_be_left_out(name: str) -> None:
     for written in catalogue.constraints:
         for left_out in written.expression.names:
             rest = sorted(written.expression.names - {left_out})
-            printed = resolve(catalogue, rest, linked=True).constraints
+            printed = resolve(catalogue, selected(catalogue, rest), linked=True).constraints
             absent = {flag: catalogue.absent(flag) for flag in rest}
             assert all(constraint.holds(absent) for constraint in printed)
 
@@ -336,7 +343,7 @@ sets: {default: [a]}
         ":6: flags.c: needs `max` (largest value, included)",
         ":6: flags.c: `notes` is not a key here; did you mean `note`?",
         ":8: flags.e: `baselines` has 0, which is not one of its values",
-        ":7: flags.d: the type must be one of boolean, onoff, enum, integer, but got `word`",
+        ":7: flags.d: the type must be one of boolean, onoff, enum, integer, files, but got `word`",
     ):
         assert f"{path}{text}" in printed
 

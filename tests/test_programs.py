@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import re
@@ -849,7 +850,7 @@ def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path:
     def key(spec: Spec, compiler: str = "gcc 1", **changes: Any) -> str:
         space = ConstrainedSpace.of(spec, spec.inputs[0], None, "gcc")
         config = Config({**space.default, **changes})
-        return command_build(backend_of(spec).plan, space, config, spec.inputs[0]).key(compiler)
+        return command_build(spec, space, config, spec.inputs[0]).key(compiler)
 
     (tmp_path / "c.h").write_text('#define TEXT "other"\n')
     edited = load_spec(tmp_path / "c.yaml")
@@ -862,8 +863,7 @@ def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path:
 def test_native_build_of_another_device_is_another_build(c_spec: Spec, tmp_path: Path) -> None:
     def key(spec: Spec, device: str) -> str:
         space = ConstrainedSpace.of(spec, spec.inputs[0], None, "gcc")
-        plan = backend_of(spec).plan
-        return command_build(plan, space, space.default, spec.inputs[0], device).key("nvcc 13")
+        return command_build(spec, space, space.default, spec.inputs[0], device).key("nvcc 13")
 
     for words in ("-arch=native", "-arch, native", "-O3 -arch native"):
         (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", f"[gcc, {words},"))
@@ -907,6 +907,19 @@ def test_compiler_that_is_not_here_is_named(here: None, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
     with pytest.raises(BackendUnavailable, match="`no-such-gcc`, which is not found"):
         ProgramMeasurer(load_spec(tmp_path / "c.yaml"))
+
+
+def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c.c").write_text("int main(void) { return A; }")
+    (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[./gcc,"))
+    (tmp_path / "gcc").write_text("#!/bin/sh\n")
+    (tmp_path / "gcc").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    with closing(ProgramMeasurer(load_spec(Path("c.yaml")))) as measurer:
+        named = measurer.environment.compiler
+    assert named.startswith(f"gcc {hashlib.sha256(b'#!/bin/sh' + bytes([10])).hexdigest()[:12]} on")
 
 
 def test_device_is_named_by_a_command_or_refused(here: None, load: Callable[..., Spec]) -> None:

@@ -13,6 +13,7 @@ from harness.analysis.inputs import InputReport
 from harness.api.request import PREDICTED, TuneRequest
 from harness.core.errors import UsageError
 from harness.core.records import Config
+from harness.core.text import counted, first_few
 from harness.measure.choose import fitted_to, open_measurers
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
@@ -22,6 +23,7 @@ from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
+from harness.space_file.flag_files import file_name
 from harness.tuning import Campaign
 from harness.tuning.devices import EqualDevices
 from harness.tuning.progress import Display
@@ -122,11 +124,30 @@ def _campaign(
     database = shown_database(request.database)
     for line in set_aside_lines(campaign.set_aside(), [database]):
         listener.note(f"note: {line}")
+    for line in _values_gone(campaign, database):
+        listener.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())
     for recording, line in zip(request.warm_start, lines, strict=True):
         listener.note(f"warm start from {line}")
         _describe_notes(recording, listener)
     return campaign
+
+
+def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
+    """Say which values of earlier measurements the space no longer has, and which files changed."""
+    count, gone = campaign.values_gone()
+    if not count:
+        return
+    are, spec = "is" if count == 1 else "are", campaign.spec
+    yield (
+        f"{counted(count, 'measurement')} in {database} {are} kept but not used, with values that "
+        f"{spec.path} no longer has: {first_few(gone, ', ')}"
+    )
+    names = {file_name(setting.partition("=")[2]) for setting in gone}
+    changed = [str(f.path) for f in spec.flag_files.values() if f.path.name in names]
+    if changed:
+        has = "has" if len(changed) == 1 else "have"
+        yield f"{first_few(changed, ', ')} {has} changed: the new content is measured anew"
 
 
 def _predicted(request: TuneRequest, measurer: Measurer, listener: Listener) -> tuple[Config, ...]:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from harness.core.flag_file import FlagFile, with_copies
 from harness.core.records import Build
 
 Argument = npt.NDArray[Any] | np.generic
@@ -51,7 +52,8 @@ class Program:
     `text` is complete: the parameters' `#define` lines, a `#line` directive and the source.
     `includes` holds the text of each file that it includes, so that editing a header
     changes the build cache's key; `include_dirs` says where the compiler finds them. A build
-    may take `timeout_s`, or as long as the compiler's default where that is None.
+    may take `timeout_s`, or as long as the compiler's default where that is None. `files` are
+    those that the options name.
     """
 
     text: str
@@ -59,11 +61,18 @@ class Program:
     include_dirs: tuple[str, ...]
     includes: tuple[str, ...] = ()
     timeout_s: float | None = None
+    files: tuple[FlagFile, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options as the compiler's command line has them, with paths of files."""
+        return with_copies(self.options, self.files)
 
     def key(self, compiler: str) -> str:
         """Return the build cache's key for this program under a compiler and its target."""
         digest = hashlib.sha256()
-        for part in (compiler, self.text, *self.options, "\x1e", *self.includes):
+        contents = (file.sha256 for file in self.files)
+        for part in (compiler, self.text, *self.options, "\x1e", *self.includes, *contents):
             digest.update(part.encode() + b"\x1f")
         return digest.hexdigest()
 

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from harness import __version__
 from harness.core.errors import ExpressionError, UsageError
+from harness.core.flag_file import FlagFile
 from harness.core.records import Environment, Value
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Bounds, Formula, Type, conjunction
@@ -59,8 +60,9 @@ class Dispatcher:
 
     `features` are in the order of the functions' arguments. `constants` are what guards and launch
     sizes may name besides features and a candidate's parameters: the device's numbers, and flags of
-    another compiler. `kernels` has a file for each candidate, or is empty. `has_loader` says
-    whether there is a load(), which launches the kernels or the program.
+    another compiler. `kernels` has a file for each candidate, or is empty. `flag_files` are the
+    files that candidates' flags pass to the compiler. `has_loader` says whether there is a load(),
+    which launches the kernels or the program.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Dispatcher:
     launch: LaunchPlan | None = None
     constants: Mapping[str, Value] = field(default_factory=dict)
     kernels: tuple[KernelFile, ...] = ()
+    flag_files: tuple[FlagFile, ...] = ()
     has_loader: bool = False
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@
     NAME/_pocl_cpu.py     beside _opencl.py: lets PoCL build on processors newer than its LLVM
     NAME/kernels/         what each configuration is launched from
     NAME/programs/        in place of kernels: the program of each configuration
+    NAME/flag_files/      the files that flags of configurations pass to the compiler
     NAME.c, run_NAME, ... the launcher of a program (see `harness.dispatch.launcher`)
     dispatch.json         the files written here, with their digests, and the number of inputs
 
@@ -120,6 +121,7 @@ def _dispatcher(
         launch=spec.launch,
         constants={p.name: p.default for p in spec.parameters} | dict(limits),
         kernels=tuple(kernels),
+        flag_files=tuple(dict.fromkeys(f for c in program.portfolio for f in spec.files_of(c))),
         has_loader=launcher is not None if spec.program is not None else bool(kernels),
     )
 
@@ -135,7 +137,9 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
         backend = dispatcher.provenance.environment.backend
         files |= {f"{name}/{file}": content for file, content in loader_files(backend).items()}
     folder = f"{name}/{dispatcher.item}s"
-    return files | {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
+    files |= {f"{folder}/{kernel.name}": kernel.content for kernel in dispatcher.kernels}
+    passed = dispatcher.flag_files
+    return files | {f"{name}/flag_files/{file.value}": file.copy.read_bytes() for file in passed}
 
 
 def write_files(

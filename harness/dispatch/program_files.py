@@ -51,7 +51,7 @@ def program_files(spec: Spec, program: DispatchProgram) -> tuple[KernelFile, ...
     defaults = {parameter.name: parameter.default for parameter in built}
     space = ConstrainedSpace(spec.tuned_for(backend.compiler))
     device, identity = backend.device_here, backend.open_compiler().identity
-    builds = [command_build(plan, space, config, _NO_INPUT, device) for config in program.portfolio]
+    builds = [command_build(spec, space, config, _NO_INPUT, device) for config in program.portfolio]
     names: dict[str, str] = {}
     files = []
     with closing(BuildQueue(backend, identity, ProgramBuildWorker, usable_cores())) as queue:

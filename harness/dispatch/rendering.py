@@ -49,6 +49,10 @@ def comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
     yield f"    kernel:   sha256 {provenance.program_sha256}"
     yield f"    data:     {', '.join(provenance.databases)}; {provenance.inputs} inputs"
     yield "    tuned:    " + "; ".join(map(_range, dispatcher.program.tuned))
+    if dispatcher.flag_files:
+        yield f"Files that options name, in {dispatcher.name}/flag_files, each with its sha256:"
+    for file in dispatcher.flag_files:
+        yield f"    {file.value}: {file.sha256}"
     yield ""
     yield from provenance.verdict
 

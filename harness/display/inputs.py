@@ -4,7 +4,7 @@ named baselines and the baselines that failed."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -20,6 +20,7 @@ from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
 from harness.display.hot import HOT_HEAD, HOT_NOTE, HOT_TITLE, hot_rows
 from harness.display.text import as_text, make_table, print_line, print_lines
+from harness.results.flag_files import file_lines
 from harness.stats.claims import FALSE_DISCOVERIES, false_claim_rate
 from harness.stats.timing import is_wider
 
@@ -33,8 +34,16 @@ NOT_FASTER = "within noise"
 _NOISY = 0.25  # half the interval over the time
 
 
-def print_inputs(console: Console, reports: Sequence[InputReport], default: Config) -> None:
-    """Print the table of the inputs, the speed-ups over named baselines, and failed baselines."""
+def print_inputs(
+    console: Console,
+    reports: Sequence[InputReport],
+    default: Config,
+    notes: Sequence[Mapping[str, str]] = (),
+) -> None:
+    """Print the table of the inputs, the speed-ups over named baselines, and failed baselines.
+
+    `notes` of the runs name the files that flags of winners pass to the compiler.
+    """
     console.print(InputsTable(reports, default))
     head, rows = baselines_rows(reports[:MOST_SHOWN])
     if rows:
@@ -43,6 +52,8 @@ def print_inputs(console: Console, reports: Sequence[InputReport], default: Conf
         console.print(make_table(HOT_HEAD, hot, title=HOT_TITLE, wrap=(0,)))
         print_line(console, HOT_NOTE)
     print_lines(console, refused_lines(reports))
+    winners = (m.config for report in reports if (m := report.recommended))
+    print_lines(console, file_lines(notes, winners))
     console.print()
 
 

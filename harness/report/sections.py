@@ -37,6 +37,7 @@ from harness.models.starchart.drawing import lay_out
 from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
+from harness.results.flag_files import file_lines
 
 _MOST_FAILURES = 40
 
@@ -89,14 +90,16 @@ def _winners(findings: Findings) -> PageSection:
     """Show the table of the inputs and a plot of their speed-ups."""
     shown, default = findings.reports[:MOST_SHOWN], findings.default
     gains = figures.speed_ups(shown)
-    winners = [(report.problem, m) for report in shown if (m := report.recommended)]
+    winners = [(report.problem, m.config) for report in shown if (m := report.recommended)]
+    notes = (run.notes for run in findings.results.runs)
     return PageSection(
         "inputs",
         "Best configuration per input",
         (times_note(default, findings.reports), *not_shown(len(findings.reports))),
         findings.picture(plots.gains, gains) if gains else "",
         PageTable(_WINNERS_HEAD, [_winner(report, default) for report in shown]),
-        in_full=(f"default: {default}", *(f"({problem}): {m.config}" for problem, m in winners)),
+        lines=tuple(file_lines(notes, (config for _, config in winners))),
+        in_full=(f"default: {default}", *(f"({problem}): {config}" for problem, config in winners)),
     )
 
 

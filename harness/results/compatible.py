@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.core.records import Input
+from harness.core.records import Input, shown
 from harness.results import MeasurementRows
+from harness.space_file import Parameter
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,20 @@ def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
         tuple(sorted(differing)),
     )
     return Compatible(names, rows.where(kept), left_out)
+
+
+def with_known_values(
+    rows: MeasurementRows, parameters: Iterable[Parameter]
+) -> tuple[MeasurementRows, list[str]]:
+    """Keep the rows whose values the parameters still have; also name the other settings."""
+    known = {parameter.name: parameter for parameter in parameters}
+    table, configs = rows.columns.config_table, rows.of(rows.columns.configs.codes)
+    is_gone, names = np.zeros(len(rows), dtype=np.bool_), list[str]()
+    for name, values, codes in zip(table.names, table.values, table.codes.T, strict=True):
+        if name not in known:
+            continue
+        gone = np.array([*(not known[name].allows(value) for value in values), False])
+        here = codes[configs]  # -1, no value, is the last
+        is_gone |= gone[here]
+        names += [f"{name}={shown(values[code])}" for code in np.unique(here[gone[here]]).tolist()]
+    return rows.where(~is_gone), names

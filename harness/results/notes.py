@@ -37,6 +37,10 @@ DEFAULTS = "default"
 SPACE_FILE = "space_file"
 """The note of the path of the space's file, as the command that tuned it named it."""
 
+FLAG_FILES = "flag_files"
+"""The note of the files that flags pass to the compiler, by flag and value; JSON
+(harness.results.flag_files)."""
+
 RERUN = "rerun"
 """The technique of the runs of `harness.compare --rerun`, which searches nothing."""
 
@@ -50,7 +54,7 @@ made the run alone, or harness's own tables of it are lost."""
 OBJECTIVE = "objective"
 """The note of the objective of a run of OpenTuner's."""
 
-_JSON = (BASELINES, LIMITS, ABLATION)
+_JSON = (BASELINES, LIMITS, ABLATION, FLAG_FILES)
 _STATISTICS = tuple(statistic.value for statistic in Statistic)
 
 
@@ -97,8 +101,19 @@ def _check_object(name: str, text: str) -> None:
     if name == BASELINES:
         for values in found.values():
             Config(values)
+    if name == FLAG_FILES:
+        for value in found.values():
+            for file in value.values():
+                _check_texts(file, "option", "sha256")
     if name == LIMITS and not all(type(limit) is int for limit in found.values()):
         raise ValueError(f"its note {name!r} has a limit that is no whole number")
+
+
+def _check_texts(found: Mapping[str, object], *keys: str) -> None:
+    """Raise ValueError where an object has not a text at each key."""
+    wrong = [key for key in keys if not isinstance(found.get(key), str)]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r} is no text")
 
 
 def check_printable(data: object) -> None:

@@ -17,6 +17,7 @@ from harness.core.records import Config, Environment, Input, Measurement, Statis
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.connect import hold_campaign, now
+from harness.results.flag_files import files_note
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
@@ -167,7 +168,7 @@ class Store(Transactions):
         found = self._begun(plan, ids)
         if found is not None:
             devices = device_note(found["notes"], plan.environment.notes)
-            noted = {**found["notes"], **devices, **_noted(plan), CONTINUED: now()}
+            noted = {**found["notes"], **devices, **_noted(plan, found["notes"]), CONTINUED: now()}
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found["id"], notes=noted, **changed)
             return Begun(found["id"], tuple(map(Config, found["seeds"])), found["tuning_run_id"])
@@ -184,7 +185,7 @@ class Store(Transactions):
             "started_at": now(),
             "harness_version": __version__,
             "seeds": [dict(seed) for seed in seeds],
-            "notes": {**plan.environment.notes, **notes, **_noted(plan)},
+            "notes": {**plan.environment.notes, **notes, **_noted(plan, notes)},
         }
         (run_id,) = self._insert(schema.runs, [row])
         return Begun(run_id, tuple(seeds), None)
@@ -390,11 +391,10 @@ def _ordinal(test: StoredRow) -> int:
     return ordinal
 
 
-def _noted(plan: RunPlan) -> dict[str, str]:
-    """Return the notes that a report needs: the space's file, the named baselines, and the
-    statistic unless it is the median."""
+def _noted(plan: RunPlan, earlier: Mapping[str, str]) -> dict[str, str]:
+    """Return the notes on its space that a report needs; files are added to the `earlier` ones."""
     named = {b.name: dict(b.values) for b in plan.spec.baselines}
     baselines = {BASELINES: json.dumps(named)} if named else {}
     statistic = plan.spec.measure.statistic
     means = {} if statistic is Statistic.MEDIAN else {STATISTIC: statistic.value}
-    return {SPACE_FILE: str(plan.spec.path), **baselines, **means}
+    return {SPACE_FILE: str(plan.spec.path), **baselines, **means, **files_note(plan.spec, earlier)}

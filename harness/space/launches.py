@@ -107,4 +107,5 @@ def make_program(spec: Spec, space: Space, config: Config, language: str) -> Pro
         include_dirs=source.include_dirs,
         includes=tuple(source.includes.values()),
         timeout_s=plan.timeout_s,
+        files=spec.files_of(config),
     )

@@ -25,10 +25,14 @@ _OF_KERNELS = ("nvcc", "opencl")
 
 @dataclass(frozen=True)
 class Notice:
-    """A note for the user about the selected flags of a compiler."""
+    """A note for the user about the flags of a compiler.
+
+    One that is `lasting` holds whatever the compiler that is here knows.
+    """
 
     compiler: str
     text: str
+    lasting: bool = False
 
     def __str__(self) -> str:
         return f"flags of {self.compiler}: {self.text}"

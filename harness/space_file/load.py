@@ -24,6 +24,7 @@ from harness.space_file.document import Document, python_document, read_document
 from harness.space_file.expressions import Expressions, check_expressions
 from harness.space_file.files import check_files, section
 from harness.space_file.flag_expansion import expand_flags
+from harness.space_file.flag_files import expand_files
 from harness.space_file.model import SpaceFile
 from harness.space_file.parameters import Parameter, parameters_of
 from harness.space_file.program_checks import check_program
@@ -52,11 +53,17 @@ def make_spec(data: Mapping[str, object], folder: Path) -> Spec:
 
 def _load(document: Document, path: Path) -> Spec:
     named, notices = expand_flags(document)
+    files = expand_files(document, path.parent)
     load = _load_program if "program" in document.data else _load_kernel
     levels: Levels = {
         (n.compiler, name): values for n in named for name, values in n.levels.items()
     }
-    return dataclasses.replace(load(document, path, levels), named_flags=named, notices=notices)
+    return dataclasses.replace(
+        load(document, path, levels),
+        named_flags=named,
+        notices=(*notices, *files.notices),
+        flag_files=files.by_value,
+    )
 
 
 def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:

@@ -152,7 +152,9 @@ def _describe_one(error: ErrorDetails) -> str:
         f"but got {_found(found)}",
         "launch_type": "must be `{group: [..], grid: [..]}`, or `host` where launches() of the "
         f"host module gives the launches, but got {_found(found)}",
-        "flag_type": "must be `boolean`, `{min: .., max: ..}` or `{values: [..]}`, "
+        "flag_type": "must be `boolean`, `{min: .., max: ..}`, `{values: [..]}` or `{files: ..}`, "
+        f"but got {_found(found)}",
+        "files_type": "must be a pattern such as packs/*.acf, or a list of patterns, "
         f"but got {_found(found)}",
         "command_type": 'must be a list of words such as [gcc, -o, "{output}"], or with '
         f"`shell: true` a text, but got {_found(found)}",

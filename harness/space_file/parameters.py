@@ -120,12 +120,13 @@ _LONG_OPTIONS = ("nvcc",)
 
 def _flag(name: str, flag: Flag, compiler: str) -> Parameter:
     spelled = ("--" if compiler in _LONG_OPTIONS else "-") + name
-    if not isinstance(flag, (FlagRange, FlagValues)):
+    if flag == "boolean" or isinstance(flag, FlagSwitch):
         option = (flag.option if isinstance(flag, FlagSwitch) else None) or spelled
         known = flag_name(name)
         return Parameter(known, "boolean", (False, True), "flag", False, compiler, option)
-    values: Values = (
-        flag.values if isinstance(flag, FlagValues) else range(flag.min, flag.max + 1, flag.step)
-    )
+    if isinstance(flag, FlagRange):
+        values: Values = range(flag.min, flag.max + 1, flag.step)
+    else:
+        values = flag.values if isinstance(flag, FlagValues) else ()  # files that were not found
     option = flag.option or spelled + "={value}"
     return Parameter(flag_name(name), "enum", (None, *values), "flag", None, compiler, option)

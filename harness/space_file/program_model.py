@@ -114,6 +114,9 @@ class Limits(StrictModel):
     output_mb: StrictInt = Field(
         default=64, ge=1, le=2**20, description="MiB that each file it writes may have"
     )
+    build_timeout_s: Number | None = Field(
+        default=None, gt=0, le=86_400, description="seconds that one build may take; by default 120"
+    )
     deadline_s: Number | None = Field(
         default=None, gt=0, le=86_400, description="seconds that one run may take"
     )

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Statistic
+from harness.core.flag_file import FlagFile
+from harness.core.records import Config, Input, Statistic, Value
 from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
@@ -76,7 +77,19 @@ class Spec:
     compilers: Mapping[str, CompilerPlan] = field(default_factory=dict)  # by language
     baselines: tuple[Baseline, ...] = ()
     named_flags: tuple[NamedFlags, ...] = ()  # selected from catalogues
-    notices: tuple[Notice, ...] = ()  # about the named flags, for the user
+    notices: tuple[Notice, ...] = ()  # about the flags, for the user
+    flag_files: Mapping[str, FlagFile] = field(default_factory=dict)  # by values of flags
+
+    def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
+        """Return the files that the flags of a configuration pass to the compiler.
+
+        Raises UsageError where the copy of one is gone.
+        """
+        values = dict.fromkeys(value for value in config.values() if isinstance(value, str))
+        files = tuple(self.flag_files[value] for value in values if value in self.flag_files)
+        for file in files:
+            file.require_copy()
+        return files
 
     def baselines_for(self, compiler: str | None) -> dict[str, Config]:
         """Return the named baselines of a backend, without those that set flags of other compilers.

@@ -228,11 +228,33 @@ class FlagValues(_ConditionalModel):
     option: Option | None = Field(default=None, description=_OPTION_HELP)
 
 
+FilePattern = Annotated[StrictStr, Field(min_length=1)]
+FilePatterns = Annotated[
+    Annotated[FilePattern, Tag("one")]
+    | Annotated[Annotated[list[FilePattern], Field(min_length=1)], Tag("several")],
+    by_shape("files_type", one=str, several=list),
+]
+
+
+class FlagPatterns(_ConditionalModel):
+    """A compiler flag that takes one of the files that match, or is absent.
+
+    The files are found (harness.space_file.flag_files) before this validates.
+    """
+
+    files: FilePatterns = Field(
+        description="patterns of files such as packs/*.acf, relative to the space file"
+    )
+    option: Option | None = Field(default=None, description=_OPTION_HELP)
+
+
 def _flag_type(value: Any) -> str | None:
     if value == "boolean":
         return "boolean"
     if not isinstance(value, dict):
         return None
+    if "files" in value:
+        return "files"
     if "values" in value:
         return "listed"
     return "switch" if {"type", "when"} & set(value) and "min" not in value else "range"
@@ -242,6 +264,7 @@ Flag = Annotated[
     Annotated[Literal["boolean"], Tag("boolean")]
     | Annotated[FlagSwitch, Tag("switch")]
     | Annotated[FlagRange, Tag("range")]
-    | Annotated[FlagValues, Tag("listed")],
+    | Annotated[FlagValues, Tag("listed")]
+    | Annotated[FlagPatterns, Tag("files")],
     Discriminator(_flag_type, custom_error_type="flag_type", custom_error_message="no flag"),
 ]

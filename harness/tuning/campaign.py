@@ -12,6 +12,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.results import LIMITS, Store
 from harness.results.ablation import Ablation
+from harness.results.compatible import with_known_values
 from harness.results.versions import KernelVersion, kernel_versions
 from harness.search import EndReason, Progress, Searched
 from harness.space import ConstrainedSpace, Space
@@ -99,6 +100,16 @@ class Campaign:
         same = [v for v in versions if (v.space_name, v.fingerprint) == (name, key.fingerprint)]
         is_new = key.program_sha256 not in {version.program_sha256 for version in same}
         return same if is_new else ()
+
+    def values_gone(self) -> tuple[int, Sequence[str]]:
+        """Return how many measurements have values that the space no longer has, and which: they
+        are kept and not used."""
+        count, gone = 0, dict[str, None]()
+        for rows in self.state.earlier.values():
+            known, names = with_known_values(rows, self.spec.parameters)
+            count += len(rows) - len(known)
+            gone |= dict.fromkeys(names)
+        return count, list(gone)
 
     def check_seeds(self) -> None:
         """Raise UsageError for a seed of the user that is illegal on every input, or unused."""

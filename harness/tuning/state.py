@@ -172,12 +172,12 @@ class State:
     # ------------------------------------------------------------ measurements
 
     @cached_property
-    def _earlier(self) -> Mapping[Input, MeasurementRows]:
+    def earlier(self) -> Mapping[Input, MeasurementRows]:
         """What earlier commands measured, read at once: a query for each input takes longer."""
         return self.store.measured(self.run_plan(self.spec.inputs[0]))
 
     def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> Sequence[MeasurementRow]:
-        return self._earlier[problem].of_stages(stages) if problem in self._earlier else ()
+        return self.earlier[problem].of_stages(stages) if problem in self.earlier else ()
 
     def known(self, problem: Input) -> dict[Config, Stored]:
         """Return an input's searched measurements, by earlier commands and by this one.

@@ -126,7 +126,7 @@ def _print(
     found = findings_of(results)
     with console.status("judging the choice by input on held-out inputs"):
         print_line(console, f"\n{advice(found)}")
-    print_inputs(console, found.reports, default)
+    print_inputs(console, found.reports, default, [run.notes for run in results.runs])
     ablations = ablation_lines(results.ablations) if results.ablations else ()
     failures = describe_failures(measured, default, results.failed_later)
     for part in (reservations(results), failures, ablations):

@@ -92,7 +92,7 @@ class ProgramInspection:
             return Compiled(config, failure=str(error))
 
     def _program(self, config: Config) -> CommandBuild:
-        return command_build(self._backend.plan, self.space, config, self.spec.inputs[0])
+        return command_build(self.spec, self.space, config, self.spec.inputs[0])
 
 
 def _identity(backend: CommandBackend) -> str:

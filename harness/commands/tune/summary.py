@@ -17,6 +17,7 @@ from harness.core.records import Config
 from harness.display.inputs import print_inputs
 from harness.display.text import print_line
 from harness.results import campaigns
+from harness.results.flag_files import files_note
 from harness.tuning.replayed import RecordedCampaign
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _print_inputs(console: Console, done: Tuned, learnt: ChoiceByInput | None) -
     advice = recommendation(done.reports, found, default, everywhere)
     if advice is not None:
         print_line(console, f"\n{advice}{_learnt_from(learnt, spec)}")
-    print_inputs(console, done.reports, default)
+    print_inputs(console, done.reports, default, [files_note(spec)])
 
 
 def _learnt_from(learnt: ChoiceByInput | None, spec: Spec) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.flag_file import with_values
 from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
@@ -102,7 +103,7 @@ class Nvcc:
         (folder / SOURCE_NAME).write_text(program.text, encoding="utf-8")
         timeout_s = program.timeout_s or COMPILE_TIMEOUT_S
         status, output = run_in_group(self._command(program), folder, timeout_s)
-        report = _without_paths(output, folder)
+        report = with_values(_without_paths(output, folder), program.files)
         if status is None:
             reason = f"nvcc did not finish within {timeout_s:g} s and was killed; give it more "
             reason += "with `compiler: {nvcc: {build_timeout_s: SECONDS}}`, and tune with --fresh"
@@ -117,7 +118,7 @@ class Nvcc:
         # the architecture nor the kind of output may differ from what the identity says.
         return [
             str(self._executable),
-            *program.options,
+            *program.words,
             *(f"-I{Path(folder).resolve()}" for folder in program.include_dirs),
             f"-arch={self.arch}",
             "--resource-usage",

@@ -10,7 +10,7 @@ import dataclasses
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from harness.measure.backends.nvcc import find_nvcc, supported_archs
 from harness.measure.flags.probe import ProbedBackend, ProbedCommand, ProbedCompiler, answers
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
 from harness.space_file.flag_expansion import NamedFlags
-from harness.space_file.flags.catalogue import catalogue_of
+from harness.space_file.flags.catalogue import COMPILERS, catalogue_of
+from harness.space_file.flags.model import ANY_FILE, Setting
 from harness.space_file.flags.resolve import Declaration, resolve
 
 
@@ -32,12 +33,11 @@ def fitted_to_backend(
     `arch` is the architecture that nvcc compiles for; None for OpenCL, where `build` compiles.
     Raises BackendUnavailable where the compiler refuses even an empty program.
     """
-    named = _named(spec, compiler)
-    if named is None:
+    if not _is_probed(spec, compiler):
         return spec
     if arch is not None:
-        return _fitted(spec, named, ProbedCommand(compiler, find_nvcc(), arch))
-    return _fitted(spec, named, ProbedBackend(compiler, identity, build))
+        return _fitted(spec, compiler, ProbedCommand(compiler, find_nvcc(), arch))
+    return _fitted(spec, compiler, ProbedBackend(compiler, identity, build))
 
 
 def fitted_to_program(spec: Spec) -> Spec:
@@ -46,17 +46,19 @@ def fitted_to_program(spec: Spec) -> Spec:
     Keeps all flags, with a notice, where the build does not begin with that compiler, so that it
     cannot be probed.
     """
-    named = _named(spec, spec.program_compiler)
-    if named is None or spec.program is None:
+    compiler = spec.program_compiler
+    if spec.program is None or compiler is None or not _is_probed(spec, compiler):
         return spec
-    return _fitted(spec, named, _probed(spec.program, named.compiler))
+    return _fitted(spec, compiler, _probed(spec.program, compiler))
 
 
 def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
     if plan.shell or not words or family(Path(words[0]).name) != family(compiler):
         return None
-    first = words[0] if words[0] == Path(words[0]).name else str(plan.folder / words[0])
+    first = (
+        words[0] if words[0] == Path(words[0]).name else str((plan.folder / words[0]).absolute())
+    )
     found = shutil.which(first)
     if found is None:
         return None
@@ -71,23 +73,77 @@ def _arch(words: list[str], nvcc: Path) -> str:
     return f"sm_{found[1]}" if found else supported_archs(nvcc)[-1]
 
 
-def _named(spec: Spec, compiler: str | None) -> NamedFlags | None:
+def _is_probed(spec: Spec, compiler: str) -> bool:
+    """Whether some flags of a compiler depend on what it knows, and harness can ask it."""
+    if _named(spec, compiler) is not None:
+        return True
+    return family(compiler) in COMPILERS and any(_flags_of_files(spec, compiler))
+
+
+def _named(spec: Spec, compiler: str) -> NamedFlags | None:
     return next((n for n in spec.named_flags if n.compiler == compiler), None)
 
 
-def _fitted(spec: Spec, named: NamedFlags, probed: ProbedCompiler | None) -> Spec:
+def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:
+    """Yield the flags of a compiler whose values are files."""
+    for parameter in spec.parameters:
+        texts = {value for value in parameter.values if isinstance(value, str)}
+        if parameter.compiler == compiler and texts & spec.flag_files.keys():
+            yield parameter
+
+
+def _fitted(spec: Spec, compiler: str, probed: ProbedCompiler | None) -> Spec:
     """Return the narrowed space; its notices say which flags were removed, and why."""
+    named = _named(spec, compiler)
+    fitted = spec if named is None else _with_known_flags(spec, named, probed)
+    return fitted if probed is None else _without_unread_files(fitted, compiler, probed)
+
+
+def _with_known_flags(spec: Spec, named: NamedFlags, probed: ProbedCompiler | None) -> Spec:
+    """Keep of the flags that are named from a catalogue those that the compiler knows."""
     catalogue = catalogue_of(named.compiler)
     ask = None if probed is None else partial(answers, probed)
     known = resolve(catalogue, named.selection, ask, linked=named.linked)
-    parameters = tuple(
-        _narrowed(p, known.declarations.get(p.name))
-        if p.compiler == named.compiler and p.name in catalogue.flags
-        else p
+    narrowed = {
+        p.name: _narrowed(p, known.declarations.get(p.name))
         for p in spec.parameters
+        if p.compiler == named.compiler and p.name in catalogue.flags
+    }
+    others = tuple(n for n in spec.notices if n.lasting or n.compiler != named.compiler)
+    spec = dataclasses.replace(spec, notices=others)
+    return _with_flags(spec, named.compiler, narrowed, known.notices)
+
+
+def _without_unread_files(spec: Spec, compiler: str, probed: ProbedCompiler) -> Spec:
+    """Remove the flags whose files the compiler does not read.
+
+    Measurements show what it makes of each file.
+    """
+    asked = {p.name: Setting(_spelled(p, ANY_FILE)) for p in _flags_of_files(spec, compiler)}
+    said = answers(probed, list(asked.values())) if asked else {}
+    narrowed, notices = dict[str, Parameter](), list[str]()
+    for flag in list(_flags_of_files(spec, compiler)):
+        reason = said[asked[flag.name]]
+        if reason is not None:
+            narrowed[flag.name] = _narrowed(flag, None)
+            spelled = " ".join(_spelled(flag, "FILE"))
+            text = f"`{flag.name}` is left out: the compiler refuses {spelled}: {reason}"
+            notices.append(text)
+    return _with_flags(spec, compiler, narrowed, notices)
+
+
+def _spelled(flag: Parameter, path: str) -> tuple[str, ...]:
+    return tuple(word.replace("{value}", path) for word in (flag.option or "").split())
+
+
+def _with_flags(
+    spec: Spec, compiler: str, narrowed: Mapping[str, Parameter], notices: Iterable[str]
+) -> Spec:
+    """Return the space with narrowed flags of a compiler, and without baselines that set others."""
+    parameters = tuple(
+        narrowed.get(p.name, p) if p.compiler == compiler else p for p in spec.parameters
     )
-    others = tuple(notice for notice in spec.notices if notice.compiler != named.compiler)
-    left = {p.name: p.values for p in parameters if p.compiler == named.compiler}
+    left = {p.name: p.values for p in parameters if p.compiler == compiler}
     baselines = tuple(
         b for b in spec.baselines if all(value in left.get(n, (value,)) for n, value in b.values)
     )
@@ -95,7 +151,7 @@ def _fitted(spec: Spec, named: NamedFlags, probed: ProbedCompiler | None) -> Spe
         spec,
         parameters=parameters,
         baselines=baselines,
-        notices=(*others, *(Notice(named.compiler, text) for text in known.notices)),
+        notices=(*spec.notices, *(Notice(compiler, text) for text in notices)),
     )
 
 

@@ -23,7 +23,7 @@ from harness.core.program import Binary, Program, family
 from harness.measure.backends.nvcc import ENVIRONMENT
 from harness.measure.compiler_command import run_in_group
 from harness.measure.compiler_warnings import conflicts
-from harness.space_file.flags.model import Setting
+from harness.space_file.flags.model import ANY_FILE, Setting
 
 TIMEOUT_S = 60.0
 
@@ -75,11 +75,34 @@ class ProbedCommand:
     def try_out(self, setting: Setting) -> str | None:
         """Return why the compiler refuses or ignores the setting; None where it obeys it."""
         with tempfile.TemporaryDirectory(prefix="harness-flags-") as folder:
-            status, output = _output(self._command(setting, Path(folder)), Path(folder))
+            if setting.takes_file:
+                return self._why_unread(setting, Path(folder))
+            return self._refusal(setting, Path(folder))
+
+    def _refusal(self, setting: Setting, folder: Path) -> str | None:
+        status, output = _output(self._command(setting, folder), folder)
         lines = conflicts(self._compiler, output)
         if status == 0 and not lines:
             return None
         return _first_line(lines[0] if lines else output)
+
+    def _why_unread(self, setting: Setting, folder: Path) -> str | None:
+        """Return why the compiler does not take a file; None where it takes one.
+
+        Compilers refuse a file that is not theirs in many words. But one that refuses a file and a
+        missing one in the same words has opened neither: it refuses the option.
+        """
+        missing, written = folder / "missing" / "file", folder / "written" / "file"
+        written.parent.mkdir()
+        written.write_text("a file that no compiler wrote\n")
+        command, said = self._command(setting, folder), []
+        for path in (missing, written):
+            words = [word.replace(ANY_FILE, str(path)) for word in command]
+            status, output = _output(words, folder)
+            if status == 0 and not conflicts(self._compiler, output):
+                return None
+            said.append(output.replace(str(path), "FILE"))
+        return _first_line(said[0]) if said[0] == said[1] else None
 
     def _command(self, setting: Setting, folder: Path) -> list[str]:
         """Write the source of an empty program; return the command line that builds it."""
@@ -92,9 +115,11 @@ class ProbedCommand:
 
     def _nvcc(self, setting: Setting, folder: Path) -> list[str]:
         command = [str(self._executable), *setting.words, f"-arch={self._arch}"]
+        (folder / "empty.cu").write_text(_CUDA + _MAIN)
         if setting.linked:
-            (folder / "empty.cu").write_text(_CUDA + _MAIN)
             return [*command, "-rdc=true", "empty.cu", "-o", "empty"]
+        if setting.takes_file:  # the front end may be what reads it
+            return [*command, "-cubin", "empty.cu", "-o", "empty.cubin"]
         (folder / "empty.ptx").write_text(_empty_ptx(self._arch or ""))
         return [*command, "-cubin", "empty.ptx", "-o", "empty.cubin"]
 

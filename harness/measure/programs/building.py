@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed
+from harness.core.flag_file import FlagFile, with_values
 from harness.core.invocation import command_line
 from harness.core.machine import notes, processor
 from harness.core.program import Binary
@@ -37,6 +38,9 @@ from harness.space_file.program import OUTPUT_MARK, digest_of
 
 BUILD_TIMEOUT_S = 120.0
 _ASK_TIMEOUT_S = 30.0
+_MORE_TIME = (
+    "give it more with `program: {limits: {build_timeout_s: SECONDS}}`, and tune with --fresh"
+)
 _MOST_LOG = 10_000
 _SHELL = "/bin/sh"
 
@@ -54,7 +58,8 @@ class CommandBuild:
 
     `words` are the command, with OUTPUT_MARK in place of the program's path; `texts` are the
     sources and the files that they include. `device` is what nvcc's `-arch=native` builds for:
-    empty where no word says native, and where the device is not known.
+    empty where no word says native, and where the device is not known. `files` are those that
+    the flags name; the words have the paths of their copies.
     """
 
     words: tuple[str, ...]
@@ -64,9 +69,8 @@ class CommandBuild:
     memory_bytes: int
     file_bytes: int
     device: str = ""
-
-    timeout_s = None
-    """The compiler's default."""
+    files: tuple[FlagFile, ...] = ()
+    timeout_s: float | None = None
 
     def key(self, compiler: str) -> str:
         """Return the build cache's key under a compiler."""
@@ -155,7 +159,10 @@ class CommandCompiler:
 
     def _found(self, name: str) -> str:
         """Return the path of a program; one with a slash is relative to the space's folder."""
-        found = shutil.which(name if name == Path(name).name else str(self._plan.folder / name))
+        here = str(
+            (self._plan.folder / name).absolute()
+        )  # without a folder, PATH would be searched
+        found = shutil.which(name if name == Path(name).name else here)
         if found is None:
             raise BackendUnavailable(
                 f"program.build begins with `{name}`, which is not found; install it, or name "
@@ -178,14 +185,17 @@ class CommandCompiler:
     def _run(self, build: CommandBuild, made: Path, logs: Path) -> tuple[bytes, str]:
         output = made / "program"
         words = command_words(build.words, build.shell, output, self._plan.folder)
-        bounds = Bounds(build.memory_bytes, build.file_bytes, BUILD_TIMEOUT_S)
+        timeout_s = build.timeout_s or BUILD_TIMEOUT_S
+        bounds = Bounds(build.memory_bytes, build.file_bytes, timeout_s)
         try:
             result = run_command(words, made, logs, bounds)
         except CannotStart as error:
             raise BuildFailed(str(error)) from None
-        log = _log(logs, made)
+        log = with_values(_log(logs, made), build.files)
         if result.status != 0:
-            raise BuildFailed(f"the build {result.description}\n{log}".strip())
+            late = f"did not finish within {timeout_s:g} s and was killed; {_MORE_TIME}"
+            how = late if result.status is None else result.description
+            raise BuildFailed(f"the build {how}\n{log}".strip())
         if not output.is_file():
             raise BuildFailed(f"the build succeeded, but did not write {{output}}\n{log}".strip())
         if self._compiler is not None:

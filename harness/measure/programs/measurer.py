@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError, UsageError
+from harness.core.flag_file import with_copies
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
@@ -28,7 +29,7 @@ from harness.measure.run_folder import RunFolder
 from harness.measure.sensors import energy_notices
 from harness.measure.sensors.energy import ENERGY_S
 from harness.space import Space
-from harness.space_file import ProgramPlan, Spec
+from harness.space_file import Spec
 
 _DESCRIBE_TIMEOUT_S = 300.0
 _GRACE_S = 60.0
@@ -54,15 +55,17 @@ def backend_of(spec: Spec) -> CommandBackend:
 
 
 def command_build(
-    plan: ProgramPlan, space: Space, config: Config, problem: Input, device: str = ""
+    spec: Spec, space: Space, config: Config, problem: Input, device: str = ""
 ) -> CommandBuild:
-    """Return what is built for a configuration; features count where the build names them, and
-    the device where the build is for the one that is here."""
+    """Return what is built for a configuration of a program; features count where the build names
+    them, and the device where the build is for the one that is here."""
+    plan = backend_of(spec).plan
     # Sorted flag by flag, for the build cache: the words of one flag stay in their order.
     flags = sorted(p.options(config[p.name]) for p in space.parameters if p.role == "flag")
     options = [word for flag in flags for word in flag]
-    limits = plan.limits
-    words = plan.build_words({**config, **problem}, options) if plan.build else ()
+    limits, files = plan.limits, spec.files_of(config)
+    passed = with_copies(options, files)
+    words = plan.build_words({**config, **problem}, passed) if plan.build else ()
     is_native = any(map(_NATIVE.search, words))
     return CommandBuild(
         words=words,
@@ -72,6 +75,8 @@ def command_build(
         memory_bytes=limits.memory_mb << 20,
         file_bytes=limits.output_mb << 20,
         device=device if is_native else "",
+        files=files,
+        timeout_s=limits.build_timeout_s,
     )
 
 
@@ -182,7 +187,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     def _program(self, space: Space, config: Config, problem: Input) -> CommandBuild:
         device = self.environment.device if self._plan.device is not None else ""
-        return command_build(self._plan, space, config, problem, device)
+        return command_build(self._spec, space, config, problem, device)
 
     def _job(
         self, space: Space, problem: Input, config: Config, best_s: float | None

@@ -24,6 +24,7 @@ from harness.space_file.document import Document, Location, read_document
 from harness.space_file.flags.model import (
     CatalogueFile,
     Flag,
+    FromFiles,
     Item,
     Narrowing,
     Published,
@@ -113,7 +114,7 @@ def _derived(model: CatalogueFile) -> dict[str, tuple[Item, ...]]:
     exact = (_exact(model.flags[named(item)], item) for item in usual)
     changing = (item for item in usual if model.flags[named(item)].changes_values is True)
     return {
-        EVERY: tuple(model.flags),
+        EVERY: tuple(n for n, flag in model.flags.items() if not isinstance(flag, FromFiles)),
         EXACT: tuple(item for item in exact if item is not None),
         FAST_MATH: tuple(changing),
     }
@@ -173,6 +174,8 @@ def _why_not_item(model: CatalogueFile, item: str | Mapping[str, Narrowing]) -> 
     name = named(item)
     if name not in model.flags:
         return f"`{name}` is not a flag of this catalogue; {suggestion(name, model.flags)}"
+    if isinstance(model.flags[name], FromFiles):
+        return f"`{name}` takes files, which only a space can name; leave it out"
     return None if isinstance(item, str) else why_not_narrower(model.flags[name], item[name])
 
 

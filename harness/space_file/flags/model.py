@@ -175,7 +175,17 @@ class Integer(_Flag):
         return range(self.min, self.max + 1, self.step)
 
 
-Flag = Annotated[Switch | OnOff | Enumeration | Integer, Field(discriminator="type")]
+class FromFiles(_Flag):
+    """A flag that takes one of the files that a space names, or is absent."""
+
+    type: Literal["files"]
+
+    @property
+    def values(self) -> Sequence[Value]:
+        return ()
+
+
+Flag = Annotated[Switch | OnOff | Enumeration | Integer | FromFiles, Field(discriminator="type")]
 
 
 class Narrowing(StrictModel):
@@ -242,11 +252,21 @@ class CatalogueFile(StrictModel):
     )
 
 
+ANY_FILE = "{file}"
+"""The path of any file in the words of a setting."""
+
+
 class Setting(NamedTuple):
     """The words of a command line that set one flag to one value.
 
-    What it does shows only when a program is `linked`, or in every build.
+    What it does shows only when a program is `linked`, or in every build. Words with ANY_FILE ask
+    whether the compiler reads such a file, whatever is in it.
     """
 
     words: tuple[str, ...]
     linked: bool = False
+
+    @property
+    def takes_file(self) -> bool:
+        """Whether the words name a file."""
+        return any(ANY_FILE in word for word in self.words)

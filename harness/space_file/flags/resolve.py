@@ -1,8 +1,9 @@
 """Resolve a selection from a catalogue into declared flags, constraints and notices.
 
 A selection is a set's name, or a list of names of sets and flags; `-NAME` takes a flag out again,
-and `{NAME: {values: [..]}}` or `{NAME: {min: .., max: .., step: ..}}` leaves it fewer values. An
-item with an `option` is a flag of the space's own, which is handed on as it is.
+and `{NAME: {values: [..]}}` or `{NAME: {min: .., max: .., step: ..}}` leaves it fewer values.
+Handed on as they are: an item with an `option`, which is a flag of the space's own, and one with
+`files`, whose values are the files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ from harness.space_file.flags.catalogue import (
     selected,
     why_not_narrower,
 )
-from harness.space_file.flags.model import Flag, Integer, Narrowing, OnOff, Setting, Switch
+from harness.space_file.flags.model import (
+    Flag,
+    FromFiles,
+    Integer,
+    Narrowing,
+    OnOff,
+    Setting,
+    Switch,
+)
 
 Selection = str | Sequence[str | Mapping[str, Any]]
 Declaration = Mapping[str, Any]
@@ -64,6 +73,7 @@ def resolve(
     """
     items = [selection] if isinstance(selection, str) else selection
     own = {named(item): item[named(item)] for item in items if _is_own(item)}
+    filed = [name for name, flag in own.items() if _is_filed(catalogue, name, flag)]
     chosen = _chosen(catalogue, [item for item in items if not _is_own(item)])
     notices: list[str] = []
     if not linked:
@@ -79,7 +89,7 @@ def resolve(
     declared = {name: _declared(catalogue.flags[name], v) for name, v in chosen.items()}
     return Resolution(
         {**declared, **own},
-        tuple(_among(catalogue, tuple(chosen))),
+        tuple(_among(catalogue, (*chosen, *filed))),
         {n: _levels(catalogue.flags[n], values) for n, values in chosen.items() if n not in own},
         tuple(notices),
         bool(own) or not all(_keeps_values(catalogue, chosen)),
@@ -90,11 +100,23 @@ def resolve(
 
 
 def _is_own(item: str | Mapping[str, Any]) -> TypeGuard[Mapping[str, Any]]:
-    """Whether an item declares a flag instead of naming one of the catalogue."""
+    """Whether an item declares a flag instead of naming one of the catalogue, or its files."""
     if isinstance(item, str) or len(item) != 1:
         return False
     given = item[named(item)]
-    return isinstance(given, Mapping) and "option" in given
+    return isinstance(given, Mapping) and not {"option", "files"}.isdisjoint(given)
+
+
+def _is_filed(catalogue: Catalogue, name: str, flag: Mapping[str, Any]) -> bool:
+    """Whether an item names the files of a flag of the catalogue."""
+    if "option" in flag:
+        return False
+    known = [n for n, flag in catalogue.flags.items() if isinstance(flag, FromFiles)]
+    if name not in known:
+        what = "takes no files" if name in catalogue.flags else "is no flag that takes files"
+        hint = "declare it with an `option`"
+        raise UsageError(f"`{name}` {what}; {suggestion(name, known, hint)}")
+    return True
 
 
 def _chosen(
@@ -130,6 +152,8 @@ def _add(
         known = [*catalogue.sets, *catalogue.flags]
         raise UsageError(f"`{name}` is neither a flag nor a set; {suggestion(name, known)}")
     flag = catalogue.flags[name]
+    if isinstance(flag, FromFiles):
+        raise UsageError(f"`{name}` needs files; write `{{{name}: {{files: PATTERN}}}}`")
     chosen[name] = flag.values if isinstance(item, str) else _narrowed(name, flag, item)
 
 

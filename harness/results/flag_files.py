@@ -1,0 +1,47 @@
+"""The files that flags pass to the compiler: what runs note of them, and how a person reads it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+
+from harness.core.records import Config
+from harness.results.notes import FLAG_FILES
+from harness.space_file import Spec
+
+
+def files_note(spec: Spec, earlier: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the note of a space's files and those of a run's `earlier` notes; none without files.
+
+    By flag and value, it has the `option` that passes the file, with its path, and its `sha256`.
+    """
+    found = _noted(earlier or {})
+    for flag in spec.parameters:
+        files = (spec.flag_files.get(value) for value in flag.values if isinstance(value, str))
+        for file in (file for file in files if file is not None):
+            words = (
+                word.replace("{value}", str(file.path)) for word in (flag.option or "").split()
+            )
+            noted = {"option": shlex.join(words), "sha256": file.sha256}
+            found.setdefault(flag.name, {})[file.value] = noted
+    return {FLAG_FILES: json.dumps(found)} if found else {}
+
+
+def _noted(notes: Mapping[str, str]) -> dict[str, dict[str, Mapping[str, str]]]:
+    found: dict[str, dict[str, Mapping[str, str]]] = json.loads(notes.get(FLAG_FILES, "{}"))
+    return found
+
+
+def file_lines(notes: Iterable[Mapping[str, str]], configs: Iterable[Config]) -> Iterator[str]:
+    """Say which option passes each file that these configurations use, and what its content is.
+
+    `notes` are those of the runs that measured them.
+    """
+    wanted = {(name, value) for config in configs for name, value in config.items()}
+    for each in reversed(list(notes)):
+        for flag, files in _noted(each).items():
+            for value in [value for value in files if (flag, value) in wanted]:
+                wanted.remove((flag, value))
+                option, sha256 = files[value]["option"], files[value]["sha256"]
+                yield f"{flag}={value} is {option}; the file's SHA-256 is {sha256}."
