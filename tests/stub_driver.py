@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,7 +29,7 @@ from harness.measure.backends.nvcc import find_nvcc
 
 SOURCES = Path(__file__).parent / "stub_cuda"
 LIBRARY = "libcuda.so.1"
-BINDINGS, PYCUDA = "cuda-bindings", "PyCUDA"
+PYCUDA, BINDINGS = cuda.PACKAGES
 
 
 class StubBuildFailed(Exception):
@@ -155,24 +154,13 @@ def stub(stub_of_module: StubDriver) -> Iterator[StubDriver]:
 needs_pycuda = pytest.mark.skipif(not is_pycuda_there(), reason="PyCUDA is not installed")
 
 
-def _is_there(package: str) -> bool:
-    return is_pycuda_there() if package == PYCUDA else are_bindings_there()
-
-
 @pytest.fixture(params=[BINDINGS, pytest.param(PYCUDA, marks=pytest.mark.pycuda)])
-def package(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any
-) -> str:
+def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The Python package that calls the driver, in this process and in those that it starts."""
     chosen = str(request.param)
-    if not _is_there(chosen):
+    if not (is_pycuda_there() if chosen == PYCUDA else are_bindings_there()):
         pytest.skip(f"{chosen} is not installed")
-    if chosen == BINDINGS:
-        monkeypatch.setattr(cuda, "is_pycuda_there", lambda: False)
-        broken = tmp_path_factory.mktemp("broken") / "pycuda"
-        broken.mkdir()
-        (broken / "__init__.py").write_text("raise ImportError('not for this test')")
-        monkeypatch.setenv("PYTHONPATH", str(broken.parent), prepend=os.pathsep)
+    monkeypatch.setenv(cuda.PACKAGE, chosen)
     return chosen
 
 

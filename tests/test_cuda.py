@@ -160,6 +160,22 @@ def test_missing_packages_are_reported_with_the_next_step(monkeypatch):
         load_driver()
 
 
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("cupy", "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or unset"),
+        ("cuda-bindings", "cuda-bindings, which is not installed: pip install cuda-bindings"),
+        ("pycuda", "pycuda, which is not installed: pip install pycuda"),
+    ],
+)
+def test_named_package_must_be_there(named, message, monkeypatch):
+    monkeypatch.setenv(cuda.PACKAGE, named)
+    monkeypatch.setattr(cuda, "is_pycuda_there", lambda: False)
+    monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
+    with pytest.raises(BackendUnavailable, match=re.escape(message)):
+        load_driver()
+
+
 @pytest.fixture
 def broken_pycuda(monkeypatch):
     """PyCUDA is installed and cannot be imported."""

@@ -36,7 +36,7 @@ def test_small_campaign_measures_every_configuration(
     assert "does not model" not in printed.err
     results = json.loads(printed.out)["results"]
     assert (results["backend"], results["warnings"]) == ("cuda", [])
-    assert f"through {package} " in printed.err
+    assert f"through {package} " in printed.err.lower()
     assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
 
 

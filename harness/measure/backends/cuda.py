@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from harness.core.errors import BackendUnavailable
 from harness.measure.backends.cuda_api import CudaDriver
 from harness.measure.backends.cuda_bindings import BindingsDriver, are_bindings_there
@@ -9,9 +11,15 @@ from harness.measure.backends.cuda_driver import CudaGpu, list_gpus, require_dri
 from harness.measure.backends.cuda_pycuda import PyCudaDriver, is_pycuda_there
 from harness.measure.backends.nvcc import Nvcc
 
+PACKAGE = "HARNESS_CUDA_PACKAGE"
+"""The variable that names the package which calls the driver."""
+
+PACKAGES = ("pycuda", "cuda-bindings")
+
 
 def load_driver() -> CudaDriver:
-    """Import the package that calls the driver: PyCUDA where it works, else cuda-bindings.
+    """Import the package that calls the driver: PyCUDA where it works, else cuda-bindings; or the
+    one that HARNESS_CUDA_PACKAGE names.
 
     Both make the same calls. Initialises nothing; raises BackendUnavailable, with the next step.
     """
@@ -25,8 +33,14 @@ def describe_package() -> str:
 
 
 def _choose() -> tuple[CudaDriver, str]:
-    """Return a driver, and why PyCUDA's was not taken where PyCUDA is installed."""
-    reason = ""
+    """Return a driver, and why PyCUDA's was not taken where PyCUDA was expected to work."""
+    named, reason = os.environ.get(PACKAGE), ""
+    if named and named not in PACKAGES:
+        raise BackendUnavailable(
+            f"{PACKAGE} is {named!r}, but must be {' or '.join(PACKAGES)}, or unset"
+        )
+    if named:
+        return _named(named), ""
     if is_pycuda_there():
         try:
             return PyCudaDriver(), ""
@@ -40,6 +54,16 @@ def _choose() -> tuple[CudaDriver, str]:
         "neither cuda-bindings nor PyCUDA is installed. In the clone of harness, run: "
         "pip install -e '.[cuda]', which brings cuda-bindings and needs no CUDA toolkit"
     )
+
+
+def _named(package: str) -> CudaDriver:
+    """Return the driver of a package that must be installed."""
+    is_pycuda = package == "pycuda"
+    if not (is_pycuda_there() if is_pycuda else are_bindings_there()):
+        raise BackendUnavailable(
+            f"{PACKAGE} is {package}, which is not installed: pip install {package}, or unset it"
+        )
+    return PyCudaDriver() if is_pycuda else BindingsDriver()
 
 
 def usable_gpus() -> tuple[CudaGpu, ...]:
