@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends import cuda
 from harness.measure.backends.cuda import usable_gpu
+from harness.measure.backends.cuda_api import PACKAGE, PACKAGES
 from harness.measure.backends.cuda_bindings import are_bindings_there
 from harness.measure.backends.cuda_pycuda import is_pycuda_there
 from harness.measure.backends.elf import sections
@@ -29,7 +29,7 @@ from harness.measure.backends.nvcc import find_nvcc
 
 SOURCES = Path(__file__).parent / "stub_cuda"
 LIBRARY = "libcuda.so.1"
-PYCUDA, BINDINGS = cuda.PACKAGES
+PYCUDA, BINDINGS = PACKAGES
 
 
 class StubBuildFailed(Exception):
@@ -160,7 +160,7 @@ def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     chosen = str(request.param)
     if not (is_pycuda_there() if chosen == PYCUDA else are_bindings_there()):
         pytest.skip(f"{chosen} is not installed")
-    monkeypatch.setenv(cuda.PACKAGE, chosen)
+    monkeypatch.setenv(PACKAGE, chosen)
     return chosen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -20,6 +21,7 @@ from harness.measure.backends.cuda import (
     load_driver,
     usable_gpu,
 )
+from harness.measure.backends.cuda_api import PACKAGE
 from harness.measure.backends.cuda_driver import (
     CudaGpu,
     driver_version,
@@ -60,6 +62,14 @@ def test_launch_beyond_the_device_says_which_figure(group, grid, reason):
 
 def test_launch_at_the_limits_is_allowed():
     assert why_unlaunchable(Launch("f", (16, 1, 64), (2**31 - 1, 65535, 1), ()), LIMITS) is None
+
+
+def test_cooperative_launch_needs_a_device_that_has_them():
+    launch = Launch("f", (16,), (1,), (), cooperative=True)
+    assert why_unlaunchable(launch, LIMITS) == (
+        "f is launched cooperatively, which the device cannot do"
+    )
+    assert why_unlaunchable(launch, replace(LIMITS, is_cooperative=True)) is None
 
 
 def test_binary_beyond_the_devices_shared_memory_says_both_figures():
@@ -169,7 +179,7 @@ def test_missing_packages_are_reported_with_the_next_step(monkeypatch):
     ],
 )
 def test_named_package_must_be_there(named, message, monkeypatch):
-    monkeypatch.setenv(cuda.PACKAGE, named)
+    monkeypatch.setenv(PACKAGE, named)
     monkeypatch.setattr(cuda, "is_pycuda_there", lambda: False)
     monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
     with pytest.raises(BackendUnavailable, match=re.escape(message)):

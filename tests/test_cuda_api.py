@@ -11,11 +11,11 @@ import pytest
 
 from harness.core.program import Program
 from harness.measure.backends.cuda import device_arch, load_driver
-from harness.measure.backends.cuda_api import CudaDriver
+from harness.measure.backends.cuda_api import CooperativeDriver, CudaDriver, no_cooperative
 from harness.measure.backends.cuda_bindings import BindingsDriver
 from harness.measure.backends.cuda_kernels import PTX
 from harness.measure.backends.nvcc import Nvcc
-from tests.stub_driver import StubDriver
+from tests.stub_driver import BINDINGS, StubDriver
 
 pytestmark = pytest.mark.gpu
 
@@ -97,6 +97,32 @@ def test_kernel_runs_between_events(driver: CudaDriver, cubin: bytes) -> None:
     found = np.zeros(64, np.float32)
     driver.read(found, int(y))
     np.testing.assert_array_equal(found, 2 * COUNTING)
+
+
+def test_cooperative_launch_is_seen_by_the_driver(
+    stub: StubDriver, driver: CudaDriver, package: str, cubin: bytes
+) -> None:
+    assert isinstance(driver, CooperativeDriver) is (package == BINDINGS)
+    if not isinstance(driver, CooperativeDriver):
+        assert no_cooperative(driver).endswith(
+            "set HARNESS_CUDA_PACKAGE=cuda-bindings, which `pip install cuda-bindings` installs"
+        )
+        return
+    twice = driver.function(driver.load(cubin), "twice")
+    x, y = driver.allocate(256), driver.allocate(256)
+    driver.write(int(x), COUNTING)
+    arguments = np.array([int(x), int(y)], np.uint64).tobytes()
+    stub.calls()
+    driver.launch_cooperative(twice, (2, 1, 1), (32, 1, 1), arguments, 128)
+    assert stub.calls() == ["cuLaunchKernel twice grid 2 1 1 group 32 1 1 shared 128 cooperative"]
+    found = np.zeros(64, np.float32)
+    driver.read(found, int(y))
+    np.testing.assert_array_equal(found, 2 * COUNTING)
+    at_once = driver.groups_at_once(twice, 1024, 128)
+    assert at_once == 2
+    grid = (132 * at_once + 1, 1, 1)
+    with pytest.raises(driver.error, match="CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"):
+        driver.launch_cooperative(twice, grid, (1024, 1, 1), arguments, 128)
 
 
 def test_variable_has_an_address_and_a_size(driver: CudaDriver, cubin: bytes) -> None:

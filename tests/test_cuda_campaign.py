@@ -13,10 +13,11 @@ from harness.commands import tune
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import choose
+from harness.measure.choose import open_measurer
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.stub_driver import StubDriver
+from tests.stub_driver import PYCUDA, StubDriver
 
 pytestmark = pytest.mark.gpu
 
@@ -80,3 +81,51 @@ def test_kernel_that_fails_costs_one_measurement_and_one_process(
     assert failed.outcome is outcome, failed.message
     assert re.search(message, failed.message)
     assert [each.outcome for each in following] == [Outcome.OK] * 2
+
+
+COOPERATIVE = """\
+name: twice
+kernel: {function: twice, source: {cuda: twice.cu}, host: twice.py}
+parameters:
+  BLOCKS: {values: [1, 2, 4], role: launch, default: 1}
+launch: {group: [1024], grid: [compute_units * BLOCKS], cooperative: true}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+SUMMED = """\
+#include <cooperative_groups.h>
+extern "C" __global__ void twice(const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    cooperative_groups::this_grid().sync();
+    y[i] = 2 * x[i];
+}
+"""
+HOST = """\
+import numpy as np
+OUTPUTS = ("y",)
+def arguments(input, rng):
+    return {"x": rng.random(132 << 10, np.float32), "y": np.zeros(132 << 10, np.float32)}
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+"""
+
+
+def test_cooperative_space_is_launched_so_and_says_which_grid_is_too_large(
+    stub: StubDriver, package: str, tmp_path: Path
+) -> None:
+    for file, text in (("s.yaml", COOPERATIVE), ("twice.cu", SUMMED), ("twice.py", HOST)):
+        (tmp_path / file).write_text(text)
+    spec = load_spec(tmp_path / "s.yaml")
+    if package == PYCUDA:
+        with pytest.raises(BackendUnavailable, match=r"cooperative, but PyCUDA .* no call"):
+            open_measurer(spec, "cuda")
+        return
+    problem = Input({"n": 1})
+    measurer, _ = open_measurer(spec.with_measure({"repeats": 3}), "cuda")
+    with contextlib.closing(measurer):
+        space = ConstrainedSpace.of(spec, problem, measurer.limits, "nvcc")
+        found = [measurer.measure(space, problem, Config({"BLOCKS": b}), None) for b in (1, 4)]
+    assert [each.outcome for each in found] == [Outcome.OK, Outcome.LAUNCH_FAILED]
+    assert re.search(r"528 groups, .* holds 264: 2 on each of 132", found[1].message)
+    launches = [call for call in stub.calls() if call.startswith("cuLaunchKernel twice")]
+    assert launches
+    assert all(call.endswith(" group 1024 1 1 cooperative") for call in launches)

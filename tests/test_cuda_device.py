@@ -36,7 +36,7 @@ from harness.measure.backends.guard_zones import ZONE_BYTES
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.sensors import SensorFacts, open_sensors
 from harness.measure.verify import NAN
-from tests.stub_driver import StubDriver
+from tests.stub_driver import PYCUDA, StubDriver
 from tests.stub_nvml import BUS, Script
 
 pytestmark = pytest.mark.gpu
@@ -345,6 +345,28 @@ def test_hot_launches_follow_one_another_between_two_events(device, module, stub
     calls = stub.calls()
     begin, end = (i for i, call in enumerate(calls) if call == "cuEventRecord")
     assert [call.split()[0] for call in calls[begin + 1 : end]] == ["cuLaunchKernel"] * 20
+
+
+def test_cooperative_launch_must_fit_the_device_at_once(stub, kernels, package):
+    device = CudaDevice()
+    device.bind({"x": ONES, "y": ONES})
+    module = device.load(kernels)
+    most = 2 * 132
+    launch = Launch("twice", (1024,), (most + 1,), ("x", "y"), 256, cooperative=True)
+    stub.calls()
+    if package == PYCUDA:
+        with pytest.raises(LaunchFailed, match=r"PyCUDA .* no call for that; set HARNESS_CUDA_PAC"):
+            device.launch(module, [launch])
+    else:
+        held = r"265 groups, .* holds 264: 2 on each of 132 .* 1,024 threads .* 1,280 bytes of sh"
+        with pytest.raises(LaunchFailed, match=held):
+            device.launch(module, [launch])
+        device.launch(module, [replace(launch, group=(32,), grid=(2,))])
+        assert device.read("y").tolist() == [2.0] * 64
+        call = "cuLaunchKernel twice grid 2 1 1 group 32 1 1 shared 256 cooperative"
+        assert [each for each in stub.calls() if each.startswith("cuLaunchKernel twice")] == [call]
+    assert device.healthy
+    device.close()
 
 
 CONSTANT = """

@@ -375,6 +375,16 @@ def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path
         assert [int(word) for word in printed.split()] == expected
 
 
+def test_cooperative_launch_is_said_in_all_code() -> None:
+    program = mvmul_program()
+    for is_cooperative in (False, True):
+        plan = LaunchPlan((Expression("64"),), (Expression("m"),), cooperative=is_cooperative)
+        features = mvmul_features(program)
+        dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE, plan)
+        assert ("COOPERATIVE" in python_of(python_module(dispatcher))) is is_cooperative
+        assert ("with cuLaunchCooperativeKernel. */\n" in c_header(dispatcher)) is is_cooperative
+
+
 def test_feature_of_numbers_and_words_is_refused() -> None:
     with pytest.raises(UsageError, match="m is a number for some inputs and a word for others"):
         features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))

@@ -335,6 +335,12 @@ def test_what_is_wrong_with_arrange_is_reported(
         case.arranged(TrackedConfig(Config({"PACKED": 1})))
 
 
+def test_cooperative_is_yes_or_no() -> None:
+    assert Launch("f", (4,), (2,), (), cooperative=True).cooperative
+    with pytest.raises(TypeError, match="cooperative is True or False, but got 1"):
+        Launch("f", (4,), (2,), (), cooperative=1)  # type: ignore[arg-type]
+
+
 def test_sizes_that_numpy_computed_become_pythons_own() -> None:
     launch = Launch("f", (np.int64(4),), (np.uint32(2),), (), np.int32(8))
     sizes = (*launch.group, *launch.grid, launch.shared_bytes)

@@ -84,7 +84,8 @@ class Launch:
     `arguments` are what is passed, in the kernel's order: the names of bound arguments, or
     numpy scalars by value. Raises TypeError for anything else. `shared_bytes` is the dynamic shared
     memory of a group: `extern __shared__` in CUDA, the `local` pointer parameter in OpenCL. In
-    CUDA, bound arrays named in `constants` fill the module's variables of these names before.
+    CUDA, bound arrays named in `constants` fill the module's variables of these names before. With
+    `cooperative`, the groups of the grid may wait for each other (CUDA's grid.sync()).
     """
 
     function: str
@@ -93,6 +94,7 @@ class Launch:
     arguments: tuple[str | np.generic, ...]
     shared_bytes: int = 0
     constants: tuple[str, ...] = ()
+    cooperative: bool = False
 
     def __post_init__(self) -> None:
         for extent in (*self.group, *self.grid):
@@ -104,6 +106,8 @@ class Launch:
         if not isinstance(self.shared_bytes, (int, np.integer)) or self.shared_bytes < 0:
             raise TypeError(f"shared_bytes is a whole number from 0, but got {self.shared_bytes!r}")
         object.__setattr__(self, "shared_bytes", int(self.shared_bytes))
+        if not isinstance(self.cooperative, bool):
+            raise TypeError(f"cooperative is True or False, but got {self.cooperative!r}")
         # A text would count as a tuple of letters.
         listed = [self.arguments] if isinstance(self.arguments, str) else list(self.arguments)
         wrong = [item for item in listed if not isinstance(item, (str, np.generic))]
@@ -122,6 +126,11 @@ class Launch:
     def block(self) -> tuple[int, int]:
         """The threads of a group (block), and its bytes of dynamic shared memory."""
         return math.prod(self.group), self.shared_bytes
+
+    @property
+    def grid_size(self) -> int:
+        """The groups of the grid."""
+        return math.prod(self.grid)
 
     def filling(self, names: tuple[str, ...]) -> Launch:
         """Return the launch in which these arguments fill variables in place of being passed."""

@@ -307,6 +307,7 @@ class DeviceLimits:
 
     `max_local_bytes` bounds the local (shared) memory that a kernel declares with a fixed size.
     With dynamic memory, a group may have `opt_in_local_bytes` in all; None where that is no more.
+    Where `is_cooperative`, the groups of a grid may wait for each other.
     """
 
     max_group_size: int
@@ -316,6 +317,7 @@ class DeviceLimits:
     compute_units: int
     warp_size: int
     opt_in_local_bytes: int | None = None
+    is_cooperative: bool = False
 
     @property
     def max_shared_bytes(self) -> int:

@@ -96,6 +96,7 @@ def c_header(dispatcher: Dispatcher) -> str:
         choice=choice,
         launches=launches,
         shared=shared,
+        cooperative=dispatcher.is_cooperative,
         dimensions=len(dispatcher.sizes[0][0]) if launches else 0,
     )
 

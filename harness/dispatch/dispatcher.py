@@ -86,6 +86,11 @@ class Dispatcher:
         return "program" if self.provenance.environment.backend == "command" else "kernel"
 
     @property
+    def is_cooperative(self) -> bool:
+        """Whether the groups of a launch wait for each other."""
+        return self.launch is not None and self.launch.cooperative
+
+    @property
     def symbols(self) -> tuple[tuple[str, ...], ...]:
         """The names of the kernels in each file; empty where they are those of the source."""
         found = tuple(kernel.symbols or self.functions for kernel in self.kernels)

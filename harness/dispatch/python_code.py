@@ -95,6 +95,7 @@ def python_module(dispatcher: Dispatcher) -> str:
         ],
         launches=list(writer.launches()),
         shared=list(writer.shared()),
+        cooperative=dispatcher.is_cooperative,
         loader=f"_{environment.backend}",
         item=dispatcher.item,
         loaded="Kernel" if dispatcher.item == "kernel" else "LaunchedProgram",

@@ -10,6 +10,7 @@ from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
 from harness.core.text import counted
+from harness.measure.backends import cuda
 from harness.measure.backends.choose import Backend, choose_devices, choose_one
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.kernels import KernelMeasurer
@@ -98,6 +99,8 @@ def _fitting(spec: Spec, backend: Backend) -> Backend:
     """Return the backend as the space wants it; raises UsageError where there is no source."""
     if backend.language not in spec.sources:
         raise UsageError(_missing_source(spec, backend))
+    if spec.is_cooperative:
+        cuda.require_cooperative()
     return with_arch(spec, with_cache(spec, backend))
 
 

@@ -63,7 +63,9 @@ def launch_of(
     group = tuple(_whole(expression, values) for expression in plan.group)
     grid = tuple(_whole(expression, values) for expression in plan.grid)
     shared_bytes = _whole(plan.shared, values, least=0) if plan.shared is not None else 0
-    return Launch(function, group, grid, tuple(arguments), shared_bytes)
+    return Launch(
+        function, group, grid, tuple(arguments), shared_bytes, cooperative=plan.cooperative
+    )
 
 
 def _whole(expression: Expression, values: Mapping[str, Value], least: int = 1) -> int:

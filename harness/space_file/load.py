@@ -75,10 +75,15 @@ def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
     if model is None or files is None:
         raise SpecError(document.faults)
     parameters, baselines = _checked(document, model, expressions, levels)
+    if model.is_cooperative and "opencl" in files.sources:
+        message = "OpenCL has no cooperative launches: write `source: {cuda: FILE}` in kernel"
+        document.fault_at(("launch", "cooperative"), message)
     if not document.faults:
         checks.check_use(document, parameters, expressions, files)
     _check_whole(document, parameters, baselines, expressions, inputs)
     spec = _spec(document, path, model, parameters, baselines, expressions, inputs)
+    if spec.launch is not None and model.is_cooperative:
+        spec = dataclasses.replace(spec, launch=dataclasses.replace(spec.launch, cooperative=True))
     return dataclasses.replace(
         spec,
         sources=files.sources,

@@ -124,6 +124,9 @@ class LaunchModel(StrictModel):
     shared: Expression | None = Field(
         default=None, description="bytes of dynamic shared (local) memory per group"
     )
+    cooperative: StrictBool = Field(
+        default=False, description="the groups of the grid may wait for each other (CUDA only)"
+    )
 
     @model_validator(mode="after")
     def _same_dimensions(self) -> LaunchModel:
@@ -302,6 +305,11 @@ class SpaceFile(AnySpaceFile):
     def flag_groups(self) -> dict[str, FlagGroup]:
         """The flags by compiler."""
         return {"nvcc": self.flags.nvcc, "opencl": self.flags.opencl}
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether the groups of a launch may wait for each other."""
+        return isinstance(self.launch, LaunchModel) and self.launch.cooperative
 
     @property
     def functions(self) -> tuple[str, ...]:

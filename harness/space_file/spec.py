@@ -36,12 +36,13 @@ class Constraint:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """Group and grid sizes as expressions, one per dimension, and the bytes of dynamic shared
-    memory of a group."""
+    """Group and grid sizes as expressions, one per dimension, the bytes of dynamic shared memory of
+    a group, and whether the groups of the grid may wait for each other."""
 
     group: tuple[Expression, ...]
     grid: tuple[Expression, ...]
     shared: Expression | None = None
+    cooperative: bool = False
 
     @property
     def sizes(self) -> tuple[tuple[Expression, ...], ...]:
@@ -106,6 +107,11 @@ class Spec:
         return "cuda" in self.compilers and self.compilers["cuda"].arch_specific
 
     @property
+    def is_cooperative(self) -> bool:
+        """Whether the space says that its launches are cooperative."""
+        return self.launch is not None and self.launch.cooperative
+
+    @property
     def is_in_python(self) -> bool:
         """Whether the space was built in Python; its path then ends in its name, in brackets."""
         return self.path.name.startswith("<")
@@ -164,6 +170,7 @@ class Spec:
         if self.launch is not None:
             parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
             parts += [f"shared {self.launch.shared.text}"] if self.launch.shared else []
+            parts += ["cooperative"] * self.launch.cooperative
         parts += [p.option or "" for p in self.parameters]
         parts += self.program.sha256_parts() if self.program is not None else []
         # Left out where it is not set, so that older spaces keep their measurements.

@@ -309,6 +309,7 @@ static CUresult described(CUresult error, const char **name, const char **meanin
         NAMED(CUDA_ERROR_CONTEXT_IS_DESTROYED, "context is destroyed")
         NAMED(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address")
         NAMED(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")
+        NAMED(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch")
         NAMED(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")
         NAMED(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "system has unsupported display driver / cuda driver combination")
         NAMED(CUDA_ERROR_UNKNOWN, "unknown error")
@@ -421,7 +422,8 @@ static long attribute(CUdevice_attribute asked, CUdevice device)
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: return SHARED_BYTES;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: return OPT_IN_SHARED_BYTES;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE: return 32;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return 132;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return MULTIPROCESSORS;
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH: return 1;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: return FULL_MHZ * 1000L;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: return 2619000;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: return 50L << 20;

@@ -125,11 +125,41 @@ static void describe(CUmodule module, Function *function)
 }
 
 /* Registers are given to warps by 256 at a time. */
+static unsigned warp_registers_of(const Function *function)
+{
+    return (function->registers * 32 + 255) / 256 * 256;
+}
+
 unsigned most_threads(const Function *function)
 {
-    unsigned warp_registers = (function->registers * 32 + 255) / 256 * 256;
+    unsigned warp_registers = warp_registers_of(function);
     unsigned fit = warp_registers ? REGISTERS / warp_registers * 32 : MAX_THREADS;
     return fit < function->bound ? fit : function->bound;
+}
+
+/* The blocks that a multiprocessor holds; harness.measure.occupancy has the exact rules. */
+unsigned blocks_at_once(const Function *function, unsigned threads, unsigned dynamic_bytes)
+{
+    unsigned warps = (threads + 31) / 32, bytes = function->shared_bytes + dynamic_bytes;
+    unsigned registers = warp_registers_of(function) * warps, most = RESIDENT_BLOCKS;
+    if (RESIDENT_THREADS / 32 / warps < most)
+        most = RESIDENT_THREADS / 32 / warps;
+    if (registers && REGISTERS / registers < most)
+        most = REGISTERS / registers;
+    if (bytes && OPT_IN_SHARED_BYTES / bytes < most)
+        most = OPT_IN_SHARED_BYTES / bytes;
+    return most;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle, int threads,
+                                                     size_t dynamic_bytes)
+{
+    ENTER("cuOccupancyMaxActiveBlocksPerMultiprocessor", NEEDS_CONTEXT);
+    if (threads < 1 || threads > MAX_THREADS)
+        return CUDA_ERROR_INVALID_VALUE;
+    *blocks = (int)blocks_at_once((const Function *)handle, (unsigned)threads,
+                                  (unsigned)dynamic_bytes);
+    return CUDA_SUCCESS;
 }
 
 static CUresult why_not(const unsigned char *image)

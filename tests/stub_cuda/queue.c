@@ -297,31 +297,64 @@ static CUresult why_unlaunchable(const Function *function, const unsigned *grid,
     return threads > most_threads(function) ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernel(CUfunction handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                        unsigned by, unsigned bz, unsigned shared, CUstream stream, void **each,
-                        void **extra)
+static CUresult launch(const Function *function, const unsigned *grid, const unsigned *group,
+                       unsigned shared, void **extra, int cooperative)
 {
-    const Function *function = (const Function *)handle;
-    char dynamic[24] = "";
-    if (shared)
-        snprintf(dynamic, sizeof dynamic, " shared %u", shared);
-    trace("cuLaunchKernel %s grid %u %u %u group %u %u %u%s", function->name, gx, gy, gz, bx, by,
-          bz, dynamic);
-    ENTER("cuLaunchKernel", NEEDS_CONTEXT);
-    if (stream || each)
-        return not_modelled("a launch in a stream, or with separate arguments");
     const char *arguments = NULL;
     size_t bytes = 0;
     find_arguments(extra, &arguments, &bytes);
-    Work work = {.kind = LAUNCH, .function = *function, .grid = {gx, gy, gz}, .group = {bx, by, bz}};
-    CUresult error = why_unlaunchable(function, work.grid, work.group, shared, bytes);
+    CUresult error = why_unlaunchable(function, grid, group, shared, bytes);
     if (error)
         return error;
+    uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
+    unsigned threads = group[0] * group[1] * group[2];
+    if (cooperative && blocks > MULTIPROCESSORS * blocks_at_once(function, threads, shared))
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    Work work = {.kind = LAUNCH, .function = *function};
+    memcpy(work.grid, grid, sizeof work.grid);
+    memcpy(work.group, group, sizeof work.group);
     work.arguments = malloc(bytes + 1);
     if (bytes)
         memcpy(work.arguments, arguments, bytes);
     append(work);
     return CUDA_SUCCESS;
+}
+
+static void trace_launch(const Function *function, const unsigned *grid, const unsigned *group,
+                         unsigned shared, int cooperative)
+{
+    char dynamic[24] = "";
+    if (shared)
+        snprintf(dynamic, sizeof dynamic, " shared %u", shared);
+    trace("cuLaunchKernel %s grid %u %u %u group %u %u %u%s%s", function->name, grid[0], grid[1],
+          grid[2], group[0], group[1], group[2], dynamic, cooperative ? " cooperative" : "");
+}
+
+CUresult cuLaunchKernel(CUfunction handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, CUstream stream, void **each,
+                        void **extra)
+{
+    const unsigned grid[] = {gx, gy, gz}, group[] = {bx, by, bz};
+    trace_launch((const Function *)handle, grid, group, shared, 0);
+    ENTER("cuLaunchKernel", NEEDS_CONTEXT);
+    if (stream || each)
+        return not_modelled("a launch in a stream, or with separate arguments");
+    return launch((const Function *)handle, grid, group, shared, extra, 0);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle, void **each,
+                          void **extra)
+{
+    const unsigned grid[] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+    const unsigned group[] = {config->blockDimX, config->blockDimY, config->blockDimZ};
+    int cooperative = config->numAttrs == 1 &&
+                      config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
+                      config->attrs[0].value.cooperative;
+    trace_launch((const Function *)handle, grid, group, config->sharedMemBytes, cooperative);
+    ENTER("cuLaunchKernel", NEEDS_CONTEXT);
+    if (config->hStream || each || !cooperative)
+        return not_modelled("cuLaunchKernelEx, but a cooperative launch in the default stream");
+    return launch((const Function *)handle, grid, group, config->sharedMemBytes, extra, 1);
 }
 
 /* PyCUDA sets the shape before each launch, which passes it again. */

@@ -44,7 +44,10 @@
 #include <stdint.h>
 
 #define FULL_MHZ 1980
+#define MULTIPROCESSORS 132
 #define MAX_THREADS 1024
+#define RESIDENT_THREADS 2048
+#define RESIDENT_BLOCKS 32
 #define SHARED_BYTES 49152
 #define OPT_IN_SHARED_BYTES 232448
 #define REGISTERS 65536
@@ -84,6 +87,7 @@ typedef struct Function {
     struct Function *next;
 } Function;
 unsigned most_threads(const Function *function);
+unsigned blocks_at_once(const Function *function, unsigned threads, unsigned dynamic_bytes);
 
 /* kernels.c */
 Run *kernel_named(const char *name);

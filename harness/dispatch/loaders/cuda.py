@@ -67,6 +67,12 @@ class Kernel:
                 f"the launches of {self._dispatcher.NAME} are its host module's: take "
                 "kernels(index(...)) and launch them as that does"
             )
+        if hasattr(self._dispatcher, "COOPERATIVE"):
+            raise TypeError(
+                f"{self._dispatcher.NAME} needs a cooperative launch, for which PyCUDA has no "
+                "call: load the file that KERNELS names with cuda-bindings, and launch it with "
+                "cuLaunchKernelEx"
+            )
         group, grid = self._dispatcher.launch_size(index, **features)
         (kernel,) = self.kernels(index)
         shared = self._shared_bytes(kernel, index, features)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.cuda_api import CudaDriver
+from harness.measure.backends.cuda_api import (
+    PACKAGE,
+    PACKAGES,
+    CooperativeDriver,
+    CudaDriver,
+    no_cooperative,
+)
 from harness.measure.backends.cuda_bindings import BindingsDriver, are_bindings_there
 from harness.measure.backends.cuda_driver import CudaGpu, list_gpus, require_driver
 from harness.measure.backends.cuda_pycuda import PyCudaDriver, is_pycuda_there
 from harness.measure.backends.nvcc import Nvcc
-
-PACKAGE = "HARNESS_CUDA_PACKAGE"
-"""The variable that names the package which calls the driver."""
-
-PACKAGES = ("pycuda", "cuda-bindings")
 
 
 def load_driver() -> CudaDriver:
@@ -30,6 +31,15 @@ def describe_package() -> str:
     """Return the package that calls the driver, and why it is not PyCUDA where that is broken."""
     driver, reason = _choose()
     return f"{driver.package}, since {reason}" if reason else driver.package
+
+
+def require_cooperative() -> None:
+    """Raise BackendUnavailable where the package has no call for cooperative launches."""
+    driver = load_driver()
+    if not isinstance(driver, CooperativeDriver):
+        raise BackendUnavailable(
+            f"the space's launches are cooperative, but {no_cooperative(driver)}"
+        )
 
 
 def _choose() -> tuple[CudaDriver, str]:

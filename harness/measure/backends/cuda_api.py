@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 Shape = tuple[int, int, int]
+
+PACKAGE = "HARNESS_CUDA_PACKAGE"
+"""The variable that names the package which calls the driver."""
+
+PACKAGES = ("pycuda", "cuda-bindings")
 
 
 class SharedWords(NamedTuple):
@@ -114,3 +119,24 @@ class CudaDriver(Protocol):
 
     def elapsed_s(self, start: Any, stop: Any) -> float:
         """Return the seconds between two events that have ended."""
+
+
+@runtime_checkable
+class CooperativeDriver(Protocol):
+    """What a driver adds whose package has a call for cooperative launches."""
+
+    def launch_cooperative(
+        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
+    ) -> None:
+        """Queue a kernel whose groups may wait for each other."""
+
+    def groups_at_once(self, function: Any, group_size: int, shared_bytes: int) -> int:
+        """Return how many groups of a kernel a multiprocessor holds at once."""
+
+
+def no_cooperative(driver: CudaDriver) -> str:
+    """Return why a driver makes no cooperative launches, and what to do."""
+    return (
+        f"{driver.package} has no call for that; set {PACKAGE}={PACKAGES[1]}, which "
+        f"`pip install {PACKAGES[1]}` installs"
+    )

@@ -227,6 +227,26 @@ class BindingsDriver:
         packed = _PackedArguments(arguments)
         self._call("cuLaunchKernel", function[1], *shape, 0, packed.address)
 
+    def launch_cooperative(
+        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
+    ) -> None:
+        """Queue a kernel whose groups may wait for each other."""
+        attribute = self._api.CUlaunchAttribute()
+        attribute.id = self._api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attribute.value.cooperative = 1
+        config = self._api.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = group
+        config.sharedMemBytes, config.hStream = shared_bytes, _DEFAULT_STREAM
+        config.attrs, config.numAttrs = [attribute], 1
+        packed = _PackedArguments(arguments)
+        self._call("cuLaunchKernelEx", config, function[1], 0, packed.address)
+
+    def groups_at_once(self, function: Any, group_size: int, shared_bytes: int) -> int:
+        """Return how many groups of a kernel a multiprocessor holds at once."""
+        call = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        return int(self._call(call, function[1], group_size, shared_bytes))
+
     def event(self) -> Any:
         """Return a new event."""
         return _Owned(self._call("cuEventCreate", 0), self._release("cuEventDestroy"))

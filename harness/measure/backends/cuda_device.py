@@ -20,6 +20,7 @@ from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMem
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.cuda import load_driver
+from harness.measure.backends.cuda_api import CooperativeDriver
 from harness.measure.backends.cuda_driver import (
     CudaGpu,
     device_uuid,
@@ -118,6 +119,9 @@ class CudaDevice(DriverDevice):
             compute_units=ask("MULTIPROCESSOR_COUNT"),
             warp_size=ask("WARP_SIZE"),
             opt_in_local_bytes=ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+            # PyCUDA knows neither the attribute nor such launches.
+            is_cooperative=isinstance(self.driver, CooperativeDriver)
+            and bool(ask("COOPERATIVE_LAUNCH")),
         )
 
     def environment(self, compiler: str) -> Environment:

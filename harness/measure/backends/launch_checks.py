@@ -29,6 +29,8 @@ def why_unlaunchable(launch: Launch, limits: DeviceLimits, static_bytes: int = 0
             f"block ({static_bytes:,} static, {dynamic_bytes:,} dynamic), but the device has "
             f"{limits.max_shared_bytes:,}"
         )
+    if launch.cooperative and not limits.is_cooperative:
+        return f"{launch.function} is launched cooperatively, which the device cannot do"
     return None
 
 
