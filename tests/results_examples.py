@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Engine, Table, insert, select
 
@@ -25,6 +26,7 @@ from harness.core.records import (
 from harness.results import SEARCHED, CampaignKey, RunPlan, Store, schema, writing
 from harness.results import opentuner_tables as opentuner
 from harness.space_file import Spec, load_spec
+from tests.postgres_server import execute
 
 ROOT = Path(__file__).parents[1]
 SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
@@ -144,6 +146,10 @@ def record_run(store: Store, plan: RunPlan, tuning_run_id: int) -> None:
         program_version_id=_row(store, opentuner.program_version, **version),
         state="COMPLETE",
     )
+    if connection.dialect.name == "postgresql":  # whose numbering goes on from the last id
+        connection.exec_driver_sql(
+            "SELECT setval('tuning_run_id_seq', (SELECT max(id) FROM tuning_run))"
+        )
 
 
 def record_result(
@@ -202,7 +208,7 @@ def known_configs(store: Store, plan: RunPlan) -> set[Config]:
     return {m.config for m in rows.of_stages(SEARCHED).measurements()} if rows else set()
 
 
-def write(path: Path, *measurements: Measurement, plan: RunPlan | None = None) -> None:
+def write(path: Path | str, *measurements: Measurement, plan: RunPlan | None = None) -> None:
     """Write a database with one complete run of these measurements, and its command."""
     plan = plan or make_plan()
     with opened(path) as store:
@@ -252,8 +258,10 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
         )
 
 
-def query(path: Path, sql: str) -> list[tuple[object, ...]]:
+def query(path: Path | str, sql: str) -> list[tuple[Any, ...]]:
     """Query a database with plain SQL."""
+    if "://" in str(path):
+        return execute(str(path), sql)
     connection = sqlite3.connect(path)
     try:
         return connection.execute(sql).fetchall()
@@ -261,8 +269,14 @@ def query(path: Path, sql: str) -> list[tuple[object, ...]]:
         connection.close()
 
 
-def tamper(path: Path, sql: str, *, forget_checksums: bool = True) -> None:
+def tamper(path: Path | str, sql: str, *, forget_checksums: bool = True) -> None:
     """Change a database with plain SQL, as somebody who knows of the checksums."""
+    if "://" in str(path):
+        execute(str(path), sql)
+        for table, column in schema.COLUMNS_SINCE if forget_checksums else ():
+            if column.endswith("checksum"):
+                execute(str(path), f"UPDATE {table} SET {column} = NULL")
+        return
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(sql)
         for table, column in schema.COLUMNS_SINCE if forget_checksums else ():
@@ -272,7 +286,7 @@ def tamper(path: Path, sql: str, *, forget_checksums: bool = True) -> None:
         connection.commit()
 
 
-def count(path: Path, table: str) -> int:
+def count(path: Path | str, table: str) -> int:
     ((number,),) = query(path, f"SELECT count(*) FROM {table}")
     assert isinstance(number, int)
     return number

@@ -99,7 +99,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "results.db"
 
 
-def read_back(place: Path, key: CampaignKey = KEY) -> list[MeasurementRow]:
+def read_back(place: Path | str, key: CampaignKey = KEY) -> list[MeasurementRow]:
     with reading(str(place)) as engine, engine.connect() as connection:
         return read_measurements(connection, key)
 
@@ -124,25 +124,25 @@ def worst(found: int | float, expected: int | float = 1.0) -> WorstElement:
     ],
     ids=str,
 )
-def test_measurement_is_read_back_equal(place: Path, measurement: Measurement) -> None:
-    write(place, measurement)
-    assert [row.measurement for row in read_back(place)] == [measurement]
+def test_measurement_is_read_back_equal(database: str, measurement: Measurement) -> None:
+    write(database, measurement)
+    assert [row.measurement for row in read_back(database)] == [measurement]
 
 
-def test_what_was_observed_is_read_back(place: Path) -> None:
+def test_what_was_observed_is_read_back(database: str) -> None:
     seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5, "active_warps": 32.0})
-    write(place, seen, make_ok(2))
-    assert [row.measurement.observed for row in read_back(place)] == [seen.observed, {}]
+    write(database, seen, make_ok(2))
+    assert [row.measurement.observed for row in read_back(database)] == [seen.observed, {}]
 
 
-def test_what_was_shared_and_what_the_host_module_asked_for_are_read_back(place: Path) -> None:
+def test_what_was_shared_and_what_the_host_module_asked_for_are_read_back(database: str) -> None:
     asked = dataclasses.replace(make_ok(1), host_read=("LU", "THRD"))
     origin = make_config(1).digest
     shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=origin)
-    write(place, asked, shared)
-    assert [row.measurement for row in read_back(place)] == [asked, shared]
+    write(database, asked, shared)
+    assert [row.measurement for row in read_back(database)] == [asked, shared]
     sql = "SELECT digest FROM measurements JOIN configurations ON digest = shared_with"
-    assert query(place, sql) == [(origin,)]
+    assert query(database, sql) == [(origin,)]
 
 
 def in_occasions() -> Measurement:
@@ -157,11 +157,11 @@ def test_occasions_are_read_back(place: Path) -> None:
     assert query(place, "SELECT occasions FROM measurements") == [(None,), ("[2, 1]",)]
 
 
-def test_error_of_the_clock_is_read_back(place: Path) -> None:
+def test_error_of_the_clock_is_read_back(database: str) -> None:
     timing = Timing((1e-5, 1.1e-5), clock_error_s=2e-8)
     coarse = dataclasses.replace(make_ok(2), timing=timing, observed={CLOCK_ERROR: 2e-8})
-    write(place, make_ok(1), coarse)
-    rows = read_back(place)
+    write(database, make_ok(1), coarse)
+    rows = read_back(database)
     assert [row.measurement for row in rows] == [make_ok(1), coarse]
     assert rows.columns.statistics.clock_error_s.tolist() == [0, 2e-8]
 
@@ -209,34 +209,34 @@ def test_database_of_the_first_version_is_read_and_brought_up_to_date(place: Pat
     ],
     ids=["unknown", "log", "empty"],
 )
-def test_build_is_read_back_equal(place: Path, changes: dict[str, object]) -> None:
+def test_build_is_read_back_equal(database: str, changes: dict[str, object]) -> None:
     build = dataclasses.replace(make_build(1), **changes)  # type: ignore[arg-type]
-    write(place, dataclasses.replace(make_ok(1), build=build))
-    assert read_back(place)[0].measurement.build == build
+    write(database, dataclasses.replace(make_ok(1), build=build))
+    assert read_back(database)[0].measurement.build == build
 
 
 @pytest.mark.parametrize("found", [float("nan"), float("inf"), float("-inf"), 5e-324, 2**63])
-def test_worst_element_that_json_cannot_hold_is_read_back(place: Path, found: float) -> None:
+def test_worst_element_that_json_cannot_hold_is_read_back(database: str, found: float) -> None:
     wrong = dataclasses.replace(make_failed(Outcome.WRONG_RESULT), worst=worst(found, found))
-    write(place, wrong)
-    assert repr(read_back(place)[0].measurement) == repr(wrong)
+    write(database, wrong)
+    assert repr(read_back(database)[0].measurement) == repr(wrong)
 
 
 @pytest.mark.parametrize("value", [1, 1.0, True, "1", None, -(2**53), 0.1, "ü"])
-def test_value_keeps_its_type(place: Path, value: object) -> None:
+def test_value_keeps_its_type(database: str, value: object) -> None:
     config = type(make_config(1))({"P": value})
-    write(place, dataclasses.replace(make_ok(1), config=config))
-    assert read_back(place)[0].measurement.config == config
+    write(database, dataclasses.replace(make_ok(1), config=config))
+    assert read_back(database)[0].measurement.config == config
 
 
-def test_bytes_that_are_no_text_are_escaped(place: Path) -> None:
+def test_bytes_that_are_no_text_are_escaped(database: str) -> None:
     message = b"bad \xff and \0".decode("utf-8", "surrogateescape")
-    write(place, dataclasses.replace(make_failed(Outcome.CRASHED), message=message))
-    assert read_back(place)[0].measurement.message == r"bad \udcff and \x00"
+    write(database, dataclasses.replace(make_failed(Outcome.CRASHED), message=message))
+    assert read_back(database)[0].measurement.message == r"bad \udcff and \x00"
 
 
-def test_stages_are_read_as_asked_for(place: Path) -> None:
-    with opened(place) as store:
+def test_stages_are_read_as_asked_for(database: str) -> None:
+    with opened(database) as store:
         search = begin_search(store)
         for number, stage in enumerate(("search", "cross", "final")):
             search.test(make_ok(number), stage)
@@ -246,23 +246,23 @@ def test_stages_are_read_as_asked_for(place: Path) -> None:
     assert interleaved_groups(finals) == [[make_ok(2)]]
 
 
-def test_known_is_what_shares_program_environment_input_and_campaign(place: Path) -> None:
+def test_known_is_what_shares_program_environment_input_and_campaign(database: str) -> None:
     other_environment = dataclasses.replace(ENVIRONMENT, driver="2.0")
     others = [
         make_plan(SPEC.inputs[1]),
         make_plan(environment=other_environment),
         make_plan(campaign=2),
     ]
-    with opened(place) as store:
+    with opened(database) as store:
         begin_search(store).test(make_ok(1))
         assert known_configs(store, make_plan(technique="B")) == {make_config(1)}
         for plan in others:
             assert known_configs(store, plan) == set()
 
 
-def test_a_campaign_is_of_one_program_in_one_environment(place: Path) -> None:
+def test_a_campaign_is_of_one_program_in_one_environment(database: str) -> None:
     other_device = dataclasses.replace(ENVIRONMENT, compiler="another")
-    with opened(place) as store:
+    with opened(database) as store:
         assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 1
         begin_search(store, make_plan(campaign=3))
         begin_search(store, make_plan(campaign=2, technique="B"))
@@ -271,9 +271,9 @@ def test_a_campaign_is_of_one_program_in_one_environment(place: Path) -> None:
         assert store.choose_campaign(SPEC, other_device, fresh=False) == 1
 
 
-def test_an_edited_kernel_begins_a_campaign_of_its_own(place: Path) -> None:
+def test_an_edited_kernel_begins_a_campaign_of_its_own(database: str) -> None:
     edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
-    with opened(place) as store:
+    with opened(database) as store:
         begin_search(store, make_plan(campaign=3))
         assert store.choose_campaign(edited, ENVIRONMENT, fresh=False) == 4
         begin_search(store, make_plan(campaign=4, spec=edited))
@@ -281,12 +281,14 @@ def test_an_edited_kernel_begins_a_campaign_of_its_own(place: Path) -> None:
         assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 3
 
 
-def test_campaigns_come_last_begun_first(place: Path) -> None:
-    with opened(place) as store:
+def test_campaigns_come_last_begun_first(database: str) -> None:
+    with opened(database) as store:
         begin_search(store, make_plan(campaign=2))
         begin_search(store, make_plan(campaign=1))
-    tamper(place, "UPDATE runs SET started_at = '2001-01-01T00:00:00.000+00:00' WHERE campaign = 1")
-    with reading(str(place)) as engine, engine.connect() as connection:
+    tamper(
+        database, "UPDATE runs SET started_at = '2001-01-01T00:00:00.000+00:00' WHERE campaign = 1"
+    )
+    with reading(str(database)) as engine, engine.connect() as connection:
         first, second = campaigns(connection)
     assert (first.key.campaign, second.key.campaign) == (2, 1)
     assert first.environment == ENVIRONMENT
@@ -294,22 +296,22 @@ def test_campaigns_come_last_begun_first(place: Path) -> None:
     assert first.roles["THRD"] == "launch"
 
 
-def test_run_with_an_equal_plan_is_continued(place: Path) -> None:
-    with opened(place) as store:
+def test_run_with_an_equal_plan_is_continued(database: str) -> None:
+    with opened(database) as store:
         search = begin_search(store, tuning_run_id=7)
         search.test(make_ok(1))
         store.end_run(search.run_id, "interrupted")
-    with opened(place) as store:
+    with opened(database) as store:
         begun = store.begin_run(dataclasses.replace(make_plan(), test_limit=9), {})
         assert (begun.id, begun.tuning_run_id) == (search.run_id, 7)
         assert store.next_ordinal(begun.id) == 1
         store.commit()
-    assert query(place, "SELECT state, test_limit, ended_at FROM runs") == [("running", 9, None)]
+    assert query(database, "SELECT state, test_limit, ended_at FROM runs") == [("running", 9, None)]
 
 
-def test_many_measurements_at_once_are_kept_as_one_by_one(place: Path) -> None:
+def test_many_measurements_at_once_are_kept_as_one_by_one(database: str) -> None:
     found = [make_ok(3), make_failed(Outcome.TIMEOUT, 1), make_ok(2, [1e-3]), make_ok(3, [5e-3])]
-    with opened(place) as store:
+    with opened(database) as store:
         search = begin_search(store)
         search.test(make_ok(1))
         rows = store.add_measurements(search.run_id, search.plan, "search", found)
@@ -317,23 +319,23 @@ def test_many_measurements_at_once_are_kept_as_one_by_one(place: Path) -> None:
         results = [record(m, name) for m, name in zip(found, "abcd", strict=True)]
         store.add_tests(search.run_id, 1, results, rows, list("abcd"))
         store.commit()
-    kept = read_back(place)[1:]
+    kept = read_back(database)[1:]
     assert [row.measurement for row in kept] == found
     assert [row.id for row in kept] == rows
     assert [row.requestor for row in kept] == list("abcd")
-    assert query(place, "SELECT ordinal, result_id FROM tests WHERE ordinal > 0") == [
+    assert query(database, "SELECT ordinal, result_id FROM tests WHERE ordinal > 0") == [
         (number, result) for number, result in enumerate(results, 1)
     ]
 
 
-def test_what_was_rolled_back_is_written_again(place: Path) -> None:
-    with opened(place) as store:
+def test_what_was_rolled_back_is_written_again(database: str) -> None:
+    with opened(database) as store:
         search = begin_search(store)
         store.add_measurement(search.run_id, search.plan, "search", make_ok(1))
         store.session.rollback()
         search.test(make_failed(Outcome.TIMEOUT, 2))  # would take the rows that are gone
         search.test(make_ok(1))
-    rows = read_back(place)
+    rows = read_back(database)
     assert [row.measurement for row in rows] == [make_failed(Outcome.TIMEOUT, 2), make_ok(1)]
 
 
@@ -408,16 +410,16 @@ def test_link_to_a_database_has_the_same_writer(place: Path) -> None:
             pass
 
 
-def test_orderly_end_leaves_no_writer(place: Path) -> None:
-    write(place)
-    assert count(place, "writers") == 0
+def test_orderly_end_leaves_no_writer(database: str) -> None:
+    write(database)
+    assert count(database, "writers") == 0
 
 
-def test_reader_sees_one_moment(place: Path) -> None:
-    with opened(place) as store:
+def test_reader_sees_one_moment(database: str) -> None:
+    with opened(database) as store:
         search = begin_search(store)
         search.test(make_ok(1))
-        with reading(str(place)) as engine, engine.connect() as connection:
+        with reading(str(database)) as engine, engine.connect() as connection:
             before = read_measurements(connection, KEY)
             search.test(make_ok(2))
             assert read_measurements(connection, KEY) == before
@@ -590,14 +592,14 @@ def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place: Path)
     assert 1 <= len(rows) < 2000
 
 
-def add_a_test_of_no_measurement(place: Path) -> None:
+def add_a_test_of_no_measurement(place: str) -> None:
     with opened(place) as store:
         store.add_tests(begin_search(store).run_id, 0, [1], [99], ["nobody"])
 
 
-def test_fault_of_the_harness_keeps_its_traceback(place: Path) -> None:
+def test_fault_of_the_harness_keeps_its_traceback(database: str) -> None:
     with pytest.raises(IntegrityError):
-        add_a_test_of_no_measurement(place)
+        add_a_test_of_no_measurement(database)
 
 
 @pytest.mark.parametrize(
@@ -728,17 +730,17 @@ def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
                 assert not step.detail.startswith("SCAN"), f"{step.detail}\n{sql}"
 
 
-def test_timing_columns_are_those_of_the_samples(place: Path) -> None:
+def test_timing_columns_are_those_of_the_samples(database: str) -> None:
     timing = Timing((1e-3, 2e-3, 4e-3, 9e-3))
-    write(place, dataclasses.replace(make_ok(1), timing=timing))
+    write(database, dataclasses.replace(make_ok(1), timing=timing))
     sql = "SELECT median_s, mean_s, std_s, sample_count, stopped FROM measurements"
-    assert query(place, sql) == [
+    assert query(database, sql) == [
         (timing.median_s, timing.mean_s, timing.std_s, 4, timing.stopped.value)
     ]
 
 
-def test_input_of_another_space_is_another_row(place: Path) -> None:
-    with opened(place) as store:
+def test_input_of_another_space_is_another_row(database: str) -> None:
+    with opened(database) as store:
         given = Input({"n": 1})
         assert store.input_id("one", given) == store.input_id("one", Input({"n": 1}))
         assert store.input_id("one", given) != store.input_id("two", given)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +21,15 @@ from harness.core.records import Environment
 from harness.results import (
     CampaignKey,
     Store,
+    campaigns,
+    merge_database,
     read_measurements,
     reading,
     server,
+    writing,
 )
 from harness.results.server import lock_shared_rows
-from tests.postgres_server import execute, running_server
+from tests.postgres_server import Server, execute, running_server
 from tests.results_examples import (
     ENVIRONMENT,
     ROOT,
@@ -34,6 +39,7 @@ from tests.results_examples import (
     make_ok,
     make_plan,
     opened,
+    write,
 )
 
 pytestmark = pytest.mark.postgres
@@ -129,6 +135,163 @@ def test_ten_writers_at_once_lose_nothing(postgres: str) -> None:
     for table in ("program", "environments", "spaces"):
         ((count,),) = execute(postgres, f"SELECT count(*) FROM {table}")
         assert count == (10 if table == "environments" else 1)
+
+
+def test_a_file_is_merged_into_a_server_and_a_server_into_a_file(
+    postgres: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "one.db", make_ok(1), make_ok(2))
+    write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
+    with opened(postgres) as other, writing(postgres) as engine:
+        add(other, claimed(other, 1), 2, 3)
+        for name in ("one.db", "two.db", "one.db"):
+            added = merge_database(engine, str(tmp_path / name))
+        assert (added.runs, added.measurements) == (0, 0)
+    with writing(str(tmp_path / "all.db")) as engine:
+        assert merge_database(engine, postgres).measurements == 5
+    here, there = ({}, {})
+    for name, found in ((postgres, there), (str(tmp_path / "all.db"), here)):
+        with reading(name) as engine, engine.connect() as connection:
+            for campaign in campaigns(connection):
+                found[campaign.key] = [*read_measurements(connection, campaign.key).measurements()]
+    assert sorted(map(len, there.values())) == [1, 2, 2]
+    assert here == there
+
+
+def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: Path) -> None:
+    write(tmp_path / "one.db", make_ok(1), plan=make_plan(environment=device(1)))
+    with opened(postgres) as other, writing(postgres) as engine:
+        claimed(other, 1)
+        with pytest.raises(DatabaseBusy, match="mvmul on device 1"):
+            merge_database(engine, str(tmp_path / "one.db"))
+
+
+# ---------------------------------------------------------------- foreign content
+
+
+@pytest.mark.parametrize(
+    ("sql", "printed"),
+    [
+        (
+            "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+            "CREATE TRIGGER lose BEFORE INSERT ON samples FOR EACH ROW EXECUTE FUNCTION f()",
+            "the trigger `lose` in the table samples",
+        ),
+        (
+            "CREATE RULE lose AS ON INSERT TO samples DO INSTEAD NOTHING",
+            "the rule `lose` in the table samples",
+        ),
+        (
+            "ALTER TABLE runs ADD COLUMN twice integer GENERATED ALWAYS AS (seed * 2) STORED",
+            "the computed column `twice` in the table runs",
+        ),
+        (
+            "ALTER TABLE measurements ALTER COLUMN turn SET DEFAULT 'x'",
+            "a default for the column `turn` in the table measurements",
+        ),
+        (
+            "ALTER TABLE samples ENABLE ROW LEVEL SECURITY",
+            "row-level security in the table",
+        ),
+        (
+            "CREATE TABLE more () INHERITS (samples)",
+            "rows of the table `more` in the",
+        ),
+        (
+            "ALTER TABLE samples SET UNLOGGED",
+            "rows that a crash deletes (UNLOGGED)",
+        ),
+    ],
+)
+def test_tables_that_others_changed_are_refused(postgres: str, sql: str, printed: str) -> None:
+    write(postgres, make_ok(1))
+    execute(postgres, sql)
+    for door in (reading, writing):
+        with (
+            pytest.raises(ResultsError, match=re.escape(f"{postgres} has {printed}")),
+            door(postgres),
+        ):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("sql", "printed"),
+    [
+        ("ALTER TABLE samples ALTER COLUMN time_s TYPE text", "the type text in the column time_s"),
+        ("UPDATE samples SET time_s = 'NaN'", "measurement 1: samples must be finite"),
+        ("UPDATE measurements SET median_s = 1", "is damaged"),
+        ("UPDATE configurations SET parameters = '[1]'", "is damaged"),
+        (f"UPDATE configurations SET parameters = '{'[' * 5000 + ']' * 5000}'", "is damaged"),
+        ("DROP TABLE samples", "the table samples is missing"),
+        (
+            "ALTER TABLE samples RENAME TO gone; CREATE VIEW samples AS SELECT * FROM gone",
+            "the table samples is missing",
+        ),
+        ("UPDATE schema_version SET version = 99", "has schema version 99"),
+    ],
+)
+def test_what_harness_cannot_have_written_is_refused(postgres: str, sql: str, printed: str) -> None:
+    write(postgres, make_ok(1))
+    execute(postgres, sql)
+    key = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
+    with (
+        pytest.raises(ResultsError) as error,
+        reading(postgres) as engine,
+        engine.connect() as connection,
+    ):
+        read_measurements(connection, key)
+    assert str(error.value).startswith(f"{postgres} ")
+    assert printed in str(error.value)
+
+
+def test_a_view_of_somebody_else_is_left_alone(postgres: str) -> None:
+    write(postgres, make_ok(1))
+    execute(postgres, "CREATE VIEW best AS SELECT min(median_s) FROM measurements")
+    write(postgres, make_ok(2), plan=make_plan(technique="B"))
+    assert execute(postgres, "SELECT count(*) FROM measurements") == [(2,)]
+
+
+def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) -> None:
+    write(postgres, make_ok(1))
+    execute(
+        postgres,
+        "CREATE ROLE viewer LOGIN PASSWORD 'sesame'; "
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO viewer",
+    )
+    url = postgres.replace("harness@", "viewer:sesame@")
+    with reading(url) as engine, engine.connect() as connection:
+        assert len(campaigns(connection)) == 1
+    with (
+        pytest.raises(ResultsError, match=r"viewer:\*\*\*@.* permission denied") as error,
+        opened(url) as store,
+    ):
+        claimed(store)
+    assert "sesame" not in str(error.value)
+    execute(postgres, "DROP OWNED BY viewer; DROP ROLE viewer")
+
+
+def test_passwords_and_services_come_from_where_psql_looks(
+    postgres: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host, name = postgres.partition("host=")[2], postgres.partition("@/")[2].partition("?")[0]
+    services = tmp_path / "services"
+    services.write_text(f"[nightly]\nhost={host}\nuser=harness\ndbname={name}\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    write("postgresql:///?service=nightly", make_ok(1))  # type: ignore[arg-type]
+    for variable, value in (("PGHOST", host), ("PGUSER", "harness"), ("PGDATABASE", name)):
+        monkeypatch.setenv(variable, value)
+    with reading("postgres://") as engine, engine.connect() as connection:
+        assert len(campaigns(connection)) == 1
+
+
+def test_a_database_that_cannot_hold_all_texts_is_refused(postgres_server: Server) -> None:
+    postgres_server.execute(
+        "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"
+    )
+    url = postgres_server.url("latin")
+    with pytest.raises(ResultsError, match="has the encoding LATIN1"), writing(url):
+        pass
+    postgres_server.drop(url)
 
 
 # -------------------------------------------------------------- lost connections

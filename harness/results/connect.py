@@ -35,7 +35,14 @@ from harness.results.engine import make_engine
 from harness.results.guard import guard
 from harness.results.lock import locked
 from harness.results.record import check_record
-from harness.results.server import Notice, ServerWriter, busy_text, lock_shared_rows, writer_of
+from harness.results.server import (
+    Notice,
+    ServerWriter,
+    busy_text,
+    check_encoding,
+    lock_shared_rows,
+    writer_of,
+)
 from harness.results.stock import is_stock, read_stock
 from harness.results.url import (
     database_url,
@@ -256,6 +263,7 @@ def _prepare(engine: Engine, database: str) -> None:
     """Make the tables and columns that are missing, and note who writes."""
     _check_version(engine, database, may_be_new=True)
     guard(engine, database, is_writer=True)
+    check_encoding(engine, without_password(database))
     tables = _table_names(engine, database)
     if schema.runs.name in tables:
         with engine.connect() as connection:
@@ -281,8 +289,11 @@ def _add_columns(connection: Connection) -> None:
     Alembic would not replace this: databases that are only read are never migrated, so has_table()
     and has_column() would stay, and it adds 0.3 s of imports and a version table of its own.
     """
+    names = {table for table, _ in schema.COLUMNS_SINCE}
+    found = inspect(connection).get_multi_columns(filter_names=list(names)).items()
+    there = {(table, column["name"]) for (_, table), columns in found for column in columns}
     for table_name, name in schema.COLUMNS_SINCE:
-        if name not in {there["name"] for there in inspect(connection).get_columns(table_name)}:
+        if (table_name, name) not in there:
             column = schema.metadata.tables[table_name].c[name]
             definition = CreateColumn(column).compile(dialect=connection.dialect)
             connection.exec_driver_sql(f"ALTER TABLE {table_name} ADD COLUMN {definition}")

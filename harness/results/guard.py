@@ -12,7 +12,8 @@ from harness.core.kept import Kept, content_key
 from harness.core.text import printable
 from harness.results import schema
 from harness.results.file_digest import file_digest
-from harness.results.url import sqlite_path, without_password
+from harness.results.guard_server import foreign_on_server
+from harness.results.url import POSTGRES, sqlite_path, without_password
 
 _REFERRING = ("commands", "runs", "builds", "measurements", "observations", "tests")
 
@@ -54,6 +55,8 @@ def guard(engine: Engine, database: str, *, is_writer: bool) -> None:
         if engine.dialect.name == "sqlite":
             _refuse_damage_once(connection, database, is_writer)
             found = next(_foreign_in_sqlite(connection, name, is_writer), None)
+        elif engine.dialect.name == POSTGRES:
+            found = next(foreign_on_server(connection), None)
         else:
             found = next(_foreign_elsewhere(connection, is_writer), None)
     if found is not None:
@@ -125,7 +128,7 @@ def _foreign_in_sqlite(connection: Connection, name: str, is_writer: bool) -> It
 def _foreign_elsewhere(connection: Connection, is_writer: bool) -> Iterator[str]:
     """Describe what harness did not make in the database of a server."""
     names = list(schema.metadata.tables)
-    if connection.dialect.name in ("postgresql", "mysql", "mariadb"):
+    if connection.dialect.name in ("mysql", "mariadb"):
         for found, table in connection.execute(_TRIGGERS, {"names": names}):
             yield f"{_object('trigger', found, table)} Drop it."
     there = inspect(connection)

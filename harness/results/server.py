@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.invocation import command_line
 from harness.results import schema
-from harness.results.url import without_password
+from harness.results.url import POSTGRES, without_password
 
 T = TypeVar("T")
 
@@ -63,6 +63,19 @@ def use_settings(connection: Any) -> None:
     """Set up a new session of psycopg."""
     connection.execute(_SETTINGS)
     connection.commit()
+
+
+def check_encoding(engine: Engine, name: str) -> None:
+    """Raise ResultsError where a server's database cannot hold every text."""
+    if engine.dialect.name != POSTGRES:
+        return
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if found != "UTF8":
+        raise ResultsError(
+            f"{name} has the encoding {found}, in which not every text can be stored; make a "
+            "database with: CREATE DATABASE harness TEMPLATE template0 ENCODING 'UTF8'"
+        )
 
 
 def writer_of(connection: Connection) -> ServerWriter | None:
