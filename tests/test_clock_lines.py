@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.analysis.clocks import clock_lines, clock_range
 from harness.analysis.coverage import reservations
-from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.report.page import facts_of
 from harness.results import Store, writing
 from harness.results.view import Results, read_results, the_one
@@ -29,13 +29,16 @@ def test_samples_that_were_thrown_away_and_low_clocks_are_reported(tmp_path: Pat
         tmp_path,
         {SM_CLOCK_MHZ: 1980.0, THROTTLED_SAMPLES: 2},
         {SM_CLOCK_MHZ: 900.0, THROTTLED_SAMPLES: 5},
-        {SM_CLOCK_MHZ: 1500.0},
+        {SM_CLOCK_MHZ: 1500.0, HOST_RETRIES: 1.0},
         {"occupancy": 1.0},
     )
-    thrown, low = clock_lines(found)
+    thrown, late, low = clock_lines(found)
+    assert late == "The host was too slow for 1 timed run: thrown away, and taken again."
     assert thrown.startswith("7 timed runs met a GPU clock under 75 % of the full one")
     assert low.startswith("In 1 of 3 measurements the GPU's clock was low (900 MHz at the lowest, ")
-    assert [thrown, low] == [line for line in reservations(found) if "clock" in line]
+    assert [thrown, late, low] == [
+        line for line in reservations(found) if "clock" in line or "host" in line
+    ]
     assert dict(facts_of(found))["GPU clock"] == "1,500 MHz (900 to 1,980)"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.core.errors import HostTooSlow, OutOfDeviceMemory
-from harness.core.observations import RUNS_PER_SAMPLE
+from harness.core.observations import HOST_RETRIES, RUNS_PER_SAMPLE
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
@@ -92,6 +92,7 @@ def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: i
     device = Device()
     device.bind(CASE.arguments)
     found = measure_kernel(device, CASE, JOB)
+    assert found.observed[HOST_RETRIES] == too_slow
     if too_slow == 4:
         assert found.timing is not None
         assert len(device.launched) == 1 + found.timing.count + too_slow

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.core.arrays import Array
-from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.text import counted
 from harness.measure.clock_watch import LOW_CLOCK
 from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
 
 def clock_lines(results: Results) -> Iterator[str]:
-    """Yield a sentence on runs that were thrown away for their low clock, and one on
-    measurements that ran at a low clock all the same."""
+    """Yield a sentence on runs that were thrown away for their low clock, one on those for which
+    the host was too slow, and one on measurements that ran at a low clock all the same."""
     thrown = int(_observed(results, THROTTLED_SAMPLES).sum())
     if thrown:
         runs, share = counted(thrown, "timed run"), f"{100 * LOW_CLOCK:g} %"
         yield f"{runs} met a GPU clock under {share} of the full one: thrown away, and taken again."
+    late = int(_observed(results, HOST_RETRIES).sum())
+    if late:
+        yield (
+            f"The host was too slow for {counted(late, 'timed run')}: thrown away, and taken again."
+        )
     clocks_mhz = _observed(results, SM_CLOCK_MHZ)
     low_mhz = clocks_mhz[clocks_mhz < LOW_CLOCK * clocks_mhz.max(initial=0)]
     if len(low_mhz):

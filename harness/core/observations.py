@@ -12,6 +12,10 @@ SM_CLOCK_MHZ = "sm_clock_mhz"
 THROTTLED_SAMPLES = "throttled_samples"
 """The observation of how many runs were thrown away for a low clock; absent where none were."""
 
+HOST_RETRIES = "host_retries"
+"""The observation of how many runs were taken again since the host was too slow; absent where none
+were."""
+
 HOT_TIME = "hot_time_s"
 """The observation of a launch's time among others of its kind."""
 
@@ -21,5 +25,8 @@ HOT_SPREAD = "hot_spread_s"
 ENERGY_SPREAD = "energy_spread_j"
 """The observation of half the 95 % confidence interval of an energy."""
 
-HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, THROTTLED_SAMPLES, HOT_SPREAD, ENERGY_SPREAD)
+COUNTS = (THROTTLED_SAMPLES, HOST_RETRIES)
+"""Observations that are counts of runs."""
+
+HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, HOT_SPREAD, ENERGY_SPREAD)
 """Observations of the measuring, which say nothing of the configuration."""

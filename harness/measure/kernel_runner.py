@@ -24,7 +24,7 @@ from harness.measure.occupancy import observe_occupancy
 from harness.measure.sensors import Sensors
 from harness.measure.sensors.energy import LONGEST_LAUNCH
 from harness.measure.sensors.log import SensorLog
-from harness.measure.slow_host import retry_slow_host
+from harness.measure.slow_host import HostRetries
 from harness.measure.tracked_config import TrackedConfig
 from harness.measure.trial import Job, RunFailed
 from harness.measure.verify import Tolerance, verify
@@ -132,6 +132,7 @@ class KernelRunner:
     _time: CheckTime = field(default_factory=CheckTime)
     _run_mhz: float | None = None  # the lowest clock of the last run's launches
     _hot: dict[str, float] = field(default_factory=dict)
+    _retries: HostRetries = field(default_factory=HostRetries)
     _runs: int = 0
     _launches: int = 0  # of the last run
     _last_s: float = 0.0  # of these launches
@@ -261,7 +262,7 @@ class KernelRunner:
         device's clock, and what the sensors say."""
         exact = {} if self.job.twin is None else {BIT_EXACT: float(self._twin_outputs is not None)}
         occupancy, clocks = self.job.observed(self._blocks), self._clocks.observed()
-        sensed = self._sensed.observed | self._hot
+        sensed = self._sensed.observed | self._hot | self._retries.observed()
         return occupancy | exact | dict(self._host_observed) | clocks | sensed
 
     # ---------------------------------------------------------------------------- verifying
@@ -318,7 +319,7 @@ class KernelRunner:
     # ---------------------------------------------------------------------------- launching
 
     def _run(self) -> float:
-        return retry_slow_host(self._run_once)
+        return self._retries.run(self._run_once)
 
     def _run_once(self) -> float:
         """Give the arguments what they hold before every run; run; return the launches' seconds."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from harness.core.observations import CLOCK_ERROR, THROTTLED_SAMPLES
+from harness.core.observations import CLOCK_ERROR, COUNTS
 from harness.core.records import Measurement, Outcome, StopReason, Timing
 from harness.measure.sensors.nvml import THROTTLED
 from harness.measure.trial import Job
@@ -112,7 +112,7 @@ def _joined_observations(observed: Sequence[Mapping[str, float]]) -> dict[str, f
 def _joined_observation(name: str, values: Iterator[float]) -> float:
     if name in (CLOCK_ERROR, THROTTLED):
         return max(values)
-    return sum(values) if name == THROTTLED_SAMPLES else statistics.median(values)
+    return sum(values) if name in COUNTS else statistics.median(values)
 
 
 def _known(observed: Sequence[Mapping[str, float]], name: str) -> Iterator[float]:
