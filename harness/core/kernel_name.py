@@ -17,7 +17,7 @@ _NAME = re.compile(
 )
 _MAX_LENGTH = 500
 _REFERENCE = re.compile(
-    r'extern "C" \{ \S+ void \*harness_kernel_\w+ = \(void \*\)'
+    r'extern "C" \{ \S+ auto harness_kernel_\w+ = '
     r"(?:&(?P<name>.*)|static_cast<void \(\*\)(?P<types>\(.*\))>\((?P<typed>.*)\)); \}"
     r"(?:\n *\^ *$)?",
     re.MULTILINE,
@@ -70,11 +70,12 @@ def reference_lines(functions: Iterable[str]) -> list[str]:
 
 
 def _reference_line(function: str) -> str:
+    # The type is `auto`: to cast the address is work for a program's start, which NVRTC refuses.
     found = _NAME.fullmatch(function)
     assert found is not None
     types, name = found["types"], function.removesuffix(found["types"] or "")
     kernel = f"&{name}" if types is None else f"static_cast<void (*){types}>({name})"
-    return f'extern "C" {{ __device__ void *{reference_name(function)} = (void *){kernel}; }}'
+    return f'extern "C" {{ __device__ auto {reference_name(function)} = {kernel}; }}'
 
 
 def without_references(log: str) -> str:
