@@ -3,6 +3,7 @@
 // A C++ template without extern "C". Launch: THREADS threads, a block for each row. With KEEP the
 // row stays in dynamic shared memory, columns floats; without, it is read three times.
 #include <cuda_fp16.h>
+#include <math_constants.h>
 
 template <int THREADS, bool IS_MAXIMUM>
 __device__ float over_block(float value) {
@@ -28,7 +29,7 @@ softmax(const __half *__restrict__ x, __half *__restrict__ y, int columns) {
     const __half *const from = x + static_cast<size_t>(blockIdx.x) * columns;
     __half *const to = y + static_cast<size_t>(blockIdx.x) * columns;
 
-    float largest = -INFINITY;
+    float largest = -CUDART_INF_F;
 #pragma unroll STEP
     for (int i = threadIdx.x; i < columns; i += THREADS) {
         const float value = __half2float(from[i]);

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.cuda import usable_gpu
+from harness.measure.backends.choose import choose
 from harness.measure.backends.cuda_api import PACKAGE, PACKAGES
 from harness.measure.backends.cuda_bindings import are_bindings_there
 from harness.measure.backends.cuda_pycuda import is_pycuda_there
@@ -169,7 +169,7 @@ def nvidia(request: pytest.FixtureRequest) -> None:
     """A device for CUDA: a GPU where there is one, else the stand-in."""
     if has_real_driver():
         try:
-            usable_gpu()
+            choose("cuda")
         except BackendUnavailable as error:
             pytest.skip(str(error))
     else:

@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -283,13 +284,15 @@ def test_an_unknown_architecture_is_answered_with_the_nearest(write, capsys, arc
     assert "did you mean `sm_90`?" in capsys.readouterr().err
 
 
-def test_missing_nvcc_is_an_error_that_says_what_to_install(write, capsys, monkeypatch):
+def test_missing_compilers_are_an_error_that_says_what_to_install(write, capsys, monkeypatch):
     monkeypatch.delenv("CUDACXX", raising=False)
     monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     assert main([str(write()), "--arch", "sm_90"]) == 2
     error = capsys.readouterr().err
     assert "nvcc was not found" in error
     assert "pip install nvidia-cuda-nvcc" in error
+    assert "pip install cuda-bindings nvidia-cuda-nvrtc" in error
 
 
 @needs_nvcc

@@ -31,7 +31,7 @@ def machine(monkeypatch: pytest.MonkeyPatch):
             return gpus
 
         monkeypatch.setattr(cuda, "usable_gpus", usable_gpus)
-        monkeypatch.setattr(cuda, "require_compiler", lambda arch: None)
+        monkeypatch.setattr("harness.measure.backends.choose.first_usable", lambda arch: "nvcc")
         monkeypatch.setattr(cuda, "describe_package", lambda: "cuda-bindings 13.0")
         monkeypatch.setattr(opencl, "list_devices", lambda: list(devices))
 
@@ -239,7 +239,7 @@ def test_device_that_the_toolkit_has_dropped_is_refused_though_opencl_has_it(
     def dropped(arch: str) -> None:
         raise BackendUnavailable(f"nvcc does not compile for {arch}")
 
-    monkeypatch.setattr(cuda, "require_compiler", dropped)
+    monkeypatch.setattr("harness.measure.backends.choose.first_usable", dropped)
     with pytest.raises(BackendUnavailable, match="nvcc does not compile for sm_75"):
         choose_one("auto", ["T4"])
 

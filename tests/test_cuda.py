@@ -22,6 +22,7 @@ from harness.measure.backends.cuda import (
     usable_gpu,
 )
 from harness.measure.backends.cuda_api import PACKAGE
+from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.backends.cuda_driver import (
     CudaGpu,
     driver_version,
@@ -30,7 +31,6 @@ from harness.measure.backends.cuda_driver import (
 )
 from harness.measure.backends.kernel_parameters import pack_arguments
 from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
-from harness.measure.backends.nvcc import Nvcc
 from tests.test_check import needs_nvcc
 
 LIMITS = DeviceLimits(
@@ -112,14 +112,14 @@ def all_there(monkeypatch):
     monkeypatch.setattr(cuda, "load_driver", lambda: None)
     monkeypatch.setattr(cuda, "describe_package", lambda: "PyCUDA 1")
     monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_90"),))
-    monkeypatch.setattr(cuda, "Nvcc", lambda arch: None)
+    monkeypatch.setattr("harness.measure.backends.choose.first_usable", lambda arch: "nvcc")
 
 
 def test_nothing_missing_is_no_reason(all_there):
     assert usable_gpu().arch == "sm_90"
 
 
-@pytest.mark.parametrize("part", ["require_driver", "load_driver", "list_gpus", "Nvcc"])
+@pytest.mark.parametrize("part", ["require_driver", "load_driver", "list_gpus"])
 def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
     def missing(*_: str) -> None:
         raise BackendUnavailable(f"no {part}")
@@ -132,14 +132,14 @@ def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
 @needs_nvcc
 @pytest.mark.parametrize(
     ("arch", "cure"),
-    [("sm_20", "too old for this toolkit: install an older one"), ("sm_9999", "too new .* newer")],
+    [("sm_20", "too old for this release: install an older"), ("sm_9999", "too new .* newer")],
 )
 def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
     arch, cure, all_there, monkeypatch
 ):
     pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
     monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu(arch),))
-    monkeypatch.setattr(cuda, "Nvcc", Nvcc)
+    monkeypatch.setattr("harness.measure.backends.choose.first_usable", first_usable)
     with pytest.raises(
         BackendUnavailable, match=rf"does not compile for {arch}: .* {cure}"
     ) as error:
@@ -151,7 +151,6 @@ def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
 
 @needs_nvcc
 def test_no_builder_asks_the_driver_for_its_device_again(all_there, monkeypatch):
-    monkeypatch.setattr(cuda, "Nvcc", lambda arch: None)
     backend = choose("cuda")
     monkeypatch.setattr(cuda, "list_gpus", lambda: pytest.fail("the driver is asked again"))
     assert backend.open_compiler().arch == "sm_90"

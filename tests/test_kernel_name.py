@@ -13,9 +13,11 @@ from harness.core.program import Program
 from harness.core.records import Config
 from harness.measure.backends.kernel_symbols import kernel_symbol, readable
 from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.nvrtc import Nvrtc
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
+from tests.test_nvrtc import needs_nvrtc
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 
@@ -47,13 +49,15 @@ SYMBOLS = {
 }
 
 
-@pytest.fixture(scope="module")
-def cubin() -> bytes:
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)],
+)
+def cubin(request: pytest.FixtureRequest) -> bytes:
     lines = reference_lines(name for name in SYMBOLS if plain_name(name) != name)
-    return Nvcc("sm_90").compile(Program("\n".join([KERNELS, *lines]), (), ())).data
+    return request.param("sm_90").compile(Program("\n".join([KERNELS, *lines]), (), ())).data
 
 
-@needs_nvcc
 def test_kernels_are_found_by_the_names_that_a_person_writes(cubin: bytes) -> None:
     assert {name: kernel_symbol(cubin, name) for name in SYMBOLS} == SYMBOLS
     assert readable(kernel_symbol(cubin, "hidden")) == "(anonymous namespace)::hidden(int*)"
@@ -79,7 +83,6 @@ def test_a_log_shows_kernels_as_a_person_names_them(name: str, shown: str) -> No
         assert hidden not in message
 
 
-@needs_nvcc
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -14,6 +14,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.nvrtc import Nvrtc
 from harness.measure.kernel_data import make_kernel_data
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.verify import Tolerance, verify
@@ -21,6 +22,7 @@ from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
 from tests.stub_driver import StubDriver
+from tests.test_nvrtc import needs_nvrtc
 from tests.test_suite import needs_nvcc
 
 SPACES = Path(__file__).parents[1] / "spaces" / "modern"
@@ -38,6 +40,10 @@ CASES: dict[str, tuple[Values, tuple[Values, ...]]] = {
     "softmax": ({"rows": 5, "columns": 333}, ({}, {"BLOCK": 32, "KEEP": True})),
     "spmv": ({"rows": 301, "row_length": 13}, ({}, {"BLOCK": 64, "LANES": 8})),
 }
+both_compilers = pytest.mark.parametrize(
+    "compiler",
+    [pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)],
+)
 SHORT = {"warmup": 1, "repeats": 1}
 
 
@@ -54,13 +60,15 @@ def test_twin_verifies_on_opencl(name: str, opencl: Backend) -> None:
             assert found.outcome is Outcome.OK, found.message
 
 
-@needs_nvcc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120"])
 @pytest.mark.parametrize("name", CASES)
-def test_template_compiles_for_other_devices(name: str, arch: str) -> None:
+@both_compilers
+def test_template_compiles_for_other_devices(
+    compiler: type[Nvcc | Nvrtc], name: str, arch: str
+) -> None:
     spec = load_spec(SPACES / f"{name}.yaml")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    cubin = Nvcc(arch).compile(make_program(spec, space, space.default, "cuda")).data
+    cubin = compiler(arch).compile(make_program(spec, space, space.default, "cuda")).data
     assert kernel_symbol(cubin, spec.functions[0]).startswith(f"_Z{len(name)}{name}I")
 
 
@@ -73,7 +81,10 @@ def device(stub_of_module: StubDriver) -> Iterator[CudaDevice]:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", CASES)
-def test_template_launches_over_the_stand_in(name: str, device: CudaDevice) -> None:
+@both_compilers
+def test_template_launches_over_the_stand_in(
+    compiler: type[Nvcc | Nvrtc], name: str, device: CudaDevice
+) -> None:
     """The stand-in computes the result: this shows that arguments and launches arrive."""
     problem, changes = Input(CASES[name][0]), CASES[name][1]
     spec = load_spec(SPACES / f"{name}.yaml")
@@ -81,7 +92,7 @@ def test_template_launches_over_the_stand_in(name: str, device: CudaDevice) -> N
     space = ConstrainedSpace.of(spec, problem, device.limits)
     config = Config({**space.default, **changes[-1]})
     module = device.load(
-        Nvcc("sm_90", specific=True).compile(make_program(spec, space, config, "cuda"))
+        compiler("sm_90", specific=True).compile(make_program(spec, space, config, "cuda"))
     )
     device.bind(data.arguments)
     launch: Launch = space.launch(config, spec.functions[0], list(data.arguments))

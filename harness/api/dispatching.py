@@ -43,8 +43,7 @@ from harness.dispatch.study import (
     study,
 )
 from harness.dispatch.text import verdict_lines
-from harness.measure.backends import base
-from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.cuda_compilers import NVCC, name_of, open_cuda_compiler
 from harness.results import without_password
 from harness.results.caveats import record_lines
 from harness.results.tuned_space import TunedSpace
@@ -375,8 +374,8 @@ def _kernels(
     if backend == "opencl":
         return opencl_kernels(spec, program)
     if backend == "cuda":
-        nvcc: base.Compiler = Nvcc(arch)
-        return cuda_kernels(spec, program, nvcc.compile)
+        name = name_of(results.campaign.environment.compiler) or NVCC
+        return cuda_kernels(spec, program, open_cuda_compiler(name, arch).compile)
     if backend == "command" and not why_no_programs(spec):
         return program_files(spec, program)
     return ()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from harness.analysis.inputs import InputReport
@@ -18,7 +19,7 @@ from harness.measure.choose import fitted_to, open_measurers
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
-from harness.results import Store, writing
+from harness.results import Store, stored_compilers, writing
 from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
@@ -169,7 +170,8 @@ def _open_devices(request: TuneRequest) -> tuple[Measurer, str]:
     several devices that differ, and for several where one input after another is sampled."""
     options = request.options
     most = len(request.spec.inputs)  # an input is with one device
-    measurers, why = open_measurers(request.whole, options.backend, options.device, most)
+    measured = partial(stored_compilers, request.database, request.spec.program_sha256)
+    measurers, why = open_measurers(request.whole, options.backend, options.device, most, measured)
     if len(measurers) == 1:
         return next(iter(measurers.values())), why
     try:

@@ -12,23 +12,30 @@ from harness.core.records import COLD, WARM
 from harness.core.text import counted
 from harness.measure.backends import cuda
 from harness.measure.backends.choose import Backend, choose_devices, choose_one
+from harness.measure.cuda_choice import Measured, with_cuda_compiler
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space_file import Spec
+from harness.space_file.compiler import AUTO
 
 COMMAND = "command"
 
 
 def open_measurer(
-    spec: Spec, requested: str, owner: Measurer | None = None, devices: Sequence[str] = ()
+    spec: Spec,
+    requested: str,
+    owner: Measurer | None = None,
+    devices: Sequence[str] = (),
+    measured: Measured = tuple,
 ) -> tuple[Measurer, str]:
     """Open the measurer of a space with the requested backend, on the device that `devices` name
     where they name one; return it and why it was chosen.
 
     It runs kernels, or starts programs, in the process of the measurer `owner`, which must be
-    closed later: two processes differ in speed.
+    closed later: two processes differ in speed. `measured` returns the compilers of earlier
+    measurements.
 
     Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
     cannot run here.
@@ -54,11 +61,21 @@ def open_measurer(
             f"compared with with {shared.environment.cache} ones; write the same "
             "`measure: {cache: ...}` in both"
         )
+    if shared is None:
+        backend = with_cuda_compiler(spec, backend, measured)
+    else:
+        backend = dataclasses.replace(backend, cuda_compiler=shared.cuda_compiler)
+        if spec.cuda_compiler not in (AUTO, shared.cuda_compiler):
+            raise UsageError(
+                f"{spec.path} is compiled with {spec.cuda_compiler}, and the space that it is "
+                f"compared with with {shared.cuda_compiler}; write the same `compiler: {{cuda: "
+                "...}` in both"
+            )
     return KernelMeasurer(spec, backend, shared), backend.why
 
 
 def open_measurers(
-    spec: Spec, requested: str, devices: Sequence[str], most: int
+    spec: Spec, requested: str, devices: Sequence[str], most: int, measured: Measured = tuple
 ) -> tuple[dict[str, Measurer], str]:
     """Open a measurer for each device that `devices` name, but at most so many; return them by the
     devices' names, and why they were chosen. They share their builds: close the first one last.
@@ -69,8 +86,14 @@ def open_measurers(
         program, why = open_measurer(spec, requested, devices=devices)
         return {COMMAND: program}, why
     chosen = choose_devices(requested, devices)
-    backends = [_fitting(spec, each) for each in chosen[:most]]
-    count, why = len(backends), backends[0].why
+    first_backend = with_cuda_compiler(spec, _fitting(spec, chosen[0]), measured)
+    compiler, why = first_backend.cuda_compiler, first_backend.why
+    others = (_fitting(spec, each) for each in chosen[1:most])
+    backends = [
+        first_backend,
+        *(dataclasses.replace(each, cuda_compiler=compiler) for each in others),
+    ]
+    count = len(backends)
     if len(chosen) > count:
         why += f"; {counted(len(chosen) - count, 'more device')} would have no input"
     first = KernelMeasurer(spec, backends[0], devices=count)

@@ -13,8 +13,9 @@ from harness.core.errors import BuildFailed
 from harness.core.program import family
 
 # nvcc's tools warn about the source in the same format, so the messages that count are listed. They
-# are those of nvcc, ptxas and nvlink 13.0; `harness/space_file/flags/nvcc.yaml` has the settings.
-_NVCC_TOOL = r"^(?:nvcc|ptxas|nvlink|cicc)\s+(?:warning|info)\s*:\s*"
+# are those of nvcc, ptxas and nvlink 13.0, and of NVRTC, which takes flags of nvcc;
+# `harness/space_file/flags/nvcc.yaml` has the settings.
+_NVCC_TOOL = r"^(?:(?:nvcc|ptxas|nvlink|cicc)\s+(?:warning|info)\s*|nvrtc: warning):\s*"
 _NVCC_CONFLICT = "|".join(
     (
         r"incompatible redefinition for option",
@@ -34,6 +35,7 @@ _NVCC_CONFLICT = "|".join(
         r"overrides '",
         r"Ignoring -dlto option",
         r"setmaxnreg' ignored",
+        r'" followed by "',
     )
 )
 

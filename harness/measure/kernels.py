@@ -101,6 +101,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if owner:
             self._times.seen_by_any = owner._times.seen_by_any
 
+    @property
+    def cuda_compiler(self) -> str:
+        """What compiles CUDA kernels: nvcc or nvrtc."""
+        return self._backend.cuda_compiler
+
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the device's compiler does not know."""
         compiler, identity = self._backend.compiler, self.environment.compiler

@@ -200,14 +200,14 @@ def read_source(path: Path, folders: tuple[Path, ...] = ()) -> Source:
     waiting = [(path, text)]
     while waiting:
         including, content = waiting.pop()
-        for included in _included(including, content, path.parent, folders):
+        for included in included_files(including, content, path.parent, folders):
             if included not in includes and not _is_same(included, path):
                 includes[included] = read_text(included)
                 waiting.append((included, includes[included]))
     return Source(path, text, dict(sorted(includes.items())), folders)
 
 
-def _included(
+def included_files(
     including: Path, content: str, folder: Path, folders: tuple[Path, ...]
 ) -> Iterator[Path]:
     """Yield the files that a text includes, in quotes from its own folder, and in both spellings

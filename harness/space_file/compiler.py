@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
@@ -17,7 +18,9 @@ from harness.space_file.tuned import StrictModel, plain
 
 Word = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 COMPILERS = {"cuda": "nvcc", "opencl": "opencl"}
-"""The compiler of each language of kernels."""
+"""The key of each language's options; NVRTC takes those of nvcc."""
+
+AUTO: Final = "auto"
 
 _STD = re.compile(r"(-std|--std|-cl-std)(=.*)?")
 _INCLUDE = re.compile(r"-I.*|(--include-path|-isystem|--system-include)(=.*)?")
@@ -59,6 +62,9 @@ class NvccModel(CompilerModel):
 class CompilersModel(StrictModel):
     """How kernels are compiled, by compiler."""
 
+    cuda: Literal["auto", "nvcc", "nvrtc"] = Field(
+        default=AUTO, description="what compiles CUDA kernels; auto decides by what is installed"
+    )
     nvcc: NvccModel = Field(default_factory=NvccModel, description="used by the cuda backend")
     opencl: CompilerModel = Field(
         default_factory=CompilerModel, description="used by the opencl backend"
@@ -67,19 +73,27 @@ class CompilersModel(StrictModel):
     def plans(self, folder: Path) -> dict[str, CompilerPlan]:
         """Return the plan of each language; include folders become absolute."""
         return {
-            "cuda": _plan(self.nvcc, folder, "-std", self.nvcc.arch_specific),
+            "cuda": dataclasses.replace(
+                _plan(self.nvcc, folder, "-std"),
+                arch_specific=self.nvcc.arch_specific,
+                compiler=self.cuda,
+            ),
             "opencl": _plan(self.opencl, folder, "-cl-std"),
         }
 
 
 @dataclass(frozen=True)
 class CompilerPlan:
-    """How the kernels of one language are compiled; `options` begin with the standard."""
+    """How the kernels of one language are compiled; `options` begin with the standard.
+
+    `compiler` is for CUDA: AUTO, or the name of one.
+    """
 
     options: tuple[str, ...] = ()
     include_dirs: tuple[str, ...] = ()
     timeout_s: float | None = None
     arch_specific: bool = False
+    compiler: str = AUTO
 
     @property
     def sha256_parts(self) -> list[str]:
@@ -88,12 +102,10 @@ class CompilerPlan:
         return [*fixed, *["arch_specific"] * self.arch_specific]
 
 
-def _plan(
-    model: CompilerModel, folder: Path, std: str, arch_specific: bool = False
-) -> CompilerPlan:
+def _plan(model: CompilerModel, folder: Path, std: str) -> CompilerPlan:
     first = [] if model.std is None else [f"{std}={model.std}"]
     folders = tuple(os.path.abspath(folder / name) for name in model.include)
-    return CompilerPlan((*first, *model.options), folders, model.build_timeout_s, arch_specific)
+    return CompilerPlan((*first, *model.options), folders, model.build_timeout_s)
 
 
 def included_folders(document: Document, folder: Path, language: str) -> tuple[Path, ...]:

@@ -19,7 +19,7 @@ from harness.core.records import Config, Input, Statistic, Value
 from harness.source.kernel_source import Source
 from harness.space_file import messages
 from harness.space_file.baselines import Baseline
-from harness.space_file.compiler import CompilerPlan
+from harness.space_file.compiler import AUTO, CompilerPlan
 from harness.space_file.flag_expansion import NamedFlags, Notice
 from harness.space_file.model import Measure, Search, Verify
 from harness.space_file.parameters import Parameter
@@ -110,6 +110,11 @@ class Spec:
     def is_cooperative(self) -> bool:
         """Whether the space says that its launches are cooperative."""
         return self.launch is not None and self.launch.cooperative
+
+    @property
+    def cuda_compiler(self) -> str:
+        """What compiles CUDA kernels: nvcc, nvrtc, or AUTO, where harness chooses."""
+        return self.compilers["cuda"].compiler if "cuda" in self.compilers else AUTO
 
     @property
     def is_in_python(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from harness.commands.check.targets import (
     CompileTarget,
     architecture_target,
     device_target,
-    specific_target,
+    target_of,
 )
 from harness.commands.check.without_effect import describe_without_effect, without_effect
 from harness.commands.run import EXIT_ERROR, print_json
@@ -121,13 +122,11 @@ def _inspected(
         targets = _targets(options) if needs_target else []
         if options.names_target:
             _require_sources(specs, targets)
-        builds = {target: stack.enter_context(closing(_builds(target))) for target in targets}
-        own = dict[CompileTarget, CompileTarget]()  # those of specific architectures
-        if any(spec.is_arch_specific for spec in specs):
-            own = {target: specific_target(target) for target in targets}
-            for target in own.values():
-                builds[target] = stack.enter_context(closing(_builds(target)))
-        fitting = [[_fitting(spec, target, own) for target in targets] for spec in specs]
+        fitting = [[target_of(spec, target) for target in targets] for spec in specs]
+        builds = {
+            target: stack.enter_context(closing(_builds(target)))
+            for target in dict.fromkeys(itertools.chain(*fitting))
+        }
         yield (
             targets,
             [
@@ -135,13 +134,6 @@ def _inspected(
                 for spec, of_spec in zip(specs, fitting, strict=True)
             ],
         )
-
-
-def _fitting(
-    spec: Spec, target: CompileTarget, own: Mapping[CompileTarget, CompileTarget]
-) -> CompileTarget:
-    """Return the target, or that of its specific architecture for a space that wants it."""
-    return own[target] if spec.is_arch_specific else target
 
 
 def _check_as_json(specs: Sequence[Spec], options: CheckOptions) -> int:

@@ -22,6 +22,7 @@ from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted, format_time
 from harness.display.text import make_table, print_line, print_lines
+from harness.measure.backends.cuda_compilers import name_of
 from harness.models.folds import FEWEST_INPUTS
 from harness.space import InputSpaces
 from harness.space.switched_off import removed_where_off
@@ -236,7 +237,9 @@ def describe_default(console: Console, inspection: SampledBuilds, default: Compi
 
 
 def _describe_build(build: Build, dynamic_bytes: int) -> str:
-    facts = [f"compiled in {format_time(build.compile_s)}{', cached' if build.cached else ''}"]
+    name = name_of(build.compiler)
+    took = f"in {format_time(build.compile_s)}{', cached' if build.cached else ''}"
+    facts = [f"compiled by {name} {took}" if name else f"compiled {took}"]
     if build.registers is not None:
         facts.append(counted(build.registers, "register"))
     if build.shared_bytes is not None:
@@ -250,7 +253,7 @@ def _describe_build(build: Build, dynamic_bytes: int) -> str:
 
 def _sample_table(inspection: Inspection, results: Sequence[Compiled]) -> Table:
     target = inspection.target
-    memory = "shared memory" if target.nvcc else "local memory"
+    memory = "shared memory" if target.arch else "local memory"
     head = ["configuration", "registers", memory, "spills", "group", "occupancy", "compiled in"]
     has_messages = any(result.headline for result in results)
     head += ["warning"] if has_messages else []

@@ -237,7 +237,7 @@ class Inspection:
         if not failure and resident is not None and resident.active_groups == 0:
             failure = f"no multiprocessor can hold a block of it: {resident.limiter}"
         # An OpenCL kernel may ignore the launch's: only CUDA's is known to count.
-        dynamic_bytes = launch.shared_bytes if launch and self.target.nvcc else 0
+        dynamic_bytes = launch.shared_bytes if launch and self.target.arch else 0
         return Compiled(config, build, group_size, resident, failure or "", dynamic_bytes)
 
     def _why_missing(self, binary: Binary) -> str | None:
@@ -245,7 +245,7 @@ class Inspection:
 
         An OpenCL kernel always has its name.
         """
-        if self.target.nvcc is None:
+        if self.target.arch is None:
             return None
         try:
             for name in self.spec.functions:
@@ -260,7 +260,7 @@ class Inspection:
         Does nothing where the default is not built, where the host module makes the launches, and
         for OpenCL, whose driver knows the parameters only when a kernel runs.
         """
-        if self.target.nvcc is None or self.spec.launch is None:
+        if self.target.arch is None or self.spec.launch is None:
             return
         try:
             cubin = self._builds.finish(self._program(self.space.default)).data
@@ -280,10 +280,10 @@ class Inspection:
         return self.space.launch(config, self.spec.functions[0], ())
 
     def _occupancy(self, build: Build, launch: Launch | None) -> Occupancy | None:
-        if self.target.nvcc is None or build.registers is None or self.target.why_no_occupancy:
+        if self.target.arch is None or build.registers is None or self.target.why_no_occupancy:
             return None
         if launch is None:
             return None
         group_size = math.prod(launch.group)
         shared_bytes = (build.shared_bytes or 0) + launch.shared_bytes
-        return occupancy(self.target.nvcc.arch, group_size, build.registers, shared_bytes)
+        return occupancy(self.target.arch, group_size, build.registers, shared_bytes)

@@ -13,8 +13,10 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.program import Program
 from harness.core.records import DeviceLimits
 from harness.measure.backends.choose import Backend, choose_one
-from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.build_queue import BuildQueue
+from harness.measure.choose import with_arch
+from harness.measure.cuda_choice import with_named_compiler
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.occupancy import multiprocessor
 from harness.space import InputSpaces
@@ -38,13 +40,16 @@ DEVICE_ONLY_LIMIT = "compute_units"
 
 @dataclass(frozen=True)
 class CompileTarget:
-    """A device of this machine, or an architecture of nvcc, which needs no GPU."""
+    """A device of this machine, or an NVIDIA architecture, which needs no GPU.
+
+    `arch` is the architecture to compile for; None for OpenCL.
+    """
 
     name: str
     backend: Backend
     identity: str
     limits: DeviceLimits
-    nvcc: Nvcc | None = None  # None for OpenCL
+    arch: str | None = None
     has_device: bool = False
 
     @property
@@ -55,10 +60,10 @@ class CompileTarget:
     @property
     def why_no_occupancy(self) -> str | None:
         """The reason why the occupancy cannot be computed; None where it can."""
-        if self.nvcc is None:
+        if self.arch is None:
             return "OpenCL does not report how many registers a kernel uses or spills"
         try:
-            multiprocessor(self.nvcc.arch)
+            multiprocessor(self.arch)
         except ValueError as error:
             return str(error)
         return None
@@ -67,15 +72,15 @@ class CompileTarget:
 def architecture_target(arch: str) -> CompileTarget:
     """Make the target of an architecture such as `sm_90`.
 
-    Raises UsageError for an unknown architecture, BackendUnavailable without nvcc.
+    Raises UsageError for an unknown architecture, BackendUnavailable without a compiler.
     """
-    nvcc = Nvcc(arch)
-    backend = Backend("cuda", "nvcc", "its architecture was named", arch=arch)
+    why, compiler = "its architecture was named", first_usable(arch)
+    backend = Backend("cuda", "nvcc", why, arch=arch, cuda_compiler=compiler)
+    limits = ARCHITECTURE_LIMITS
     with contextlib.suppress(ValueError):
         opt_in_bytes = multiprocessor(arch).max_group_shared_bytes
-        limits = dataclasses.replace(ARCHITECTURE_LIMITS, opt_in_local_bytes=opt_in_bytes)
-        return CompileTarget(arch, backend, nvcc.identity, limits, nvcc)
-    return CompileTarget(arch, backend, nvcc.identity, ARCHITECTURE_LIMITS, nvcc)
+        limits = dataclasses.replace(limits, opt_in_local_bytes=opt_in_bytes)
+    return CompileTarget(arch, backend, backend.open_compiler().identity, limits, arch)
 
 
 def device_target(requested: str, devices: Sequence[str] = ()) -> CompileTarget:
@@ -96,20 +101,25 @@ def device_target(requested: str, devices: Sequence[str] = ()) -> CompileTarget:
         limits, environment = device.limits, device.environment(compiler.identity)
     finally:
         device.close()
-    nvcc = compiler if isinstance(compiler, Nvcc) else None
     name = f"{backend.language} on {environment.device}"
-    return CompileTarget(name, backend, compiler.identity, limits, nvcc, has_device=True)
+    return CompileTarget(name, backend, compiler.identity, limits, compiler.arch, has_device=True)
 
 
-def specific_target(target: CompileTarget) -> CompileTarget:
-    """Return the target of the same device with the features of its own architecture (sm_90a)."""
-    if target.nvcc is None:
+def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
+    """Return the target with the compiler that a space names, and with the features of its own
+    architecture (sm_90a) where the space wants them.
+
+    Raises BackendUnavailable where that compiler cannot be used.
+    """
+    if target.arch is None:
         return target
-    nvcc = Nvcc(target.nvcc.arch, specific=True)
-    backend = dataclasses.replace(target.backend, arch=nvcc.arch)
-    name = target.name.replace(target.nvcc.arch, nvcc.arch)
+    backend = with_named_compiler(spec, with_arch(spec, target.backend))
+    if backend == target.backend:
+        return target
+    compiler = backend.open_compiler()
+    name = target.name.replace(target.arch, compiler.arch or "")
     return dataclasses.replace(
-        target, name=name, backend=backend, identity=nvcc.identity, nvcc=nvcc
+        target, name=name, backend=backend, identity=compiler.identity, arch=compiler.arch
     )
 
 
@@ -136,9 +146,8 @@ def unchecked(spec: Spec, target: CompileTarget) -> list[str]:
 
 def fitted_spec(spec: Spec, target: CompileTarget, builds: BuildQueue[Program]) -> Spec:
     """Remove the flags that the target's compiler does not know."""
-    arch = None if target.nvcc is None else target.nvcc.arch
     compiler = target.backend.compiler
-    return fitted_to_backend(spec, compiler, arch, target.identity, builds.finish)
+    return fitted_to_backend(spec, compiler, target.arch, target.identity, builds.finish)
 
 
 def target_spaces(spec: Spec, target: CompileTarget) -> InputSpaces:

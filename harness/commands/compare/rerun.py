@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,13 @@ from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.measure.choose import open_measurer
 from harness.measure.measurer import Measurer
-from harness.results import Store, check_database, without_password, writing
+from harness.results import (
+    Store,
+    check_database,
+    stored_compilers,
+    without_password,
+    writing,
+)
 from harness.space_file import Spec
 
 
@@ -47,9 +54,14 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
     results: list[tuple[KernelResults, KernelResults]] = []
     notes: list[str] = []
     console = make_console(stderr=True)
+    databases = (base, candidate)
 
     def open_(spec: Spec, owner: Measurer | None) -> Measurer:
-        return open_measurer(spec, options.backend, owner, options.device)[0]
+        def measured() -> Sequence[str]:
+            found = (stored_compilers(database, spec.program_sha256) for database in databases)
+            return list(itertools.chain(*found))
+
+        return open_measurer(spec, options.backend, owner, options.device, measured)[0]
 
     with (
         writing(options.database) as engine,

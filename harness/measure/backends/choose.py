@@ -11,6 +11,7 @@ from harness.core.records import WARM
 from harness.core.text import suggestion
 from harness.measure.backends import cuda, cuda_device, empty_kernel, opencl, opencl_device
 from harness.measure.backends.base import Compiler, Device
+from harness.measure.backends.cuda_compilers import NVCC, first_usable, open_cuda_compiler
 from harness.measure.backends.cuda_driver import MIG, VISIBLE, CudaGpu, hidden_instance
 from harness.measure.backends.device_names import (
     UnknownDevice,
@@ -18,7 +19,6 @@ from harness.measure.backends.device_names import (
     find_device,
     suggest_device,
 )
-from harness.measure.backends.nvcc import Nvcc
 
 AUTO = "auto"
 _INTERFACES = ("cuda", "opencl")
@@ -35,7 +35,8 @@ Found = CudaGpu | opencl.DeviceName
 class Backend:
     """A chosen device, as it is sent to worker processes.
 
-    `language` names the source that it compiles, `compiler` the flags that it understands.
+    `language` names the source that it compiles, `compiler` the flags that it understands, and
+    `cuda_compiler` what compiles CUDA: NVRTC understands flags of nvcc.
     `arch` is the architecture to compile for; None means that of this machine's device. `cache` is
     what a run finds in the device's caches, WARM or COLD. With `arch_specific`, kernels may use
     what only devices of exactly this architecture have (sm_90a).
@@ -49,6 +50,7 @@ class Backend:
     cache: str = WARM
     arch_specific: bool = False
     cuda_gpu: CudaGpu | None = None
+    cuda_compiler: str = NVCC
 
     @property
     def device(self) -> Found | None:
@@ -70,7 +72,8 @@ class Backend:
         """Open the compiler for the device in this process."""
         if self.opencl_device is not None:
             return opencl.OpenClCompiler(self.opencl_device)
-        return Nvcc(self.arch or cuda.device_arch(), specific=self.arch_specific)
+        arch = self.arch or cuda.device_arch()
+        return open_cuda_compiler(self.cuda_compiler, arch, specific=self.arch_specific)
 
     def require_working(self, device: Device, compiler: Compiler) -> None:
         """Raise BackendUnavailable, with the cause and the cure, where a GPU runs no empty kernel.
@@ -221,18 +224,16 @@ def _auto() -> Backend:
 
 
 def _backend(device: Found, why: str) -> Backend:
-    """Return the backend of a named device; raises BackendUnavailable where nvcc does not compile
-    for it."""
     if isinstance(device, opencl.DeviceName):
         return _opencl(device, why)
-    cuda.require_compiler(device.arch)
     return _cuda(device, why)
 
 
 def _cuda(gpu: CudaGpu, why: str) -> Backend:
+    """Return the backend of a GPU; raises BackendUnavailable where nothing compiles for it."""
     # With its architecture known, no process that compiles asks the driver for it again.
-    why = f"{why}; through {cuda.describe_package()}"
-    return Backend("cuda", "nvcc", why, arch=gpu.arch, cuda_gpu=gpu)
+    why, compiler = f"{why}; through {cuda.describe_package()}", first_usable(gpu.arch)
+    return Backend("cuda", "nvcc", why, arch=gpu.arch, cuda_gpu=gpu, cuda_compiler=compiler)
 
 
 def _opencl(device: opencl.DeviceName, why: str) -> Backend:

@@ -15,7 +15,6 @@ from harness.measure.backends.cuda_api import (
 from harness.measure.backends.cuda_bindings import BindingsDriver, are_bindings_there
 from harness.measure.backends.cuda_driver import CudaGpu, list_gpus, require_driver
 from harness.measure.backends.cuda_pycuda import PyCudaDriver, is_pycuda_there
-from harness.measure.backends.nvcc import Nvcc
 
 
 def load_driver() -> CudaDriver:
@@ -88,17 +87,8 @@ def usable_gpus() -> tuple[CudaGpu, ...]:
 
 
 def usable_gpu() -> CudaGpu:
-    """Return this machine's first GPU; raises BackendUnavailable as `usable_gpus` does, and where
-    nvcc does not compile for it."""
-    gpu = usable_gpus()[0]
-    require_compiler(gpu.arch)
-    return gpu
-
-
-def require_compiler(arch: str) -> None:
-    """Raise BackendUnavailable where this toolkit has dropped an architecture, or does not know it
-    yet."""
-    Nvcc(arch)
+    """Return this machine's first GPU; raises BackendUnavailable as `usable_gpus` does."""
+    return usable_gpus()[0]
 
 
 def device_arch() -> str:

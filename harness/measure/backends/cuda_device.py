@@ -161,12 +161,13 @@ class CudaDevice(DriverDevice):
         """
         with self._errors("asking for the driver's version"):
             version = self.driver.version()
-        toolkit = re.match(r"nvcc (\d+)\.", compiler)
-        if toolkit is None or int(toolkit[1]) <= version // 1000:
+        release = re.match(r"(nvcc|nvrtc) (\d+)\.", compiler)
+        if release is None or int(release[2]) <= version // 1000:
             return ""
+        older = "set CUDACXX to an nvcc" if release[1] == "nvcc" else "install an NVRTC"
         return (
             f". This driver supports up to CUDA {_cuda_version(version)}, but the compiler is "
-            f"{compiler}: update the driver, or set CUDACXX to an nvcc of CUDA {version // 1000}"
+            f"{compiler}: update the driver, or {older} of CUDA {version // 1000}"
         )
 
     def unload(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
@@ -58,12 +59,8 @@ def advice(language: str) -> str:
 def _compiled(compiler: Compiler, language: str) -> Binary:
     """Return the empty kernel from the build cache, or compile it."""
     program = Program(_TEXTS[language] + _host_compiler(language), (), ())
-    cache = BuildCache()
-    binary = cache.get(program.key(compiler.identity))
-    if binary is None:
-        binary = compiler.compile(program)
-        cache.put(binary)
-    return binary
+    key = program.key(compiler.identity)
+    return BuildCache().get_or_build(key, partial(compiler.compile, program))
 
 
 def _host_compiler(language: str) -> str:

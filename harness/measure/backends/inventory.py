@@ -8,6 +8,7 @@ from functools import cache
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.backends import cuda, opencl
+from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.backends.cuda_driver import VISIBLE, CudaGpu, list_gpus, require_driver
 from harness.measure.backends.device_names import device_line
 
@@ -49,7 +50,7 @@ def _why_unusable(arch: str) -> str:
     """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
     try:
         cuda.load_driver()
-        cuda.require_compiler(arch)
+        first_usable(arch)
     except BackendUnavailable as error:
         return str(error)
     return ""

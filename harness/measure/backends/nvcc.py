@@ -9,35 +9,26 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.flag_file import with_values
-from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
-from harness.core.records import Build
-from harness.core.text import nearest
-from harness.measure.backends.cubin import machine_code_sha256
-from harness.measure.backends.kernel_symbols import readable
-from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
+from harness.measure.backends.cuda_arch import checked_arch
+from harness.measure.backends.cuda_binary import SOURCE_NAME, cuda_binary, readable_log
 from harness.measure.build_cache import digests
 from harness.measure.compiler_command import run_in_group
-from harness.measure.compiler_warnings import require_obeyed
 
 COMPILE_TIMEOUT_S = 120.0
-SOURCE_NAME = "kernel.cu"
 _BINARY_NAME = "kernel.cubin"
 _READ_NAME = "kernel.d"
+_CURE = "install {} toolkit, and set CUDACXX to its nvcc"
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include\b[ \t]*(?:"([^"\n]+)")?', re.MULTILINE)
 
 # nvcc obeys these variables: builds under different values must not be mixed up.
 ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
-_DYNAMIC = (
-    "Arrays of fixed size have 48 KiB in all. For more, up to max_shared_bytes of the device, "
-    "declare one `extern __shared__` array, and give its bytes in launch.shared"
-)
 _WHEEL = "nvidia-cuda-nvcc"
 _WHEEL_NEEDS = {
     "nvvm/bin/cicc": "nvidia-nvvm",
@@ -61,8 +52,10 @@ class Nvcc:
         self._executable = executable or find_nvcc()
         self._release = _release(self._executable)
         _require_host_compiler(self._executable)
-        self.arch = self._checked(arch)
-        if specific and self._has_variant(f"{arch}a", supported_archs(self._executable)):
+        known = supported_archs(self._executable)
+        name = f"nvcc {self._release} ({self._executable})"
+        self.arch = checked_arch(name, arch, known, self._accepts, _CURE)
+        if specific and arch in known and self._accepts(f"{arch}a"):
             self.arch = f"{arch}a"
 
     @property
@@ -74,30 +67,15 @@ class Nvcc:
     def compile(self, program: Program) -> Binary:
         """Compile to a cubin.
 
-        Registers, shared and spilled bytes are the largest of any function in the file, since any
-        of them may be launched. `binary_sha256` is that of the machine code (see
-        `harness.measure.backends.cubin`), equal for flags that change nothing. Raises BuildFailed
-        with nvcc's log: after an error, a timeout, or a warning that a flag is not obeyed.
+        Raises BuildFailed with nvcc's log: after an error, a timeout, or a warning that a flag is
+        not obeyed.
         """
         begin_s = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="harness-nvcc-") as folder:
             cubin, report = self._run(program, Path(folder))
             read = digests(_headers(Path(folder, _READ_NAME)))
         compile_s = time.perf_counter() - begin_s
-        require_obeyed("nvcc", report)
-        worst = worst_of(parse_resources(report).values())
-        build = Build(
-            key=program.key(self.identity),
-            options=shlex.join(program.options),
-            compiler=self.identity,
-            compile_s=compile_s,
-            binary_sha256=_hash(cubin),
-            registers=worst.registers,
-            shared_bytes=worst.shared_bytes,
-            spill_bytes=worst.spill_bytes,
-            log=_readable(report),
-        )
-        return Binary(build, cubin, read)
+        return cuda_binary("nvcc", self.identity, program, cubin, report, compile_s, read)
 
     def _run(self, program: Program, folder: Path) -> tuple[bytes, str]:
         (folder / SOURCE_NAME).write_text(program.text, encoding="utf-8")
@@ -107,9 +85,9 @@ class Nvcc:
         if status is None:
             reason = f"nvcc did not finish within {timeout_s:g} s and was killed; give it more "
             reason += "with `compiler: {nvcc: {build_timeout_s: SECONDS}}`, and tune with --fresh"
-            raise BuildFailed(f"{reason}\n{_readable(report)}".strip())
+            raise BuildFailed(f"{reason}\n{readable_log(report)}".strip())
         if status != 0:
-            log = _readable(report) or "nvcc printed nothing"
+            log = readable_log(report) or "nvcc printed nothing"
             raise BuildFailed(f"nvcc ended with status {status}\n{log}")
         return (folder / _BINARY_NAME).read_bytes(), report
 
@@ -127,44 +105,10 @@ class Nvcc:
             *("-x", "cu", SOURCE_NAME, "-o", _BINARY_NAME),
         ]
 
-    def _checked(self, arch: str) -> str:
-        known = supported_archs(self._executable)
-        choice = f"compiles for {', '.join(known)}"
-        if not re.fullmatch(r"sm_\d+[af]?", arch):
-            hint = _nearest(arch, known)
-            raise UsageError(f"{arch!r} is not an architecture of nvcc{hint} It {choice}")
-        if arch not in known and not self._has_variant(arch, known):
-            raise BackendUnavailable(
-                f"nvcc {self._release} does not compile for {arch}: {self._executable} {choice}. "
-                f"{_toolkit_for(arch, known)}"
-            )
-        return arch
-
-    def _has_variant(self, arch: str, known: Sequence[str]) -> bool:
+    def _accepts(self, arch: str) -> bool:
         """Say whether nvcc accepts an architecture with a feature suffix: it lists none."""
-        if arch.rstrip("af") not in known:
-            return False
         ask = [str(self._executable), "--dryrun", "-cubin", f"-arch={arch}", "-x", "cu", os.devnull]
         return subprocess.run(ask, capture_output=True, check=False).returncode == 0
-
-
-def _nearest(arch: str, known: Sequence[str]) -> str:
-    near = nearest(arch, known, cutoff=0.5)
-    return f"; did you mean `{near}`?" if near else "."
-
-
-def _toolkit_for(arch: str, known: Sequence[str]) -> str:
-    """Say which toolkit knows an architecture that this one does not know."""
-    number, numbers = _number(arch), sorted(map(_number, known))
-    if not numbers or numbers[0] <= number <= numbers[-1]:
-        return f"No toolkit may know it{_nearest(arch, known)}"
-    age, other = ("old", "an older") if number < numbers[0] else ("new", "a newer")
-    cure = f"install {other} one, and set CUDACXX to its nvcc"
-    return f"The device is too {age} for this toolkit: {cure}"
-
-
-def _number(arch: str) -> int:
-    return int("".join(filter(str.isdigit, arch)))
 
 
 def find_nvcc() -> Path:
@@ -297,23 +241,7 @@ def _headers(rule: Path) -> list[str]:
     return sorted({path for path in paths if not path.startswith(tuple(f"{t}/" for t in toolkit))})
 
 
-def _readable(report: str) -> str:
-    """Return the warnings and errors of a report, with kernels as a person names them."""
-    log = without_references(without_resources(report))
-    log = re.sub(r"\b_Z\w+", lambda found: readable(found[0]), log)
-    if "uses too much shared data" in log:
-        log += f"\n{_DYNAMIC}"
-    return re.sub(rf'\n+\d+ errors? detected in the compilation of "{SOURCE_NAME}"\.', "", log)
-
-
 def _without_paths(output: str, folder: Path) -> str:
     """Remove the temporary folder and the numbers of nvcc's intermediate files from the output."""
     output = output.replace(f"{folder}/", "").replace(str(folder), ".")
     return re.sub(r"\btmpxft_[0-9a-f]+_[0-9a-f]+-\d+_", "", output)
-
-
-def _hash(cubin: bytes) -> str:
-    try:
-        return machine_code_sha256(cubin)
-    except ValueError as error:
-        raise BuildFailed(f"the output of nvcc is no cubin: {error}") from error

@@ -1,4 +1,4 @@
-"""Parse the resources that ptxas reports per function (`nvcc --resource-usage`)."""
+"""Parse the resources of each function that ptxas reports through nvcc and NVRTC."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class Resources:
 
 
 _FUNCTION = re.compile(r"^ptxas info\s*: Function properties for (\S+)")
-_SPILL = re.compile(r"^\s+\d+ bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_FRAME = r"(?:ptxas\s+\.)?\s+\d+ bytes stack frame,"  # NVRTC puts "ptxas ." before it
+_SPILL = re.compile(rf"^{_FRAME} (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"^ptxas info\s*: Used (\d+) registers")
 _SHARED = re.compile(r"\b(\d+)(?:\+\d+)? bytes smem")
 _ROUTINE = re.compile(
     r"^ptxas info\s*: (\d+ bytes gmem|Compiling entry function|Function properties|Used \d|"
-    r"Compile time|Overriding maximum register limit)|^\s+\d+ bytes stack frame,"
+    rf"Compile time|Overriding maximum register limit)|^{_FRAME}"
 )
 
 

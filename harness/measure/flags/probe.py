@@ -35,6 +35,7 @@ _CUDA = "__global__ void f(int *x) { *x = 1; }\n"
 _MAIN = "int main(void) { return 0; }\n"
 _C = "int f(int *x, int n) { int s = 0; for (int i = 0; i < n; i++) s += x[i]; return s; }\n"
 _OPENCL = "__kernel void f(__global int *x) { x[get_global_id(0)] = 1; }\n"
+_OF_BACKENDS = {"opencl": _OPENCL, "nvcc": _CUDA}
 
 
 class ProbedCompiler(Protocol):
@@ -75,34 +76,19 @@ class ProbedCommand:
     def try_out(self, setting: Setting) -> str | None:
         """Return why the compiler refuses or ignores the setting; None where it obeys it."""
         with tempfile.TemporaryDirectory(prefix="harness-flags-") as folder:
+            command = self._command(setting, Path(folder))
             if setting.takes_file:
-                return self._why_unread(setting, Path(folder))
-            return self._refusal(setting, Path(folder))
+                return _why_unread(command, Path(folder), self._refusal)
+            reason = self._refusal(command, Path(folder))
+        return None if reason is None else _first_line(reason)
 
-    def _refusal(self, setting: Setting, folder: Path) -> str | None:
-        status, output = _output(self._command(setting, folder), folder)
+    def _refusal(self, command: Sequence[str], folder: Path) -> str | None:
+        """Return what the compiler prints where it refuses or ignores an option."""
+        status, output = _output(command, folder)
         lines = conflicts(self._compiler, output)
         if status == 0 and not lines:
             return None
-        return _first_line(lines[0] if lines else output)
-
-    def _why_unread(self, setting: Setting, folder: Path) -> str | None:
-        """Return why the compiler does not take a file; None where it takes one.
-
-        Compilers refuse a file that is not theirs in many words. But one that refuses a file and a
-        missing one in the same words has opened neither: it refuses the option.
-        """
-        missing, written = folder / "missing" / "file", folder / "written" / "file"
-        written.parent.mkdir()
-        written.write_text("a file that no compiler wrote\n")
-        command, said = self._command(setting, folder), []
-        for path in (missing, written):
-            words = [word.replace(ANY_FILE, str(path)) for word in command]
-            status, output = _output(words, folder)
-            if status == 0 and not conflicts(self._compiler, output):
-                return None
-            said.append(output.replace(str(path), "FILE"))
-        return _first_line(said[0]) if said[0] == said[1] else None
+        return lines[0] if lines else output
 
     def _command(self, setting: Setting, folder: Path) -> list[str]:
         """Write the source of an empty program; return the command line that builds it."""
@@ -132,7 +118,7 @@ def _empty_ptx(arch: str) -> str:
 
 
 class ProbedBackend:
-    """The compiler of a backend, such as OpenCL's for one device.
+    """The compiler of a backend, such as OpenCL's for one device, or NVRTC for flags of nvcc.
 
     `build` builds a program, in another process where a driver's compiler may crash; `identity`
     is the compiler's own.
@@ -147,12 +133,40 @@ class ProbedBackend:
 
     def try_out(self, setting: Setting) -> str | None:
         """Return why the compiler refuses or ignores the setting; None where it obeys it."""
+        if setting.takes_file:
+            with tempfile.TemporaryDirectory(prefix="harness-flags-") as folder:
+                return _why_unread(setting.words, Path(folder), self._refusal)
+        reason = self._refusal(setting.words)
+        return None if reason is None else _first_line(reason)
+
+    def _refusal(self, words: Sequence[str], _folder: Path | None = None) -> str | None:
+        """Return what the compiler prints where it refuses or ignores an option."""
         try:
-            self._build(Program(_OPENCL, setting.words, ()))
+            self._build(Program(_OF_BACKENDS[self._name], tuple(words), ()))
         except BuildFailed as error:
             lines = conflicts(self._name, str(error))
-            return _first_line(lines[0] if lines else str(error))
+            return lines[0] if lines else str(error)
         return None
+
+
+def _why_unread(
+    words: Sequence[str], folder: Path, refusal: Callable[[Sequence[str], Path], str | None]
+) -> str | None:
+    """Return why a compiler does not take a file; None where it takes one.
+
+    Compilers refuse a file that is not theirs in many words. But one that refuses a file and a
+    missing one in the same words has opened neither: it refuses the option.
+    """
+    missing, written = folder / "missing" / "file", folder / "written" / "file"
+    written.parent.mkdir()
+    written.write_text("a file that no compiler wrote\n")
+    said = []
+    for path in (missing, written):
+        reason = refusal([word.replace(ANY_FILE, str(path)) for word in words], folder)
+        if reason is None:
+            return None
+        said.append(reason.replace(str(path), "FILE"))
+    return _first_line(said[0]) if said[0] == said[1] else None
 
 
 def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:

@@ -1,0 +1,71 @@
+"""Make the record of a CUDA build from a compiler's cubin and report."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from harness.core.errors import BuildFailed
+from harness.core.kernel_name import without_references
+from harness.core.program import Binary, Program
+from harness.core.records import Build
+from harness.measure.backends.cubin import machine_code_sha256
+from harness.measure.backends.kernel_symbols import readable
+from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
+from harness.measure.compiler_warnings import require_obeyed
+
+SOURCE_NAME = "kernel.cu"
+"""The name of the source in messages about what has no `#line`."""
+
+_DYNAMIC = (
+    "Arrays of fixed size have 48 KiB in all. For more, up to max_shared_bytes of the device, "
+    "declare one `extern __shared__` array, and give its bytes in launch.shared"
+)
+
+
+def cuda_binary(
+    compiler: str,
+    identity: str,
+    program: Program,
+    cubin: bytes,
+    report: str,
+    compile_s: float,
+    read: tuple[tuple[str, str], ...],
+) -> Binary:
+    """Return the binary of a program, with what ptxas reports.
+
+    Registers, shared and spilled bytes are the largest of any function in the file, since any of
+    them may be launched. `binary_sha256` is that of the machine code (see
+    `harness.measure.backends.cubin`), equal for flags that change nothing. Raises BuildFailed where
+    the report warns that a flag is not obeyed, and where the output is no cubin.
+    """
+    require_obeyed("nvcc", report)  # whose flags NVRTC takes
+    worst = worst_of(parse_resources(report).values())
+    build = Build(
+        key=program.key(identity),
+        options=shlex.join(program.options),
+        compiler=identity,
+        compile_s=compile_s,
+        binary_sha256=_hash(compiler, cubin),
+        registers=worst.registers,
+        shared_bytes=worst.shared_bytes,
+        spill_bytes=worst.spill_bytes,
+        log=readable_log(report),
+    )
+    return Binary(build, cubin, read)
+
+
+def _hash(compiler: str, cubin: bytes) -> str:
+    try:
+        return machine_code_sha256(cubin)
+    except ValueError as error:
+        raise BuildFailed(f"the output of {compiler} is no cubin: {error}") from error
+
+
+def readable_log(report: str) -> str:
+    """Return the warnings and errors of a report, with kernels as a person names them."""
+    log = without_references(without_resources(report))
+    log = re.sub(r"\b_Z\w+", lambda found: readable(found[0]), log)
+    if "uses too much shared data" in log:
+        log += f"\n{_DYNAMIC}"
+    return re.sub(rf'\n+\d+ errors? detected in the compilation of "{SOURCE_NAME}"\.', "", log)

@@ -1,0 +1,202 @@
+"""Compile CUDA kernels to cubins with NVRTC, a library that needs no toolkit, GPU or driver.
+
+The only module that imports NVRTC's bindings. NVRTC compiles in the process that calls it, so a
+hang or a crash of the library ends that process: builds run in processes with deadlines.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import BackendUnavailable, BuildFailed
+from harness.core.files import cache_folder
+from harness.core.flag_file import with_values
+from harness.core.program import Binary, Program
+from harness.measure.backends.cuda_arch import checked_arch
+from harness.measure.backends.cuda_binary import SOURCE_NAME, cuda_binary, readable_log
+from harness.measure.backends.nvrtc_headers import headers, needs_toolkit, why_untracked
+from harness.measure.build_cache import digests
+
+_EMPTY = 'extern "C" __global__ void f() {}\n'
+_INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
+_CURE = "install {} release of the wheel nvidia-cuda-nvrtc"
+_USE_NVCC = "To compile with nvcc, install it and leave `compiler: {cuda: nvrtc}` out"
+
+# NVRTC asks the driver for cubins that it kept, even a broken driver, and looks for headers in the
+# process's own folder. Early releases do not, and do not know these options.
+_ALWAYS = ("--no-cache", "--no-source-include")
+
+_RELEASE = re.compile(r"Compiler Build ID: (?:CL-)?(\S+)\n.*\bV(\d[\d.]*)")
+_NO_FILE = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
+_HOST_NAME = re.compile(
+    r'identifier "(?:u?int(?:8|16|32|64|ptr)_t|INFINITY|NAN|(?:FLT|DBL|U?INT|U?LONG)_\w+)" is un'
+)
+_OF_TOOLKIT = re.compile(r"cuda|cu\w*\.h|cooperative_groups|cub/|thrust/|nv/|crt/|mma\.h|vector_")
+
+
+def load_nvrtc() -> Any:
+    """Import NVRTC's bindings and load the library; raises BackendUnavailable."""
+    try:
+        nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+        _ = nvrtc.nvrtcVersion()
+    except ImportError as error:
+        raise BackendUnavailable(
+            f"NVRTC's bindings are not installed ({error}): {_INSTALL}"
+        ) from None
+    except RuntimeError as error:  # no library, or one that lacks a function
+        reason = str(error).partition("\n")[0]
+        raise BackendUnavailable(f"NVRTC cannot be loaded ({reason}): {_INSTALL}") from None
+    return nvrtc
+
+
+class Nvrtc:
+    """Compile programs for one architecture, such as `sm_90`; a `Compiler`.
+
+    With `specific`, the architecture is that of the same device with its own features, such as
+    `sm_90a`, if it has one. Raises UsageError for a malformed architecture, and BackendUnavailable
+    where NVRTC is missing or does not support the architecture.
+    """
+
+    def __init__(self, arch: str, *, specific: bool = False) -> None:
+        self._nvrtc = load_nvrtc()
+        known = self._supported()
+        self._always: tuple[str, ...] = ()
+        for option in _ALWAYS:
+            if self._takes(known[-1], option):
+                self._always += (option,)
+        self._release = self._read_release(known[-1])
+        self.arch = checked_arch(f"nvrtc {self._release}", arch, known, self._takes, _CURE)
+        if specific and arch in known and self._takes(f"{arch}a"):
+            self.arch = f"{arch}a"
+
+    @property
+    def identity(self) -> str:
+        """NVRTC's release and build, and the architecture."""
+        return f"nvrtc {self._release} {self.arch}"
+
+    def compile(self, program: Program) -> Binary:
+        """Compile to a cubin; raises BuildFailed with NVRTC's log, and with what would help."""
+        reason = why_untracked(program)
+        if reason is not None:
+            raise BuildFailed(
+                f"NVRTC does not list the files that it reads, and {reason}: a changed file would "
+                f"not be noticed. {_USE_NVCC}"
+            )
+        begin_s = time.perf_counter()
+        toolkit = self._toolkit if needs_toolkit(program) else ()
+        folders = (*(os.path.abspath(folder) for folder in program.include_dirs), *toolkit)
+        # Of two that conflict NVRTC takes the last, as nvcc does.
+        options = [
+            *program.words,
+            *(f"-I{folder}" for folder in folders),
+            f"--gpu-architecture={self.arch}",
+            "--ptxas-options=-v",
+        ]
+        try:
+            cubin, report = self._compiled(program.text, options)
+        except BuildFailed as error:
+            raise BuildFailed(with_values(str(error), program.files)) from None
+        compile_s = time.perf_counter() - begin_s
+        read = digests(headers(program, toolkit, self._bundled))
+        report = with_values(report, program.files)
+        return cuda_binary("nvrtc", self.identity, program, cubin, report, compile_s, read)
+
+    def _compiled(
+        self, text: str, options: Sequence[str], kind: str = "CUBIN"
+    ) -> tuple[bytes, str]:
+        """Return the output of a kind, and the log; raises BuildFailed."""
+        name = SOURCE_NAME.encode()
+        made, handle = self._nvrtc.nvrtcCreateProgram(text.encode(), name, 0, None, None)
+        if made != 0:
+            raise BuildFailed(f"NVRTC cannot begin: {made.name}")
+        try:
+            words = [option.encode() for option in (*options, *self._always)]
+            (status,) = self._nvrtc.nvrtcCompileProgram(handle, len(words), words)
+            log = self._content(handle, "ProgramLog").decode(errors="replace").rstrip("\0 \n")
+            if status != 0:
+                raise BuildFailed(_failure(status.name, log))
+            return self._content(handle, kind), log
+        finally:
+            self._nvrtc.nvrtcDestroyProgram(handle)
+
+    def _content(self, handle: Any, kind: str) -> bytes:
+        """Return the log or an output of a program."""
+        _, size_bytes = getattr(self._nvrtc, f"nvrtcGet{kind}Size")(handle)
+        content = bytearray(size_bytes)
+        getattr(self._nvrtc, f"nvrtcGet{kind}")(handle, content)
+        return bytes(content)
+
+    def _supported(self) -> tuple[str, ...]:
+        _, numbers = self._nvrtc.nvrtcGetSupportedArchs()
+        return tuple(f"sm_{number}" for number in numbers)
+
+    def _read_release(self, arch: str) -> str:
+        """Return the version and build, such as `13.0.88 (36424714)`, which PTX begins with."""
+        try:
+            ptx, _ = self._compiled(_EMPTY, [f"--gpu-architecture={arch}"], "PTX")
+        except BuildFailed as error:
+            raise BackendUnavailable(f"NVRTC does not compile an empty kernel: {error}") from None
+        found = _RELEASE.search(ptx.decode(errors="replace"))
+        if found is None:
+            raise BackendUnavailable(f"NVRTC's release is not known: PTX begins with {ptx[:200]!r}")
+        return f"{found[2]} ({found[1]})"
+
+    def _takes(self, arch: str, *options: str) -> bool:
+        """Say whether NVRTC accepts an architecture and options."""
+        try:
+            self._compiled(_EMPTY, [f"--gpu-architecture={arch}", *options])
+        except BuildFailed:
+            return False
+        return True
+
+    @cached_property
+    def _bundled(self) -> Path | None:
+        """The folder of the headers that the library brings; None where it brings none.
+
+        It is made where it is missing. Raises BuildFailed where it cannot be.
+        """
+        install = getattr(self._nvrtc, "nvrtcInstallBundledHeaders", None)
+        if install is None:
+            return None
+        folder = cache_folder("nvrtc") / self._release.partition(" ")[0]
+        try:
+            status, reason = install(os.fsencode(folder), 0)
+        except RuntimeError:  # the library is older than its bindings
+            return None
+        if status != 0:
+            reason = reason.decode(errors="replace") if reason else status.name
+            raise BuildFailed(f"NVRTC cannot write its headers to {folder}: {reason}")
+        return folder.resolve()
+
+    @cached_property
+    def _toolkit(self) -> tuple[Path, ...]:
+        """The folders of CUDA's headers: NVRTC's own, then those of wheels or a toolkit."""
+        own = () if self._bundled is None else (self._bundled, self._bundled / "cccl")
+        find = importlib.import_module("cuda.pathfinder").find_nvidia_header_directory
+        found = (find(name) for name in ("cudart", "cccl", "curand"))
+        return tuple(dict.fromkeys((*own, *(Path(folder) for folder in found if folder))))
+
+
+def _failure(status: str, log: str) -> str:
+    """Return the log of a failed build, how it ended, and what would help."""
+    lines = [readable_log(log) or "NVRTC printed nothing", f"NVRTC ended with {status}"]
+    missing, name = _NO_FILE.search(log), _HOST_NAME.search(log)
+    if missing and _OF_TOOLKIT.match(missing[1]):
+        wheels = "pip install nvidia-cuda-runtime nvidia-cuda-cccl"
+        lines.append(f"{missing[1]} is a header of the CUDA toolkit: install it, or {wheels}")
+    elif missing or name or "in JIT mode" in log:
+        lines.append(
+            "NVRTC compiles for the device alone, and has no headers of the host's C++ library: "
+            "include CUDA's for devices, such as <cuda/std/cstdint> and <cuda/std/cmath>, and keep "
+            f"main() and host code in another file. {_USE_NVCC}"
+        )
+    elif status == "NVRTC_ERROR_INVALID_OPTION":
+        lines.append(f"This is no option of NVRTC. {_USE_NVCC}")
+    return "\n".join(lines)
