@@ -39,7 +39,7 @@ from harness.tuning.progress import SilentDisplay
 TESTS = (100, 1000, 5000)
 SAMPLES = 20
 
-_SPACE = """
+SPACE_FILE = """
 name: overhead
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
 parameters:
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         host = "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
         (Path(folder) / "kernel.py").write_text(host)
         space = Path(folder) / "overhead.yaml"
-        space.write_text(_SPACE)
+        space.write_text(SPACE_FILE)
         spec = load_spec(space)
         for tests in TESTS:
             found = overhead_ms(spec, Path(folder) / f"{tests}.db", tests)

@@ -210,11 +210,13 @@ def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path: 
     assert "interrupted" in states
     assert "running" not in states
 
-    again = [Scripted("GPU-0"), Scripted("GPU-1")]
+    again = [Scripted("GPU-8"), Scripted("GPU-9")]
     reports, results, _ = tuned(spec, database, again, **options)
     assert not kept & {each for device in again for each in device.asked}
     assert {run.state for run in results.runs} == {"complete"}
     assert len(reports) == len(spec.inputs)
+    devices = [run.notes[DEVICE_UUID].split() for run in results.runs]
+    assert all({"GPU-8", "GPU-9"} & set(uuids) for uuids in devices)
     counts = Counter(row.measurement.input for row in results.rows if row.stage == "search")
     assert set(counts.values()) == {12}, "what was measured before counts, and is proposed again"
 

@@ -37,7 +37,7 @@ def _acquired(path: Path) -> FileLock:
 
     FileLock gives up where its last holder has just deleted the file; then it can be made again.
     """
-    lock = FileLock(path)
+    lock = FileLock(path, thread_local=False)  # devices are opened and closed by several threads
     for _ in range(_TRIES):
         try:
             lock.acquire(timeout=0)

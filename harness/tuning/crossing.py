@@ -72,6 +72,7 @@ def _measure(state: State, problem: Input, config: Config) -> None:
     found = state.measurer.measure(state.space(problem), problem, config, None)
     run_id, plan, store = state.runs[problem], state.run_plan(problem), state.store
     row = store.transact(lambda: store.add_measurement(run_id, plan, CROSS, found))
+    state.note_device(problem)
     state.known(problem)[config] = Stored(row, found)
     state.crossed.add((problem, config))
 

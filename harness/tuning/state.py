@@ -12,7 +12,7 @@ from typing import TypeVar
 from harness.analysis.inputs import fastest
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
-from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
+from harness.core.records import DEVICE_UUID, Config, Input, Interleaved, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.results import (
     ABLATION,
@@ -70,6 +70,7 @@ class State:
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
+        self._noted_devices: set[tuple[int, str]] = set()
         self._stored: dict[Input, dict[Config, Stored]] = {}
         self._interleaved: dict[tuple[Input, str], list[Interleaved]] = {}
 
@@ -219,7 +220,19 @@ class State:
         """Store interleaved measurements."""
         store, run_id, plan = self.store, self.runs[problem], self.run_plan(problem)
         store.transact(lambda: store.add_interleaved(run_id, plan, stage, found))
+        self.note_device(problem)
         self.interleaved(problem, stage).append(found)
+
+    def note_device(self, problem: Input) -> None:
+        """Note in an input's run which device measured: a command that goes on may have another."""
+        run_id, uuid = self.runs[problem], self.measurer.environment.notes.get(DEVICE_UUID)
+        if uuid is None or (run_id, uuid) in self._noted_devices:
+            return
+        known = (self.store.note_of(run_id, DEVICE_UUID) or "").split()
+        if uuid not in known:
+            noted = " ".join([*known, uuid])
+            self.store.transact(lambda: self.store.note_run(run_id, DEVICE_UUID, noted))
+        self._noted_devices.add((run_id, uuid))
 
     def reduction(self, problem: Input) -> Ablation | None:
         """Return the ablation whose smaller configuration took the winner's place in the last
