@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.core.errors import BuildFailed, UsageError
@@ -25,6 +26,7 @@ from harness.core.program import Binary
 from harness.core.records import Outcome
 from harness.measure.build_queue import BuildWorker
 from harness.measure.kernels import KernelMeasurer
+from harness.measure.process_context import ProcessStarter
 from harness.measure.processes import Processes, ProcessLost
 from harness.measure.run_folder import RunFolder
 from harness.space import ConstrainedSpace
@@ -56,6 +58,34 @@ def test_each_process_makes_one_worker_and_passes_it_to_every_function() -> None
         assert processes.run(list.copy, timeout_s=SOON_S) == []
     finally:
         processes.close()
+
+
+def draw() -> float:
+    return np.random.random()
+
+
+def test_new_processes_have_the_present_environment_and_draw_different_numbers(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes.run(os.getpid, timeout_s=SOON_S)  # the server runs, with an older environment
+    for variable, value in (("HARNESS_SOME", "1"), ("OMP_NUM_THREADS", "3")):
+        monkeypatch.setenv(variable, value)
+        with closing(Processes(1)) as others:
+            assert others.run(os.getenv, variable, timeout_s=SOON_S) == value
+            drawn = [each.run(draw, timeout_s=SOON_S) for each in (processes, others)]
+    assert len({*drawn}) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked elsewhere")
+def test_processes_load_libraries_themselves_where_those_would_read_another_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starter = ProcessStarter()
+    assert starter.context().get_start_method() == "forkserver"
+    with monkeypatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", "/some", prepend=os.pathsep)
+        assert starter.context().get_start_method() == "spawn"
+    assert starter.context().get_start_method() == "forkserver"
 
 
 class _CtrlCInNotify(deque[Any]):

@@ -19,14 +19,12 @@ from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.context import SpawnContext, SpawnProcess
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
+from harness.measure.process_context import ProcessStarter, leave_server, parent_is_alive
 from harness.measure.run_folder import RunFolder, no_room
 from harness.measure.stopped import StoppedWorkers
 
@@ -36,7 +34,7 @@ _PR_SET_PDEATHSIG = 1
 _LOOK_S = 1.0
 _PAUSE_S = 10.0
 _LAST_WORDS = 300
-_LAUNCHING = threading.Lock()
+_STARTER = ProcessStarter()
 
 
 _worker: object = None
@@ -98,13 +96,25 @@ class Processes:
 
     def schedule(self, function: Callable[..., T], *args: object, timeout_s: float) -> Task[T]:
         """Run a function as soon as a process is free; `result_of` returns its result."""
+        called = function if self._make_worker is None else partial(_call_with_worker, function)
+        future: Future[T]
+        try:
+            future = self._scheduled(called, args, timeout_s)
+        except RuntimeError:  # the last process died while it was idle, at this moment
+            if self._pool.active:
+                raise
+            future = self._scheduled(called, args, timeout_s)
+        return Task(function, args, timeout_s, future)
+
+    def _scheduled(
+        self, function: Callable[..., T], args: tuple[object, ...], timeout_s: float
+    ) -> Future[T]:
         with self._changing:
             if not self._pool.active:  # the last process died while it was idle
                 self.replace()
-        called = function if self._make_worker is None else partial(_call_with_worker, function)
-        scheduled = self._keeper.submit(self._pool.schedule, called, args=args, timeout=timeout_s)
+        scheduled = self._keeper.submit(self._pool.schedule, function, args=args, timeout=timeout_s)
         future: Future[T] = scheduled.result()
-        return Task(function, args, timeout_s, future)
+        return future
 
     def run(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Run a function and wait for its result; raises what it raises, or ProcessLost.
@@ -190,7 +200,8 @@ class Processes:
         self._folder.close()
 
     def _started(self) -> ProcessPool:
-        start = (os.getpid(), self._stderr.fileno(), str(self._folder.path), self._make_worker)
+        stderr = f"/proc/{os.getpid()}/fd/{self._stderr.fileno()}"
+        start = (dict(os.environ), stderr, str(self._folder.path), self._make_worker)
         return self._keeper.submit(_start_pool, self._count, start).result()
 
     def _last_words(self) -> str:
@@ -206,33 +217,11 @@ def _start_pool(count: int, start: tuple[object, ...]) -> ProcessPool:
         max_workers=count,
         initializer=_start_worker,
         initargs=start,
-        context=_SpawnWithoutMain(),
+        context=_STARTER.context(),
     )
     if not pool.active:  # reading it starts the pool, in this thread
         raise RuntimeError("the worker processes cannot be started")
     return pool
-
-
-class _ProcessWithoutMain(SpawnProcess):
-    """A process that does not import the main module of its parent.
-
-    That is a person's script where harness is called from Python. To import it would run it again,
-    unless it has a guard; the functions that are run here are never its own.
-    """
-
-    @staticmethod
-    def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 (multiprocessing's own name)
-        with _LAUNCHING:
-            main = sys.modules["__main__"]
-            sys.modules["__main__"] = ModuleType("__main__")
-            try:
-                return SpawnProcess._Popen(process_obj)
-            finally:
-                sys.modules["__main__"] = main
-
-
-class _SpawnWithoutMain(SpawnContext):
-    Process = _ProcessWithoutMain
 
 
 def _end(pool: ProcessPool) -> None:
@@ -241,24 +230,30 @@ def _end(pool: ProcessPool) -> None:
 
 
 def _start_worker(
-    parent: int, stderr: int, folder: str, make_worker: Callable[[], object] | None
+    environment: dict[str, str],
+    stderr: str,
+    folder: str,
+    make_worker: Callable[[], object] | None,
 ) -> None:
     """Prepare a new worker process, and make its worker.
 
-    `stderr` is a file descriptor of the parent, `folder` holds temporary files.
+    `environment` and `stderr` are the parent's, `folder` holds temporary files.
     """
     global _worker
+    leave_server()
+    os.environ.clear()
+    os.environ.update(environment)
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     # The parent handles Ctrl-C; and a kernel that hangs must not keep a process from ending.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        if not parent_is_alive():
             os._exit(1)
         with contextlib.suppress(OSError):
-            path = f"/proc/{parent}/fd/{stderr}"
-            os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), 2)
+            os.dup2(os.open(stderr, os.O_WRONLY | os.O_APPEND), 2)
         # When memory runs out, Linux should end a worker, not the run.
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")

@@ -1,0 +1,102 @@
+"""How worker processes start: forked from a server that has loaded what they need.
+
+A process that imports numpy, SciPy and the device's worker itself takes 0.4 s of a core for it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+from multiprocessing import forkserver
+from multiprocessing.context import (
+    BaseContext,
+    ForkServerContext,
+    ForkServerProcess,
+    SpawnContext,
+    SpawnProcess,
+)
+from multiprocessing.process import BaseProcess
+from types import ModuleType
+from typing import Any
+
+_PRELOADED = "harness.measure.preloaded"
+_LAUNCHING = threading.Lock()
+
+_AT_LOADING = ("LD_", "DYLD_", "OMP_", "OPENBLAS_", "MKL_")
+"""How the variables begin that libraries read once, when they are loaded."""
+
+
+class _WithoutMain:
+    """A process that does not import the main module of its parent.
+
+    That is a person's script where harness is called from Python. To import it would run it again,
+    unless it has a guard; the functions that are run here are never its own.
+    """
+
+    _starts_as: type[BaseProcess]
+
+    @classmethod
+    def _Popen(cls, process_obj: BaseProcess) -> Any:  # noqa: N802 (multiprocessing's own name)
+        with _LAUNCHING:
+            main = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")
+            try:
+                return cls._starts_as._Popen(process_obj)  # type: ignore[attr-defined]
+            finally:
+                sys.modules["__main__"] = main
+
+
+class _SpawnedProcess(_WithoutMain, SpawnProcess):
+    _starts_as = SpawnProcess
+
+
+class _ForkedProcess(_WithoutMain, ForkServerProcess):
+    _starts_as = ForkServerProcess
+
+
+class _Spawning(SpawnContext):
+    Process = _SpawnedProcess
+
+
+class _Forking(ForkServerContext):
+    Process = _ForkedProcess
+
+
+class ProcessStarter:
+    """Chooses how the processes of this process start.
+
+    The server is that of `multiprocessing`. It starts at the first use, and has the environment of
+    that moment: processes get the present one from `environment`. Where a variable has changed that
+    only counts when a library is loaded, processes load all themselves, as outside Linux, where to
+    fork is not safe.
+    """
+
+    def __init__(self) -> None:
+        self._at_loading: dict[str, str] | None = None
+
+    def context(self) -> BaseContext:
+        """Return the context of `multiprocessing` that starts processes."""
+        if sys.platform != "linux":
+            return _Spawning()
+        now = {name: value for name, value in os.environ.items() if name.startswith(_AT_LOADING)}
+        if self._at_loading is None:
+            forkserver.set_forkserver_preload([_PRELOADED])
+            self._at_loading = now
+        return _Forking() if now == self._at_loading else _Spawning()
+
+
+def leave_server() -> None:
+    """Let the server end with the parent, in a process that it has forked: it waits until nobody
+    holds this pipe any more, and a process that hangs would hold it for ever."""
+    held = vars(forkserver)["_forkserver"]
+    if held._forkserver_alive_fd is not None:
+        os.close(held._forkserver_alive_fd)
+        held._forkserver_alive_fd = None
+
+
+def parent_is_alive() -> bool:
+    """Say whether the process that asked for this one lives; the server is not that one."""
+    parent = multiprocessing.parent_process()
+    return parent is not None and parent.is_alive()
