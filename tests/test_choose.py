@@ -257,7 +257,7 @@ def test_instance_of_a_divided_gpu_is_found_by_its_uuid(several, monkeypatch) ->
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     found = choose_one("cuda", ["MIG-77"]).device
     assert isinstance(found, CudaGpu)
-    assert (found.uuid, found.visible, found.is_part) == ("MIG-77", "MIG-77", True)
+    assert (found.uuid, found.visible, found.instance) == ("MIG-77",) * 3
     with pytest.raises(UsageError, match="no device `MIG-88`"):
         choose_one("cuda", ["MIG-88"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")

@@ -11,13 +11,15 @@ import pytest
 
 from harness.commands import tune
 from harness.core.errors import BackendUnavailable
-from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.backends.choose import choose
+from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Measurement, Outcome
+from harness.measure.backends.choose import choose, choose_one
 from harness.measure.choose import open_measurer
+from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.stub_driver import PYCUDA, StubDriver
+from tests.stub_nvml import Script
 
 pytestmark = pytest.mark.gpu
 
@@ -129,3 +131,20 @@ def test_cooperative_space_is_launched_so_and_says_which_grid_is_too_large(
     launches = [call for call in stub.calls() if call.startswith("cuLaunchKernel twice")]
     assert launches
     assert all(call.endswith(" group 1024 1 1 cooperative") for call in launches)
+
+
+def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
+    stub: StubDriver, nvml: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml(
+        gpus=["0000:1C:00.0"],
+        names={"4711": "trainer"},
+        nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
+    )
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
+    worker = DeviceWorker(choose_one("cuda", ["1"]), load_spec(MVMUL).host)
+    facts = worker.describe()
+    worker._device.close()
+    assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
+    assert facts.environment.notes[OTHER_PROCESSES] == "trainer (process 4711, 1.0 GiB)"
+    assert facts.others == ("trainer (process 4711, 1.0 GiB)",)

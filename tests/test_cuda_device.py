@@ -838,4 +838,4 @@ def test_instance_of_a_divided_gpu_has_its_own_uuid(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_MIG", "1")
     (instance,) = list_gpus()
     assert instance.uuid == "MIG-abababab-abab-abab-abab-ababababab00"
-    assert instance.is_part
+    assert instance.instance == instance.uuid

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
 from harness.core.program import Argument, Fill, Launch, Program
+from harness.core.records import DEVICE_UUID
 from harness.measure.backends import opencl, opencl_device
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
@@ -556,3 +558,30 @@ def test_a_refused_launch_leaves_no_thread_whose_stack_the_next_run_changes() ->
 @pytest.mark.parametrize("name", ["NVIDIA A100", "pocl-remote", "level0-Arc", "vulkan-x", ""])
 def test_memory_of_other_devices_threads_is_left_alone(name: str) -> None:
     assert not is_known(name)
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a CPU with one core has no parts")
+def test_parts_of_a_cpu_are_equal_devices_that_work_side_by_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if find_device().is_gpu:
+        pytest.skip("there is a GPU")
+    whole = find_device().units
+    monkeypatch.setenv("HARNESS_CPU_PARTS", "2")
+    first, second = opencl.list_devices()
+    assert (first.index, second.index) == ("0:0", "0:1")
+    assert first.kind == second.kind
+    assert first.units == whole // 2
+    assert first.identity != second.identity
+    with closing(OpenClDevice(first)) as one, closing(OpenClDevice(second)) as other:
+        environments = [device.environment("a compiler") for device in (one, other)]
+        assert environments[0] == environments[1]
+        assert [each.notes[DEVICE_UUID] for each in environments] == ["0:0", "0:1"]
+        for name, device in ((first, one), (second, other)):
+            binary = OpenClCompiler(name).compile(Program(KERNEL, (), ()))
+            arguments: dict[str, Argument] = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
+            launch(device, device.load(binary), "f", arguments)
+            assert device.read("y")[:8].tolist() == [6.0] * 8
+    monkeypatch.setenv("HARNESS_CPU_PARTS", "1024")
+    with pytest.raises(UsageError, match=f"HARNESS_CPU_PARTS=1024, but .* has only {whole} core"):
+        find_device()

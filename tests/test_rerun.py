@@ -66,6 +66,7 @@ class Side:
     compiler = None
     is_replay = False
     environment = ENVIRONMENT
+    notices = ("other processes use this GPU",)
 
     def __init__(self, machine: Machine, slower: float = 1.0, fails: str = "") -> None:
         self.asked: list[tuple[Input, list[Config]]] = []
@@ -397,6 +398,7 @@ def test_results_of_another_driver_are_measured_now_and_noted(tmp_path: Path, op
     status, data = rerun(tmp_path, tmp_path)
     assert status == 0
     assert any("BASE was tuned on" in note and "driver 0.9" in note for note in data["notes"])
+    assert data["notes"].count("other processes use this GPU") == 1
 
 
 @pytest.mark.parametrize("load", [0.0, 0.01])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import ResultsError
-from harness.core.records import DEVICE_UUID
+from harness.core.records import DEVICE_UUID, OTHER_PROCESSES
 from harness.results import Command, StoredCampaign, campaigns, merge_database, reading, writing
 from harness.results.caveats import record_lines
 from harness.results.runs import read_campaign
@@ -58,6 +58,22 @@ def test_measurements_of_two_cards_of_one_name_say_so(place: Path) -> None:
     for uuid in ("GPU-2", "GPU-1"):
         (said,) = said_after_measuring_on(uuid)
         assert said.startswith("2 devices of one name measured this: GPU-1, GPU-2. ")
+
+
+def test_others_that_used_the_device_are_noted_of_every_command(place: Path) -> None:
+    def said(others: str) -> list[str]:
+        notes = {OTHER_PROCESSES: others} if others else {}
+        with opened(place) as store:
+            plan = make_plan(environment=dataclasses.replace(ENVIRONMENT, notes=notes))
+            begin_search(store, plan).test(make_ok(1))
+        (results,) = read_results([str(place)])
+        return list(record_lines(results))
+
+    assert said("") == []
+    for others in ("trainer (process 1)", "viewer (process 2)", "trainer (process 1)"):
+        (sentence,) = said(others)
+    assert "device when 1 of 1 run began" in sentence
+    assert sentence.endswith(": trainer (process 1); viewer (process 2).")
 
 
 def test_what_a_host_module_raised_is_kept_as_a_printable_line(place: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import sys
 import time
 from itertools import count
@@ -33,6 +34,7 @@ from harness.measure.sensors.energy import (
     repeat,
 )
 from harness.measure.sensors.nvml import NvmlGpu, load_nvml, of_both
+from harness.measure.sensors.processes import other_processes, processes_notice
 from harness.measure.sensors.rapl import RaplCounter
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
@@ -450,3 +452,30 @@ def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
     sensors = Sensors(None, Meter(), SensorFacts())
     found = measure_kernel(device, data, dataclasses.replace(JOB, energy_s=0.02), sensors)
     assert found.outcome is Outcome.WRONG_RESULT
+
+
+# -------------------------------------------------------------------------- who else uses a GPU
+
+
+def test_processes_of_others_are_named_with_their_memory(nvml: Script) -> None:
+    listed = [[4711, 3 << 29], [12, None], [os.getpid(), 1], [os.getppid(), 1]]
+    nvml(nvmlDeviceGetComputeRunningProcesses=[listed], names={"4711": "/usr/bin/py\x1bthon"})
+    found = other_processes(BUS)
+    assert found == ("/usr/bin/py\\x1bthon (process 4711, 1.5 GiB)", "unknown (process 12)")
+    (notice,) = processes_notice(found)
+    assert notice.startswith("other processes use this GPU and may disturb its times: /usr/bin/py")
+
+
+def test_processes_are_those_of_an_instance_of_a_divided_gpu(nvml: Script) -> None:
+    nvml(nvmlDeviceGetComputeRunningProcesses=[[[7, None]]], instances=["MIG-1"], gpus=[])
+    assert other_processes(BUS, "MIG-1") == ("unknown (process 7)",)
+    assert other_processes(BUS, "MIG-2") == ()
+
+
+def test_without_nvml_or_a_bus_id_nobody_else_is_known(nvml: Script) -> None:
+    nvml()
+    assert other_processes(BUS) == ()  # this NVML does not list them
+    nvml(nvmlInit="LibraryNotFound", nvmlDeviceGetComputeRunningProcesses=[[[7, None]]])
+    assert other_processes(BUS) == ()
+    assert other_processes("") == ()
+    assert processes_notice(()) == ()

@@ -238,3 +238,4 @@ def rerun_notes(sides: Sequence[RerunSide], occasions: int) -> Iterator[str]:
     for side in sides:
         if side.results.environment != side.measurer.environment:
             yield f"{side.results.kernel}: {side.name} was tuned on {side.results.environment}"
+    yield from dict.fromkeys(notice for side in sides for notice in side.measurer.notices)

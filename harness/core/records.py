@@ -355,6 +355,10 @@ DEVICE_UUID = "device_uuid"
 """The note of which of several devices of one name measured."""
 
 
+OTHER_PROCESSES = "other_processes"
+"""The note of who else used the device when it was opened."""
+
+
 @dataclass(frozen=True)
 class Environment:
     """The environment of a measurement; times from different environments are never compared.

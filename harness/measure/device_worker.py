@@ -12,7 +12,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from harness.core.errors import LaunchFailed
 from harness.core.modules import ImportsApart
-from harness.core.records import DeviceLimits, Environment, Input, Measurement, Outcome
+from harness.core.records import (
+    OTHER_PROCESSES,
+    DeviceLimits,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+)
 from harness.measure.backends.base import Device
 from harness.measure.backends.choose import Backend
 from harness.measure.kernel_checks import why_overwritten
@@ -20,7 +27,7 @@ from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_proof import ProofRuns
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 from harness.measure.occasions import Block, join
-from harness.measure.sensors import SensorFacts, Sensors, open_sensors
+from harness.measure.sensors import SensorFacts, Sensors, open_sensors, other_processes
 
 SEARCH_SEED = 0
 """The seed of the data on which a search measures."""
@@ -33,13 +40,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What is known of the device. `arch` is an NVIDIA architecture such as `sm_90`, or None."""
+    """What is known of the device. `arch` is an NVIDIA architecture such as `sm_90`, or None;
+    `others` are the processes of others that use the device."""
 
     environment: Environment
     limits: DeviceLimits
     shares_cpu: bool
     arch: str | None
     sensors: SensorFacts
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,19 +118,27 @@ class DeviceWorker:
 
     @cached_property
     def _facts(self) -> DeviceFacts:
+        others = self._other_processes()  # first: this process is not one of them
         device, compiler = self._device, self._backend.open_compiler()
         self._backend.require_working(device, compiler)
+        environment = device.environment(compiler.identity)
+        note = {OTHER_PROCESSES: ", ".join(others)} if others else {}
         return DeviceFacts(
-            environment=device.environment(compiler.identity),
+            environment=dataclasses.replace(environment, notes={**environment.notes, **note}),
             limits=device.limits,
             shares_cpu=device.shares_cpu,
             arch=compiler.arch,
             sensors=self._sensors.facts,
+            others=others,
         )
 
     def require_working(self) -> None:
         """Raise BackendUnavailable where an empty kernel does not run on the device."""
         self._backend.run_empty_kernel(self._device, self._backend.open_compiler())
+
+    def _other_processes(self) -> tuple[str, ...]:
+        device = self._backend.device
+        return () if device is None else other_processes(device.bus_id, device.instance)
 
     def serve(self, host: Path, method: Callable[..., Reply[T]], *args: object) -> Reply[T]:
         """Call a method while the device holds the data that a host module has made."""

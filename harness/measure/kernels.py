@@ -36,7 +36,7 @@ from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
 from harness.measure.processes import ProcessLost, spare_cores, usable_cores
-from harness.measure.sensors import energy_notices
+from harness.measure.sensors import energy_notices, processes_notice
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
 from harness.measure.trial import outcome_of
 from harness.measure.verify import Tolerance
@@ -95,7 +95,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self._is_tried = False
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
         sensors = self._facts.sensors
-        self.notices = (*sensors.denied, *energy_notices(spec.measure.energy, sensors.no_energy))
+        self.notices = (
+            *processes_notice(self._facts.others),
+            *sensors.denied,
+            *energy_notices(spec.measure.energy, sensors.no_energy),
+        )
         has_energy = spec.measure.energy and sensors.no_energy is None
         self._energy_s = ENERGY_S if has_energy else 0.0
         if owner:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.core.text import first_few, printable
+from harness.core.records import OTHER_PROCESSES
+from harness.core.text import counted, first_few, printable
 from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD, devices_of
 from harness.results.view import Results
 
@@ -30,12 +31,25 @@ def record_lines(results: Results) -> Iterator[str]:
         names = first_few(map(printable, devices), ", ")
         yield (
             f"{len(devices)} devices of one name measured this: {names}. They may differ in "
-            "speed. Choose one with CUDA_VISIBLE_DEVICES and tune again with --fresh."
+            "speed. To measure all on one of them, name it with --device and tune again with "
+            "--fresh."
         )
+    yield from _of_others(results)
     left_out, count = results.compatible.left_out, len(results.all_rows)
     if left_out.count:
         names = first_few(map(printable, left_out.names), ", ")
         yield (
             f"{left_out.count:,} of {count:,} measurements are left out: they are from before the "
             f"space's parameters changed. They differ in {names}."
+        )
+
+
+def _of_others(results: Results) -> Iterator[str]:
+    """Yield a sentence about other processes on the device, if there were any."""
+    found = [run.notes[OTHER_PROCESSES] for run in results.runs if OTHER_PROCESSES in run.notes]
+    if found:
+        yield (
+            f"Other processes used the device when {len(found)} of "
+            f"{counted(len(results.runs), 'run')} began, and may have disturbed the times: "
+            f"{first_few(map(printable, dict.fromkeys(found)))}."
         )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from harness.core.records import DEVICE_UUID, Config, Statistic
+from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Statistic
 from harness.core.text import escaped
 
 BASELINES = "baselines"
@@ -64,10 +64,13 @@ def devices_of(notes: Iterable[Mapping[str, str]]) -> list[str]:
     return list(dict.fromkeys(uuid for text in texts for uuid in text.split()))
 
 
-def device_note(*notes: Mapping[str, str]) -> dict[str, str]:
-    """Return the note of all devices that these notes name; none where they name none."""
+def device_notes(*notes: Mapping[str, str]) -> dict[str, str]:
+    """Return the notes of all devices that these notes name, and of others' processes on them; none
+    where they name none."""
     uuids = devices_of(notes)
-    return {DEVICE_UUID: " ".join(uuids)} if uuids else {}
+    others = "; ".join(filter(None, (each.get(OTHER_PROCESSES) for each in notes))).split("; ")
+    found = {DEVICE_UUID: " ".join(uuids), OTHER_PROCESSES: "; ".join(dict.fromkeys(others))}
+    return {name: text for name, text in found.items() if text}
 
 
 def read_notes(notes: object) -> dict[str, str]:

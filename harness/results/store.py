@@ -21,7 +21,7 @@ from harness.results.flag_files import files_note
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
-from harness.results.notes import BASELINES, CONTINUED, ENDED, SPACE_FILE, STATISTIC, device_note
+from harness.results.notes import BASELINES, CONTINUED, ENDED, SPACE_FILE, STATISTIC, device_notes
 from harness.results.read import read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
@@ -167,7 +167,7 @@ class Store(Transactions):
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
         if found is not None:
-            devices = device_note(found["notes"], plan.environment.notes)
+            devices = device_notes(found["notes"], plan.environment.notes)
             noted = {**found["notes"], **devices, **_noted(plan, found["notes"]), CONTINUED: now()}
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found["id"], notes=noted, **changed)

@@ -3,6 +3,8 @@
     {"call": [value, ...]}            the values of successive calls; the last one stays
     {"call": "NotSupported"}          the call raises NVMLError_NotSupported
 
+`gpus` are bus ids, `instances` UUIDs that are known; `names` has the names of processes by their
+numbers, and `nvmlDeviceGetComputeRunningProcesses` lists pairs of a number and bytes.
 `power_w` and `update_s` script the energy: the counter moves every so many seconds. What is not
 scripted raises NVMLError_FunctionNotFound. `asked` counts the calls.
 """
@@ -11,6 +13,7 @@ scripted raises NVMLError_FunctionNotFound. `asked` counts the calls.
 import json
 import os
 import time
+import types
 from collections import Counter
 
 NVML_TEMPERATURE_GPU = 0
@@ -65,6 +68,28 @@ def nvmlDeviceGetHandleByPciBusId(bus_id):
     if bus_id not in known:
         raise NVMLError_NotFound(f"no {bus_id}")
     return bus_id
+
+
+def nvmlDeviceGetHandleByUUID(uuid):
+    known = _script().get("instances", [])
+    if uuid not in known:
+        raise NVMLError_NotFound(f"no {uuid}")
+    return uuid
+
+
+def nvmlDeviceGetComputeRunningProcesses(handle):
+    return [
+        types.SimpleNamespace(pid=pid, usedGpuMemory=size)
+        for pid, size in _answer("nvmlDeviceGetComputeRunningProcesses")
+    ]
+
+
+def nvmlSystemGetProcessName(pid):
+    asked["nvmlSystemGetProcessName"] += 1
+    names = _script().get("names", {})
+    if str(pid) not in names:
+        raise NVMLError_NotFound(f"no process {pid}")
+    return names[str(pid)]
 
 
 def nvmlDeviceGetTemperature(handle, sensor):

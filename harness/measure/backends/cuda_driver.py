@@ -50,12 +50,12 @@ class CudaGpu:
     @property
     def identity(self) -> str:
         """What distinguishes it from all devices of this machine, with OpenCL as well."""
-        return self.uuid if self.is_part else self.bus_id.upper()
+        return self.instance or self.bus_id.upper()
 
     @property
-    def is_part(self) -> bool:
-        """Whether it is an instance of a divided GPU (MIG)."""
-        return self.uuid.startswith(MIG)
+    def instance(self) -> str:
+        """The UUID of an instance of a divided GPU (MIG); empty for a whole GPU."""
+        return self.uuid if self.uuid.startswith(MIG) else ""
 
     def __str__(self) -> str:
         memory = f"{self.memory_bytes / 2**30:.1f} GiB"

@@ -32,7 +32,10 @@ _NO_ASSEMBLY = "#pragma GCC poison asm __asm __asm__\n#line 1\n"
 _WHY_POISONED = "harness refuses assembly on a CPU: it could keep results from run to run"
 
 CPU_PARTS = "HARNESS_CPU_PARTS"
-"""The variable that divides each CPU into so many devices with an equal share of its cores."""
+"""The variable that divides each CPU into so many equal devices, which stand for GPUs in tests.
+
+PoCL runs each of them on all cores, so that their times disturb each other.
+"""
 
 _MOST_PARTS = 1024
 
@@ -75,6 +78,7 @@ class DeviceName:
     memory_bytes: int = 0
     bus_id: str = ""
     uuid: ClassVar[str] = ""
+    instance: ClassVar[str] = ""
 
     @property
     def index(self) -> str:

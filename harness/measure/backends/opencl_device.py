@@ -17,7 +17,7 @@ import numpy.typing as npt
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.kernel_name import plain_name
 from harness.core.program import Argument, Binary, Contents, Launch
-from harness.core.records import WARM, DeviceLimits, Environment
+from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.cache_flush import CacheFlush, last_cache_bytes
 from harness.measure.backends.driver_device import BoundArray, DriverDevice
 from harness.measure.backends.guard_zones import StrayWrite
@@ -26,6 +26,7 @@ from harness.measure.backends.loaded_variables import LoadedVariables
 from harness.measure.backends.opencl import (
     DeviceName,
     build_program,
+    cpu_parts,
     device_of,
     load_pyopencl,
 )
@@ -82,6 +83,7 @@ class OpenClDevice(DriverDevice):
         """`cache` is WARM or COLD, what runs find in the device's caches."""
         self._cl = cl = load_pyopencl()
         super().__init__(cl.Error, "queue", cache)
+        self._name = name
         self._device = device_of(cl, name)
         self._context = cl.Context([self._device])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
@@ -107,8 +109,13 @@ class OpenClDevice(DriverDevice):
             driver=device.driver_version,
             compiler=compiler,
             cache=self._cache,
-            notes={"global_memory_bytes": str(device.global_mem_size)},
+            notes={"global_memory_bytes": str(device.global_mem_size), **self._which()},
         )
+
+    def _which(self) -> dict[str, str]:
+        """Return the note of which of several devices of one name this is."""
+        one_of_several = self._name.bus_id or (self._name.index if cpu_parts() > 1 else "")
+        return {DEVICE_UUID: one_of_several} if one_of_several else {}
 
     def _unpinned(self) -> str:
         """Return a note on a CPU whose threads the user left unpinned: its times differ."""

@@ -6,6 +6,7 @@ process that owns the device, and never while a sample is timed.
 
 from harness.measure.sensors.choose import SensorFacts, Sensors, energy_notices, open_sensors
 from harness.measure.sensors.energy import EnergyCounter, SensorUnavailable
+from harness.measure.sensors.processes import other_processes, processes_notice
 
 __all__ = [
     "EnergyCounter",
@@ -14,4 +15,6 @@ __all__ = [
     "Sensors",
     "energy_notices",
     "open_sensors",
+    "other_processes",
+    "processes_notice",
 ]

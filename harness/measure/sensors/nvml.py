@@ -50,8 +50,9 @@ def load_nvml() -> Any:
 class NvmlGpu:
     """A GPU as NVML sees it. `denied` has what this user may not read, and NVML's reason."""
 
-    def __init__(self, library: Any, pci_bus_id: str) -> None:
-        """Find a GPU by the bus id that CUDA gives; raises SensorUnavailable.
+    def __init__(self, library: Any, pci_bus_id: str, instance: str = "") -> None:
+        """Find a GPU by the bus id that CUDA gives, or the instance of a divided one by its UUID;
+        raises SensorUnavailable.
 
         NVML's own numbers are not CUDA's, which CUDA_VISIBLE_DEVICES changes.
         """
@@ -59,7 +60,11 @@ class NvmlGpu:
         self._library = library
         self._refused: set[str] = set()
         try:
-            self._handle = library.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+            self._handle = (
+                library.nvmlDeviceGetHandleByUUID(instance)
+                if instance
+                else library.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+            )
         except library.NVMLError as error:
             raise SensorUnavailable(f"NVML does not find the GPU {pci_bus_id}: {error}") from None
 
@@ -93,6 +98,14 @@ class NvmlGpu:
             return _SummedPower(self)
         reasons = "; ".join(dict.fromkeys(self.denied.values())) or "this GPU does not measure it"
         raise SensorUnavailable(f"NVML gives neither energy nor power: {reasons}")
+
+    def process_name(self, pid: int) -> str:
+        """Return the name of a process; empty where this user may not know it."""
+        try:
+            name = self._library.nvmlSystemGetProcessName(pid)
+        except self._library.NVMLError:
+            return ""
+        return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
     def ask(self, call: str, *arguments: object) -> Any:
         """Call NVML; None where it refuses, after which this is not asked again."""
