@@ -350,7 +350,6 @@ WARM, COLD = "warm", "cold"
 
 _OF_KERNELS = ("cuda", "opencl")
 
-
 DEVICE_UUID = "device_uuid"
 """The note of which of several devices of one name measured."""
 
