@@ -8,8 +8,9 @@ import platform
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment
 from harness.dispatch import package
 from harness.dispatch.dispatcher import Provenance
+from harness.dispatch.loaders import cuda as cuda_loader
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import (
     MANIFEST,
@@ -29,6 +31,7 @@ from harness.dispatch.package import (
     write_files,
 )
 from harness.dispatch.program import DispatchProgram, TreeChoice
+from harness.measure.backends.cuda_bindings import BindingsDriver
 from harness.measure.backends.cuda_pycuda import load_pycuda
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.opencl import find_device
@@ -360,6 +363,48 @@ def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
     (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
     assert launch.startswith("cuLaunchKernel _Z4gemmIfLi256ELi64ELi64ELi8ELi4EE")
     assert launch.endswith("grid 1 1 1 group 16 32 1 shared 81920")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("is_cooperative", [False, True])
+def test_cuda_loader_needs_no_pycuda(
+    is_cooperative: bool, tmp_path: Path, stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cuda.bindings")
+    spec, program = gemm_program()
+    assert spec.launch is not None
+    if is_cooperative:
+        spec = replace(spec, launch=replace(spec.launch, cooperative=True))
+    else:
+        monkeypatch.setitem(sys.modules, "pycuda", None)
+        monkeypatch.setitem(sys.modules, "pycuda.driver", None)
+    where = provenance(Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
+    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
+    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
+    driver = BindingsDriver()
+    driver.init()
+    driver.open(0)
+    kernel = imported(tmp_path / "out", "gemm").load()
+    a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
+    memories = [driver.allocate(array.nbytes) for array in (a, b, c)]
+    for memory, array in zip(memories, (a, b), strict=False):
+        driver.write(int(memory), array)
+    stub.calls()
+    kernel(None, *memories, *map(np.int32, (3, 5, 4)), m=3, n=5, k=4)
+    (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    driver.read(c, int(memories[2]))
+    driver.close()
+    assert (c == 4).all()
+    assert launch.endswith("group 16 32 1 shared 81920" + " cooperative" * is_cooperative)
+
+
+def test_cuda_loader_without_a_package_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("pycuda.driver", "cuda.bindings.driver"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match="mvmul needs cuda-bindings or PyCUDA: pip install cuda-"):
+        cuda_loader.Kernel(SimpleNamespace(NAME="mvmul"))
 
 
 def test_opencl_loader_passes_the_local_memory(tmp_path: Path) -> None:

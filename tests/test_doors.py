@@ -28,7 +28,11 @@ DOORS = {
     "pyopencl": ("harness/measure/backends/opencl.py", "harness/dispatch/loaders/opencl.py"),
     "pycuda": ("harness/measure/backends/cuda_pycuda.py", "harness/dispatch/loaders/cuda.py"),
     # NVIDIA's cuda-bindings, `import cuda.bindings`: the driver, and the compiler NVRTC.
-    "cuda": ("harness/measure/backends/cuda_bindings.py", "harness/measure/backends/nvrtc.py"),
+    "cuda": (
+        "harness/measure/backends/cuda_bindings.py",
+        "harness/measure/backends/nvrtc.py",
+        "harness/dispatch/loaders/cuda.py",
+    ),
     "pynvml": ("harness/measure/sensors/nvml.py",),
     "sklearn": ("harness/models/", "harness/dispatch/", "harness/stencil/predicted.py"),
     "jinja2": ("harness/dispatch/rendering.py", "harness/report/page.py"),

@@ -12,6 +12,8 @@
 /* Records of .nv.info and .nv.info.KERNEL: format, attribute, and a value or a payload's size. */
 #define WITH_PAYLOAD 0x04
 #define LAUNCH_BOUNDS 0x05
+#define PARAMETER 0x17
+#define PARAMETER_SIZE_SHIFT 18
 #define ARGUMENT_BYTES 0x19
 #define REGISTER_COUNT 0x2f
 #define RESERVED_SHARED 1024
@@ -63,21 +65,28 @@ static const Elf64_Shdr *section(CUmodule module, const char *prefix, const char
     return NULL;
 }
 
+/* The record behind one; the first of a section for NULL, and NULL behind the last. */
+static const char *next_record(CUmodule module, const Elf64_Shdr *info, const char *at)
+{
+    if (!info)
+        return NULL;
+    const char *begin = module->image + info->sh_offset;
+    uint16_t value = 0;
+    if (at)
+        memcpy(&value, at + 2, 2);
+    at = at ? at + 4 + (at[0] == WITH_PAYLOAD ? value : 0) : begin;
+    return at < begin + info->sh_size ? at : NULL;
+}
+
 /* The first record with an attribute; with `symbol`, one whose payload starts with that index. */
 static const char *record(CUmodule module, const Elf64_Shdr *info, int attribute, int symbol)
 {
-    const char *at = info ? module->image + info->sh_offset : NULL;
-    const char *end = info ? at + info->sh_size : NULL;
-    while (at < end) {
-        uint16_t value;
+    for (const char *at = NULL; (at = next_record(module, info, at));) {
         uint32_t first = 0;
-        memcpy(&value, at + 2, 2);
-        int payload = at[0] == WITH_PAYLOAD ? value : 0;
-        if (payload)
+        if (at[0] == WITH_PAYLOAD)
             memcpy(&first, at + 4, 4);
         if (at[1] == attribute && (symbol < 0 || first == (uint32_t)symbol))
             return at;
-        at += 4 + payload;
     }
     return NULL;
 }
@@ -122,6 +131,16 @@ static void describe(CUmodule module, Function *function)
     function->registers = registers ? word(registers, 2) : 0;
     function->shared_bytes = shared ? (unsigned)shared->sh_size - RESERVED_SHARED : 0;
     function->dynamic_bytes = SHARED_BYTES - function->shared_bytes;
+    for (const char *at = NULL; (at = next_record(module, info, at));) {
+        uint16_t number, offset;
+        memcpy(&number, at + 8, 2);
+        memcpy(&offset, at + 10, 2);
+        if (at[1] != PARAMETER || number >= MOST_PARAMETERS)
+            continue;
+        function->places[number].offset = offset;
+        function->places[number].bytes = (uint16_t)(word(at, 3) >> PARAMETER_SIZE_SHIFT);
+        function->parameters++;
+    }
 }
 
 /* Registers are given to warps by 256 at a time. */

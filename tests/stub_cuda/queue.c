@@ -297,12 +297,15 @@ static CUresult why_unlaunchable(const Function *function, const unsigned *grid,
     return threads > most_threads(function) ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
 }
 
+/* Arguments come in one piece, or as the addresses of each. */
 static CUresult launch(const Function *function, const unsigned *grid, const unsigned *group,
-                       unsigned shared, void **extra, int cooperative)
+                       unsigned shared, void **each, void **extra, int cooperative)
 {
-    const char *arguments = NULL;
+    const char *packed = NULL;
     size_t bytes = 0;
-    find_arguments(extra, &arguments, &bytes);
+    find_arguments(extra, &packed, &bytes);
+    if (each)
+        bytes = function->argument_bytes;
     CUresult error = why_unlaunchable(function, grid, group, shared, bytes);
     if (error)
         return error;
@@ -313,9 +316,11 @@ static CUresult launch(const Function *function, const unsigned *grid, const uns
     Work work = {.kind = LAUNCH, .function = *function};
     memcpy(work.grid, grid, sizeof work.grid);
     memcpy(work.group, group, sizeof work.group);
-    work.arguments = malloc(bytes + 1);
-    if (bytes)
-        memcpy(work.arguments, arguments, bytes);
+    work.arguments = calloc(1, bytes + 1);
+    for (unsigned i = 0; each && i < function->parameters; i++)
+        memcpy(work.arguments + function->places[i].offset, each[i], function->places[i].bytes);
+    if (!each && bytes)
+        memcpy(work.arguments, packed, bytes);
     append(work);
     return CUDA_SUCCESS;
 }
@@ -337,9 +342,9 @@ CUresult cuLaunchKernel(CUfunction handle, unsigned gx, unsigned gy, unsigned gz
     const unsigned grid[] = {gx, gy, gz}, group[] = {bx, by, bz};
     trace_launch((const Function *)handle, grid, group, shared, 0);
     ENTER("cuLaunchKernel", NEEDS_CONTEXT);
-    if (stream || each)
-        return not_modelled("a launch in a stream, or with separate arguments");
-    return launch((const Function *)handle, grid, group, shared, extra, 0);
+    if (stream)
+        return not_modelled("a launch in a stream");
+    return launch((const Function *)handle, grid, group, shared, each, extra, 0);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle, void **each,
@@ -347,14 +352,14 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction handle, void 
 {
     const unsigned grid[] = {config->gridDimX, config->gridDimY, config->gridDimZ};
     const unsigned group[] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-    int cooperative = config->numAttrs == 1 &&
-                      config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE &&
-                      config->attrs[0].value.cooperative;
+    int cooperative = config->numAttrs && config->attrs[0].value.cooperative;
     trace_launch((const Function *)handle, grid, group, config->sharedMemBytes, cooperative);
     ENTER("cuLaunchKernel", NEEDS_CONTEXT);
-    if (config->hStream || each || !cooperative)
-        return not_modelled("cuLaunchKernelEx, but a cooperative launch in the default stream");
-    return launch((const Function *)handle, grid, group, config->sharedMemBytes, extra, 1);
+    if (config->hStream || config->numAttrs > 1 ||
+        (cooperative && config->attrs[0].id != CU_LAUNCH_ATTRIBUTE_COOPERATIVE))
+        return not_modelled("a launch in a stream, or with other attributes than cooperative");
+    unsigned shared = config->sharedMemBytes;
+    return launch((const Function *)handle, grid, group, shared, each, extra, cooperative);
 }
 
 /* PyCUDA sets the shape before each launch, which passes it again. */

@@ -45,6 +45,7 @@
 
 #define FULL_MHZ 1980
 #define MULTIPROCESSORS 132
+#define MOST_PARAMETERS 16
 #define MAX_THREADS 1024
 #define RESIDENT_THREADS 2048
 #define RESIDENT_BLOCKS 32
@@ -81,7 +82,10 @@ typedef CUresult Run(const uint64_t at_ns, const unsigned *grid, const unsigned 
                      const char *arguments);
 typedef struct Function {
     char name[128];
-    unsigned registers, bound, shared_bytes, argument_bytes;
+    unsigned registers, bound, shared_bytes, argument_bytes, parameters;
+    struct {
+        uint16_t offset, bytes;
+    } places[MOST_PARAMETERS]; /* of a cubin's parameters, by number */
     unsigned dynamic_bytes; /* the most dynamic shared memory that a launch may have */
     Run *run;
     struct Function *next;

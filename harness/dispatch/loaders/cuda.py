@@ -1,12 +1,20 @@
-"""Launch a dispatched kernel through PyCUDA: choose, load the chosen cubin once, run it."""
+"""Launch a dispatched kernel: choose, load the chosen cubin once, run it.
+
+PyCUDA calls the driver where it is installed, else cuda-bindings, which also makes all cooperative
+launches.
+"""
 
 from __future__ import annotations
 
+import importlib
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pycuda.driver as cuda
+import numpy as np
+
+_Sizes = Sequence[int]
 
 
 class Kernel:
@@ -15,7 +23,7 @@ class Kernel:
         kernel = mvmul.load()
         kernel(stream, A, x, y, numpy.int32(m), numpy.int32(n), m=m, n=n)
 
-    Arguments are passed in the kernel's order, as PyCUDA takes them: device memory and numpy
+    Arguments are passed in the kernel's order, as the package takes them: device memory and numpy
     scalars; the input's features are given by name; a stream of None is the default one. A CUDA
     context must be current, here and at every call: `context`, or the thread's own if it is None.
     On a device other than the tuned one, the best single configuration runs on every input, and a
@@ -24,14 +32,9 @@ class Kernel:
 
     def __init__(self, dispatcher: Any, context: Any = None) -> None:
         self._dispatcher = dispatcher
+        self._driver = _open(dispatcher.NAME, hasattr(dispatcher, "COOPERATIVE"))
         self._loaded: dict[int, tuple[Any, ...]] = {}
-        if context is not None:
-            context.push()
-        try:
-            found = cuda.Context.get_device().name()
-        finally:
-            if context is not None:
-                cuda.Context.pop()
+        found = self._driver.device_name(context)
         tuned = dispatcher.PROVENANCE["device"]
         self._falls_back = found != tuned
         if self._falls_back:
@@ -49,14 +52,13 @@ class Kernel:
         return int(self._dispatcher.select_index(**features))
 
     def kernels(self, index: int) -> tuple[Any, ...]:
-        """Return the functions of a configuration, loaded at the first call."""
+        """Return the package's functions of a configuration, loaded at the first call."""
         if index not in self._loaded:
             file, _ = self._dispatcher.KERNELS[index]
             path = Path(self._dispatcher.__file__).parent / "kernels" / file
-            module = cuda.module_from_buffer(path.read_bytes())
             symbols = getattr(self._dispatcher, "SYMBOLS", None)
             names = symbols[index] if symbols else self._dispatcher.FUNCTIONS
-            self._loaded[index] = tuple(module.get_function(name) for name in names)
+            self._loaded[index] = self._driver.functions(path.read_bytes(), names)
         return self._loaded[index]
 
     def __call__(self, stream: Any, /, *arguments: Any, **features: Any) -> None:
@@ -67,17 +69,11 @@ class Kernel:
                 f"the launches of {self._dispatcher.NAME} are its host module's: take "
                 "kernels(index(...)) and launch them as that does"
             )
-        if hasattr(self._dispatcher, "COOPERATIVE"):
-            raise TypeError(
-                f"{self._dispatcher.NAME} needs a cooperative launch, for which PyCUDA has no "
-                "call: load the file that KERNELS names with cuda-bindings, and launch it with "
-                "cuLaunchKernelEx"
-            )
         group, grid = self._dispatcher.launch_size(index, **features)
         (kernel,) = self.kernels(index)
         shared = self._shared_bytes(kernel, index, features)
-        block, blocks = (*group, 1, 1)[:3], (*grid, 1, 1)[:3]
-        kernel(*arguments, block=block, grid=blocks, stream=stream, shared=shared)
+        sizes = (*grid, 1, 1)[:3], (*group, 1, 1)[:3]
+        self._driver.launch(kernel, *sizes, shared, stream, arguments)
 
     def _shared_bytes(self, kernel: Any, index: int, features: dict[str, Any]) -> int:
         """Return the dynamic shared memory of a block, and let the kernel have it: a device gives
@@ -85,5 +81,125 @@ class Kernel:
         if not hasattr(self._dispatcher, "shared_bytes"):
             return 0
         shared = int(self._dispatcher.shared_bytes(index, **features))
-        kernel.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+        self._driver.allow_shared(kernel, shared)
         return shared
+
+
+def _open(name: str, is_cooperative: bool) -> Any:
+    """Return the package that calls the driver; raises ImportError where there is none."""
+    if not is_cooperative:
+        try:
+            return _PyCuda()
+        except ImportError:
+            pass
+    try:
+        return _Bindings(is_cooperative)
+    except ImportError as error:
+        raise ImportError(
+            f"{name} needs cuda-bindings{'' if is_cooperative else ' or PyCUDA'}: "
+            f"pip install cuda-bindings ({error})"
+        ) from error
+
+
+class _PyCuda:
+    """The driver through PyCUDA, which takes its own memory, streams and contexts."""
+
+    def __init__(self) -> None:
+        self._cuda = importlib.import_module("pycuda.driver")
+
+    def device_name(self, context: Any) -> str:
+        """Return the name of the device of a context, or of the current one."""
+        if context is not None:
+            context.push()
+        try:
+            return str(self._cuda.Context.get_device().name())
+        finally:
+            if context is not None:
+                self._cuda.Context.pop()
+
+    def functions(self, cubin: bytes, names: Sequence[str]) -> tuple[Any, ...]:
+        """Return the functions of a cubin."""
+        module = self._cuda.module_from_buffer(cubin)
+        return tuple(module.get_function(name) for name in names)
+
+    def allow_shared(self, function: Any, size_bytes: int) -> None:
+        """Let a function have so much dynamic shared memory."""
+        names = self._cuda.function_attribute
+        function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, size_bytes)
+
+    def launch(
+        self,
+        function: Any,
+        grid: _Sizes,
+        group: _Sizes,
+        shared: int,
+        stream: Any,
+        arguments: Sequence[Any],
+    ) -> None:
+        """Launch a function."""
+        function(*arguments, block=group, grid=grid, stream=stream, shared=shared)
+
+
+class _Bindings:
+    """The driver through cuda-bindings, which takes its own streams and contexts, and as memory
+    anything of which `int` makes an address."""
+
+    def __init__(self, is_cooperative: bool) -> None:
+        self._cuda = importlib.import_module("cuda.bindings.driver")
+        self._attributes = []
+        if is_cooperative:
+            attribute = self._cuda.CUlaunchAttribute()
+            attribute.id = self._cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            attribute.value.cooperative = 1
+            self._attributes.append(attribute)
+
+    def _call(self, call: str, *arguments: Any) -> Any:
+        status, *answers = getattr(self._cuda, call)(*arguments)
+        if int(status) != 0:
+            raise RuntimeError(f"{call} failed: {status.name}")
+        return answers[0] if answers else None
+
+    def device_name(self, context: Any) -> str:
+        """Return the name of the device of a context, or of the current one."""
+        if context is not None:
+            self._call("cuCtxPushCurrent", context)
+        try:
+            name = self._call("cuDeviceGetName", 256, self._call("cuCtxGetDevice"))
+            return str(name.partition(b"\0")[0].decode())
+        finally:
+            if context is not None:
+                self._call("cuCtxPopCurrent")
+
+    def functions(self, cubin: bytes, names: Sequence[str]) -> tuple[Any, ...]:
+        """Return the functions of a cubin."""
+        module = self._call("cuModuleLoadData", cubin)
+        return tuple(self._call("cuModuleGetFunction", module, name.encode()) for name in names)
+
+    def allow_shared(self, function: Any, size_bytes: int) -> None:
+        """Let a function have so much dynamic shared memory."""
+        names = self._cuda.CUfunction_attribute
+        attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._call("cuFuncSetAttribute", function, attribute, size_bytes)
+
+    def launch(
+        self,
+        function: Any,
+        grid: _Sizes,
+        group: _Sizes,
+        shared: int,
+        stream: Any,
+        arguments: Sequence[Any],
+    ) -> None:
+        """Launch a function."""
+        config = self._cuda.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = group
+        config.sharedMemBytes, config.hStream = shared, 0 if stream is None else stream
+        config.attrs, config.numAttrs = self._attributes, len(self._attributes)
+        # The driver copies what each address of the list points to.
+        values = [
+            np.asarray(each if isinstance(each, np.generic) else np.uintp(int(each)))
+            for each in arguments
+        ]
+        addresses = np.array([value.ctypes.data for value in values], np.uintp)
+        self._call("cuLaunchKernelEx", config, function, addresses.ctypes.data, 0)
