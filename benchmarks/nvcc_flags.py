@@ -117,7 +117,8 @@ Setting = tuple[tuple[str, Value], ...]
 
 def settings(others: int) -> Iterator[Setting]:
     """Yield the settings: the defaults, each value alone, the pairs of GROUPS, and other pairs."""
-    flags = {name: flag for name, flag in CATALOGUE.flags.items() if flag.needs is None}
+    known = CATALOGUE.flags.items()
+    flags = {name: flag for name, flag in known if flag.needs is None and flag.values}
     values = {name: _some(flag) for name, flag in flags.items()}
     yield ()
     yield from (((name, value),) for name in flags for value in values[name])

@@ -363,6 +363,25 @@ def test_compiler_that_reads_a_file_knows_the_option_whatever_it_says_of_the_fil
     assert "-fno-such-files=FILE" in refused
 
 
+@pytest.mark.parametrize(
+    ("said", "is_refused"),
+    [
+        ("fatal: Unknown option '--controls=$file'", True),
+        ("-controls is not supported on this target", True),
+        ("invalid file $file", False),
+        ("$file: $(cat $file) is not valid", False),
+    ],
+)
+def test_compiler_refuses_an_option_that_it_names_before_it_reads_a_file(
+    tmp_path: Path, said: str, is_refused: bool
+) -> None:
+    """The first three are what nvcc 13.0, nvcc 13.5 for sm_90 and nvcc 13.5 say."""
+    text = f'case $1 in --controls=*) file=${{1#*=}}; echo "{said}"; exit 1;; esac'
+    compiler = ProbedCommand("gcc", script(tmp_path / "gcc", text))
+    refusal = compiler.try_out(Setting((f"--controls={ANY_FILE}",)))
+    assert refusal == (said.replace("$file", "FILE") if is_refused else None)
+
+
 def test_nvcc_gets_the_copy_and_messages_name_the_file(load, tmp_path: Path) -> None:
     spec = load()
     space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")

@@ -154,8 +154,8 @@ def _why_unread(
 ) -> str | None:
     """Return why a compiler does not take a file; None where it takes one.
 
-    Compilers refuse a file that is not theirs in many words. But one that refuses a file and a
-    missing one in the same words has opened neither: it refuses the option.
+    Compilers refuse a file that is not theirs in many words. One refuses the option itself if it
+    names the option, and says the same of a missing file: it has opened neither.
     """
     missing, written = folder / "missing" / "file", folder / "written" / "file"
     written.parent.mkdir()
@@ -166,7 +166,14 @@ def _why_unread(
         if reason is None:
             return None
         said.append(reason.replace(str(path), "FILE"))
-    return _first_line(said[0]) if said[0] == said[1] else None
+    is_refused = said[0] == said[1] and _file_option(words) in said[0]
+    return _first_line(said[0]) if is_refused else None
+
+
+def _file_option(words: Sequence[str]) -> str:
+    """Return the name of the option that takes a file: `apply-controls`."""
+    spelled = " ".join(words).partition(ANY_FILE)[0].rstrip(" =")
+    return spelled.split(" ")[-1].lstrip("-")
 
 
 def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
