@@ -153,7 +153,10 @@ def test_link_is_followed_out_of_the_tree(load, packs: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("controls: {files: nowhere/*.acf}", r"`nowhere/\*.acf` matches no file; patterns are"),
+        (
+            "controls: {files: nowhere/*.acf}",
+            r"`nowhere/\*.acf` matches no file; patterns are relative",
+        ),
         ("controls: {files: packs/folde*}", r"`packs/folde\*` matches no file, only 1 folder"),
         ("controls: {files: packs/fats.acf}", r"fats.acf does not exist \(did you mean .*fast.acf"),
         ("controls: {files: packs}", r"packs is a folder; name its files, such as `packs/\*`"),
@@ -165,6 +168,7 @@ def test_link_is_followed_out_of_the_tree(load, packs: Path, tmp_path: Path) -> 
         ("controls: {files: []}", r"files: must not be empty"),
         ("controls: {files: 3}", r"must be a pattern such as packs/\*.acf, or a list of"),
         ("controls: {files: [3]}", r"controls.files.0: must be a text"),
+        ("controls: {file: packs/*.acf}", r"must be `boolean`, .* or `{files: ..}`, but got {\""),
         ("controls: {files: packs/*.acf, value: 3}", r"`value` is not a key here"),
         ("controls: {files: packs/*.acf, option: -x}", r"must contain {value}"),
     ],

@@ -164,6 +164,8 @@ def test_flag_of_the_space_itself_is_handed_on(small: Catalogue) -> None:
         ("defaults", "`defaults` is neither a flag nor a set; did you mean `default`?"),
         ([{"default": {"values": [1]}}], "`default` is a set of flags; write it without values"),
         (["fast", "-width"], "`-width` takes out nothing; there is fast"),
+        (["-width"], "`-width` takes out nothing; there is no flag before it"),
+        (["--width"], "`--width` is no name of a flag; did you mean `width`?"),
         ([{"limit": {"max": 100}}], "`limit`: its range is 8 to 64 by 8"),
         ([{"width": {"values": [3]}}], "`width`: 3 is not one of its values: 1, 2, 4"),
         ([{"width": {"min": 2}}], "`width`: has no range; narrow it by `values`"),

@@ -141,7 +141,7 @@ def _files(pattern: str, folder: Path) -> list[Path]:
     files = [path for path in paths if not path.is_dir()]
     if not files:
         others = f", only {counted(len(paths), 'folder')}" if paths else ""
-        where = "" if Path(pattern).is_absolute() else f"; patterns are relative to {folder}"
+        where = "" if Path(pattern).is_absolute() else "; patterns are relative to the space file"
         raise ValueError(f"`{pattern}` matches no file{others}{where}")
     return files
 

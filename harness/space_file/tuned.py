@@ -257,7 +257,9 @@ def _flag_type(value: Any) -> str | None:
         return "files"
     if "values" in value:
         return "listed"
-    return "switch" if {"type", "when"} & set(value) and "min" not in value else "range"
+    if {"type", "when"} & set(value) and "min" not in value:
+        return "switch"
+    return "range" if {"min", "max", "step"} & set(value) or set(value) <= {"option"} else None
 
 
 Flag = Annotated[

@@ -134,7 +134,11 @@ def _chosen(
 
 def _take_out(catalogue: Catalogue, chosen: dict[str, Sequence[Value]], name: str) -> None:
     if name not in chosen:
-        raise UsageError(f"`-{name}` takes out nothing; {suggestion(name, chosen)}")
+        if name.startswith("-"):  # as on a command line
+            plain, known = name.lstrip("-").replace("-", "_"), [*catalogue.sets, *catalogue.flags]
+            raise UsageError(f"`-{name}` is no name of a flag; {suggestion(plain, known)}")
+        hint = None if chosen else "there is no flag before it"
+        raise UsageError(f"`-{name}` takes out nothing; {suggestion(name, chosen, hint)}")
     del chosen[name]
 
 
