@@ -190,7 +190,9 @@ def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -
         choose_one("opencl", ["0"])
     machine(NO_CUDA, *PARTS)
     assert choose_one("opencl", ["1"]).device == PARTS[1]
-    assert choose_one("auto", ["1"]).device == PARTS[1]
+    chosen = choose_one("auto", ["1"])
+    assert chosen.device == PARTS[1]
+    assert chosen.why == "--device 1 names it; no GPU of CUDA (no NVIDIA driver)"
 
 
 @pytest.mark.parametrize(

@@ -145,15 +145,19 @@ def whole_number(least: int, most: int = 10**9, shown: str = "10^9") -> Callable
     return parse
 
 
-def add_device(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    """Add the option that names devices (harness.measure.backends.choose)."""
+def add_device(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, several: bool = False
+) -> None:
+    """Add the option that names a device, or several (harness.measure.backends.choose)."""
+    more = "; repeat it, or name `all`, to share the inputs out over equal devices"
     parser.add_argument(
         "--device",
         action="append",
         default=[],
         metavar="NAME",
         help="which GPU or CPU runs kernels: index, UUID, PCI bus id or part of its name; "
-        "PLATFORM:DEVICE of OpenCL; `harness.check --devices` lists them (default: the first)",
+        "PLATFORM:DEVICE of OpenCL; `harness.check --devices` lists them (default: the first)"
+        + (more if several else ""),
     )
 
 

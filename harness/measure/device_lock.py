@@ -47,6 +47,18 @@ def device_locked(backend: Backend) -> Iterator[None]:
         yield
 
 
+def holder_of(identity: str) -> str:
+    """Name the process that measures on a device; empty where there is none."""
+    holder = _lock_file(identity).with_suffix(".json")
+    try:
+        os.kill(int(json.loads(holder.read_text(encoding="utf-8"))["pid"]), 0)
+    except PermissionError:
+        pass  # it is another user's
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    return _holder(holder)
+
+
 def _lock_file(identity: str) -> Path:
     """Return the lock file of a device of this machine: machines may share a user's folders."""
     text = f"{platform.node()}\0{identity}"

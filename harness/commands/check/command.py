@@ -47,8 +47,8 @@ from harness.core.records import Config, Value
 from harness.core.text import counted, escaped
 from harness.display.formats import make_console
 from harness.display.text import print_line
-from harness.measure.backends.inventory import inventory
 from harness.measure.build_queue import BuildQueue
+from harness.measure.inventory import inventory
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.processes import usable_cores
 from harness.measure.tracked_config import TrackedConfig

@@ -28,7 +28,9 @@ def _parser() -> argparse.ArgumentParser:
         "-o", "--output", required=True, type=Path, metavar="FOLDER", help="folder to write"
     )
     parser.add_argument("--space", metavar="NAME", help="only the space of this name")
-    parser.add_argument("--device", metavar="NAME", help="only the device whose name contains this")
+    parser.add_argument(
+        "--device", metavar="NAME", help="take the results of the device whose name contains this"
+    )
     parser.add_argument(
         "--spec",
         type=Path,

@@ -74,7 +74,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         help="where kernels run (default auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on "
         "the CPU)",
     )
-    add_device(group)
+    add_device(group, several=True)
     group.add_argument(
         "--replay",
         type=Path,

@@ -149,24 +149,29 @@ def choose_one(requested: str, names: Sequence[str] = ()) -> Backend:
 def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
     """Return the devices of one interface that the words name, and why each of them was chosen;
     `auto` looks for all of them in CUDA before OpenCL."""
-    missing, known, unknown = list[str](), list[Found](), words[0]
+    missing, known, unknown = dict[str, str](), list[Found](), words[0]
     for interface in _INTERFACES if requested == AUTO else [requested]:
         try:
             devices = _known(interface)
         except BackendUnavailable as error:
-            missing.append(f"{interface}: {error}")
+            missing[interface] = str(error)
             continue
         known += devices
         try:
-            return _all_of(devices) if ALL in words else [_find(word, devices) for word in words]
+            found = _all_of(devices) if ALL in words else [_find(word, devices) for word in words]
+            # The whole reason is printed where CUDA is requested.
+            why = "".join(
+                f"; no GPU of CUDA ({each.partition(':')[0]})" for each in missing.values()
+            )
+            return [(device, reason + why) for device, reason in found]
         except UnknownDevice as error:
             (unknown,) = error.args
+    reasons = "".join(f"\n  {interface}: {reason}" for interface, reason in missing.items())
     if not known:
-        raise BackendUnavailable("no device can be used.\n  " + "\n  ".join(missing))
+        raise BackendUnavailable(f"no device can be used.{reasons}")
     hint = suggest_device(unknown, known)
     hidden = os.environ.get(VISIBLE)
     others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
-    reasons = "".join(f"\n{reason}" for reason in missing)
     raise UsageError(
         f"there is no device `{unknown}`{hint} These are here:\n{_listed(known)}{others}{reasons}"
     )

@@ -57,7 +57,9 @@ def find_device(name: str, devices: Sequence[D]) -> tuple[D, str]:
     if len(found) == 1:
         return first, f"--device {name} names it"
     if len({device.kind for device in found}) == 1 and not _UUID.match(name):
-        return first, f"it is the first of {len(found)} equal devices that --device {name} names"
+        which = first.uuid or first.bus_id
+        which = f"{first.index} ({which})" if which else first.index
+        return first, f"device {which} is the first of {len(found)} that --device {name} names"
     raise UsageError(
         f"--device {name} fits {len(found)} devices; name one of them by its index:\n"
         + "\n".join(device_line(device) for device in found)

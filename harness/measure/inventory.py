@@ -1,4 +1,4 @@
-"""List the devices of this machine, each with why it cannot be used."""
+"""List the devices of this machine, each with why it cannot be used, and who uses it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from functools import cache
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.backends import cuda, opencl
+from harness.measure.backends.choose import Found
 from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.backends.cuda_driver import VISIBLE, CudaGpu, list_gpus, require_driver
 from harness.measure.backends.device_names import device_line
+from harness.measure.device_lock import holder_of
+from harness.measure.sensors import other_processes
 
 _ORDER = "CUDA_DEVICE_ORDER"
 
@@ -28,7 +31,7 @@ def inventory() -> Iterator[str]:
     yield "opencl"
     try:
         opencl.find_device()
-        yield from map(device_line, opencl.list_devices())
+        yield from (device_line(each) + _use(each) for each in opencl.list_devices())
     except BackendUnavailable as error:
         yield f"  cannot be used: {error}"
 
@@ -36,13 +39,22 @@ def inventory() -> Iterator[str]:
 def _gpu_lines(gpus: Sequence[CudaGpu]) -> Iterator[str]:
     for gpu in gpus:
         reason = _why_unusable(gpu.arch)
-        yield device_line(gpu) + (f"; cannot be used: {reason}" if reason else "")
+        yield device_line(gpu) + _use(gpu) + (f"; cannot be used: {reason}" if reason else "")
     hidden = os.environ.get(VISIBLE)
     if hidden is not None:
         yield f"  {VISIBLE}={hidden} chooses and numbers them"
     buses = [gpu.bus_id for gpu in gpus]
     if hidden is None and buses != sorted(buses):
         yield f"  nvidia-smi numbers them otherwise; with {_ORDER}=PCI_BUS_ID, CUDA does as well"
+
+
+def _use(device: Found) -> str:
+    """Say which process of harness measures on a device, and which others compute on it."""
+    holder = holder_of(device.identity)
+    if holder:
+        return f"; {holder} measures on it"
+    others = other_processes(device.bus_id, device.instance)
+    return f"; used by {', '.join(others)}" if others else ""
 
 
 @cache
