@@ -179,7 +179,7 @@ def test_device_is_named_by_index_uuid_bus_or_name(name, device, several) -> Non
 
 def test_first_of_equal_devices_says_so(several) -> None:
     assert choose_one("auto", ["H100"]).why.startswith(
-        "it is the first of 2 equal devices that --device H100 names; through "
+        "device 0 (GPU-aa) is the first of 2 that --device H100 names; through "
     )
     assert choose_one("cuda", ["1"]).why == "--device 1 names it; through cuda-bindings 13.0"
     assert choose_one("cuda", ["T4"]).arch == "sm_75"
