@@ -208,6 +208,18 @@ def test_error_says_the_call_the_meaning_and_the_drivers_name(
     monkeypatch.delenv("CUDA_STUB_FAIL")
 
 
+def test_error_that_the_bindings_do_not_know_is_still_an_error(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cuda.bindings")
+    driver = BindingsDriver()
+    monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:12345")
+    with pytest.raises(
+        driver.error, match=r"cuInit failed: 12345 .*, as cuda-bindings \d\S+ knows"
+    ):
+        driver.init()
+
+
 def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.bindings")
     driver = BindingsDriver()

@@ -27,6 +27,7 @@ from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.backends import cuda
 from harness.measure.backends.choose import choose_one
+from harness.measure.backends.cuda_api import PACKAGE, PACKAGES
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.cuda_driver import list_gpus
 from harness.measure.backends.cuda_module import PreparedLaunch
@@ -36,7 +37,7 @@ from harness.measure.backends.guard_zones import ZONE_BYTES
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.sensors import SensorFacts, open_sensors
 from harness.measure.verify import NAN
-from tests.stub_driver import PYCUDA, StubDriver
+from tests.stub_driver import PYCUDA, StubDriver, needs_pycuda
 from tests.stub_nvml import BUS, Script
 
 pytestmark = pytest.mark.gpu
@@ -519,6 +520,21 @@ def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
     assert environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab00"
     assert device.limits.max_grid_dims == (2**31 - 1, 65535, 65535)
     assert device.limits.compute_units == 132
+
+
+@pytest.mark.pycuda
+@needs_pycuda
+def test_package_that_calls_the_driver_is_noted_and_separates_no_measurements(stub, monkeypatch):
+    pytest.importorskip("cuda.bindings")
+    found = []
+    for package in PACKAGES:
+        monkeypatch.setenv(PACKAGE, package)
+        device = CudaDevice()
+        found.append(device.environment("nvcc"))
+        device.close()
+    assert found[0].fingerprint == found[1].fingerprint
+    names = [environment.notes["driver_package"].split()[0] for environment in found]
+    assert names == ["PyCUDA", "cuda-bindings"]
 
 
 @pytest.mark.parametrize(("driver", "is_older"), [("12040", True), ("13000", False)])

@@ -104,6 +104,8 @@ class BindingsDriver:
                 "the driver, or install a cuda-bindings of its CUDA version, such as "
                 "'cuda-bindings < 13' for CUDA 12",
             ) from None
+        except ValueError as error:  # of a driver that is newer than the package
+            raise BindingsError(call, f"{error}, as {self.package} knows them") from None
         if int(status) != 0:
             _, meaning = self._api.cuGetErrorString(status)
             raise BindingsError(call, (meaning or b"unknown error").decode(), status.name)
