@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": "say what became slower or faster between two runs",
     "export": "write measurements as CSV or T4 results",
     "merge": "merge the results databases of several machines",
+    "worker": "build and measure on this machine for a run elsewhere",
     "stencil": "explore the variants of a stencil",
 }
 

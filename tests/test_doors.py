@@ -23,8 +23,11 @@ DOORS = {
         "harness/space_file/",
         "harness/recordings/mapping.py",
         "harness/api/documents.py",
+        "harness/fleet/wire.py",
     ),
-    "pydantic_core": ("harness/space_file/",),
+    "pydantic_core": ("harness/space_file/", "harness/core/named_values.py"),
+    "distributed": ("harness/fleet/engine.py",),
+    "dask": ("harness/fleet/engine.py",),
     "pyopencl": ("harness/measure/backends/opencl.py", "harness/dispatch/loaders/opencl.py"),
     "pycuda": ("harness/measure/backends/cuda_pycuda.py", "harness/dispatch/loaders/cuda.py"),
     # NVIDIA's cuda-bindings, `import cuda.bindings`: the driver, and the compiler NVRTC.
@@ -108,7 +111,16 @@ LOADED_FROM = {
     "tree_sitter": "source",
 }
 # What no import of a room may load: GPU stacks, and what takes a second or more.
-LOADED_ON_USE = ("pyopencl", "pycuda", "pynvml", "matplotlib", "sklearn", "pandas")
+LOADED_ON_USE = (
+    "dask",
+    "distributed",
+    "pyopencl",
+    "pycuda",
+    "pynvml",
+    "matplotlib",
+    "sklearn",
+    "pandas",
+)
 # A stencil's predictor is written with these throughout; commands import it where it is asked for.
 EXEMPT = {"stencil": ("sklearn", "pandas")}
 

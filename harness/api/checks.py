@@ -44,6 +44,8 @@ def _check_replay(options: TuneOptions) -> None:
         raise UsageError("--replay takes the place of a device; leave out --backend")
     if options.replay is not None and options.device:
         raise UsageError("--replay takes the place of a device; leave out --device")
+    if options.replay is not None and options.cluster is not None:
+        raise UsageError("--replay takes the place of a device; leave out --cluster")
     if options.mapping is not None and not (options.warm_start or options.replays_alone):
         raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
     if options.measure and options.replay:

@@ -23,6 +23,8 @@ class TuneOptions:
     inputs: str | None = None
     backend: str = "auto"
     device: Sequence[str] = ()
+    cluster: str | None = None
+    insecure: bool = False
     replay: Path | None = None
     mapping: Path | None = None
     test_limit: int | None = None

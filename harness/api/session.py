@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +15,7 @@ from harness.api.request import PREDICTED, TuneRequest
 from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.core.text import counted, first_few
+from harness.fleet.measurers import fleet_measurers
 from harness.measure.choose import fitted_to, open_measurers
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
@@ -165,13 +166,20 @@ def _predicted(request: TuneRequest, measurer: Measurer, listener: Listener) -> 
     return order.configs[: max(1, request.search.test_limit // 2)]
 
 
-def _open_devices(request: TuneRequest) -> tuple[Measurer, str]:
+def _open_devices(request: TuneRequest, opened: ExitStack) -> tuple[Measurer, str]:
     """Open the devices; return their measurer and why they were chosen. Raises UsageError for
     several devices that differ, and for several where one input after another is sampled."""
     options = request.options
     most = len(request.spec.inputs)  # an input is with one device
-    measured = partial(stored_compilers, request.database, request.spec.program_sha256)
-    measurers, why = open_measurers(request.whole, options.backend, options.device, most, measured)
+    measurers: Mapping[str, Measurer]
+    if options.cluster is None:
+        known = partial(stored_compilers, request.database, request.spec.program_sha256)
+        where = options.backend, options.device, most, known
+        measurers, why = open_measurers(request.whole, *where)
+    else:
+        asked = options.cluster, options.device, most, options.insecure
+        measurers = opened.enter_context(fleet_measurers(request.whole, *asked))
+        why = f"--cluster {options.cluster}"
     if len(measurers) == 1:
         return next(iter(measurers.values())), why
     try:
@@ -182,7 +190,7 @@ def _open_devices(request: TuneRequest) -> tuple[Measurer, str]:
             )
         devices = EqualDevices(measurers)
     except UsageError:
-        for measurer in reversed(measurers.values()):
+        for measurer in reversed([*measurers.values()]):
             measurer.close()
         raise
     return devices, f"{why}; {devices.describe()}"
@@ -191,6 +199,11 @@ def _open_devices(request: TuneRequest) -> tuple[Measurer, str]:
 @contextmanager
 def _opened(request: TuneRequest, listener: Listener) -> Iterator[Measurer]:
     """Open the measurer, describe it in a line, and close it at the end."""
+    with ExitStack() as opened:
+        yield from _described(request, listener, opened)
+
+
+def _described(request: TuneRequest, listener: Listener, opened: ExitStack) -> Iterator[Measurer]:
     options, recording = request.options, request.recording
     if recording is not None:
         measurer: Measurer = ReplayMeasurer.of(recording)
@@ -203,7 +216,7 @@ def _opened(request: TuneRequest, listener: Listener) -> Iterator[Measurer]:
         measurer = replay
         line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
     else:
-        measurer, why = _open_devices(request)
+        measurer, why = _open_devices(request, opened)
         line = f"backend {measurer.environment.backend}: {measurer.environment}"
         line += f"; {why}" if why else ""
     try:

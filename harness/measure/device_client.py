@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from pathlib import Path
+from typing import Protocol, TypeVar
 
 from harness.core.errors import (
     BackendUnavailable,
@@ -22,11 +23,39 @@ from harness.measure.backends.choose import Backend
 from harness.measure.device_lock import device_locked
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
 from harness.measure.processes import Processes, ProcessLost
-from harness.space_file import Spec
 
 _PREPARE_TIMEOUT_S = 600.0
 
 T = TypeVar("T")
+
+
+class DeviceConnection(Protocol):
+    """A device that another process owns, on this machine or on another; see DeviceClient."""
+
+    def describe(self) -> DeviceFacts:
+        """Open the device and describe it; raises BackendUnavailable."""
+
+    def require_working(self) -> None:
+        """Raise BackendUnavailable where an empty kernel does not run on the device."""
+
+    def argument_names(self, problem: Input) -> tuple[str, ...]:
+        """Return the names of the kernel's arguments; raises HostModuleError."""
+
+    def made_s(self, problem: Input) -> float:
+        """Return how long the data of an input took the last time; 0 before the first."""
+
+    def run(
+        self,
+        problem: Input,
+        method: Callable[..., Reply[T]],
+        *args: object,
+        timeout_s: float,
+        seed: int = SEARCH_SEED,
+    ) -> T:
+        """Call a method of DeviceWorker while the process holds the data of an input and a seed."""
+
+    def close(self) -> None:
+        """Leave the device."""
 
 
 @dataclass
@@ -44,15 +73,15 @@ class DeviceClient:
     one locks its device: raises DeviceBusy where another process measures on it.
     """
 
-    def __init__(self, spec: Spec, backend: Backend, owner: DeviceClient | None = None) -> None:
-        self._host = spec.host
+    def __init__(self, host: Path, backend: Backend, owner: DeviceClient | None = None) -> None:
+        self._host = host
         self._language = backend.language
         self._is_guest = owner is not None
         self._process: _DeviceProcess
         self._lock = ExitStack()
         if owner is None:
             self._lock.enter_context(device_locked(backend))
-            self._process = _DeviceProcess(Processes(1, partial(DeviceWorker, backend, spec.host)))
+            self._process = _DeviceProcess(Processes(1, partial(DeviceWorker, backend, host)))
         else:
             self._process = owner._process
         self._names: dict[Input, tuple[str, ...]] = {}

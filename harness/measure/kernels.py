@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -24,10 +24,10 @@ from harness.core.errors import (
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.build_queue import BuildQueue
+from harness.measure.build_queue import BuildProcesses, BuildQueue
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
-from harness.measure.device_client import DeviceClient
+from harness.measure.device_client import DeviceClient, DeviceConnection
 from harness.measure.device_worker import SEARCH_SEED, DeviceWorker, Reply, Together
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
@@ -52,6 +52,14 @@ _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """A device of another machine, and what compiles for it."""
+
+    device: DeviceConnection
+    builders: BuildProcesses
+
+
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     """Measure the kernel of a space; a `harness.measure.measurer.Measurer`."""
 
@@ -63,29 +71,37 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         *,
         equal: KernelMeasurer | None = None,
         devices: int = 1,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
-        later. `devices` is how many measure at once. Raises BackendUnavailable, DeviceBusy where
-        another process measures on the device.
+        later. `devices` is how many measure at once. The device, and what compiles for it, may be
+        `elsewhere`, on other machines. Raises BackendUnavailable, DeviceBusy where another process
+        measures on the device.
         """
         self._backend = backend
-        self._device: DeviceClient = DeviceClient(spec, backend, owner._device if owner else None)
+        self._elsewhere = elsewhere
+        self._device: DeviceConnection = (
+            elsewhere.device if elsewhere else DeviceClient(spec.host, backend, _client_of(owner))
+        )
         try:
             self._facts = self._device.describe()
         except BaseException:
             self._device.close()
             raise
-        spare = spare_cores(devices=devices)
+        spare = 1 if elsewhere else spare_cores(devices=devices)
         disturb = self._facts.shares_cpu or spare == 0
         # Where the device waits for all builds, they may have its cores as well.
         at_once = usable_cores() if disturb else spare
         compiler = self._facts.environment.compiler
         self._owns_builds = equal is None
+        processes = elsewhere.builders if elsewhere else None
         super().__init__(
             spec,
-            BuildQueue(backend, compiler, at_once=at_once) if equal is None else equal._builds,
+            BuildQueue(backend, compiler, at_once=at_once, processes=processes)
+            if equal is None
+            else equal._builds,
             environment=self._facts.environment,
             limits=self._facts.limits,
             compiler=backend.compiler,
@@ -113,7 +129,9 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the device's compiler does not know."""
         compiler, identity = self._backend.compiler, self.environment.compiler
-        return fitted_to_backend(spec, compiler, self._facts.arch, identity, self._builds.finish)
+        # A compiler of this machine says nothing of one elsewhere, which builds to be asked.
+        arch = None if self._elsewhere else self._facts.arch
+        return fitted_to_backend(spec, compiler, arch, identity, self._builds.finish)
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
@@ -318,6 +336,12 @@ def _blamed(found: Sequence[Measurement], culprit: int) -> Measurement:
     return replace(
         found[culprit], outcome=failure.outcome, timing=None, message=why, worst=failure.worst
     )
+
+
+def _client_of(owner: KernelMeasurer | None) -> DeviceClient | None:
+    """Return the client whose process a measurer shares; only those of this machine are shared."""
+    client = owner._device if owner else None
+    return client if isinstance(client, DeviceClient) else None
 
 
 def _lost_proof(error: ProcessLost | LaunchFailed | HostModuleError) -> Refusal:

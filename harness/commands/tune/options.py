@@ -76,6 +76,18 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     )
     add_device(group, several=True)
     group.add_argument(
+        "--cluster",
+        type=_text,
+        metavar="ADDRESS",
+        help="measure on the workers of a Dask cluster: the scheduler's address such as "
+        "tls://HOST:8786, or local:N for N workers on this machine; --device then names a model",
+    )
+    group.add_argument(
+        "--insecure",
+        action="store_true",
+        help="allow a scheduler without encryption on a network that you trust",
+    )
+    group.add_argument(
         "--replay",
         type=Path,
         metavar="FILE",

@@ -1,0 +1,24 @@
+"""Offer the devices of this machine, and serve a scheduler."""
+
+from __future__ import annotations
+
+import argparse
+
+from harness.core.text import counted
+from harness.fleet import worker
+from harness.fleet.address import check_address
+from harness.fleet.serving import serve
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until the scheduler ends; return the exit code."""
+    check_address(args.address, args.insecure)
+    offer = worker.open_agent(args.device, args.builders)
+    if not args.quiet:
+        for device in offer.devices:
+            print(f"device {device.name} ({device.uuid})")
+        print(f"{counted(offer.builders, 'build')} at once; serving {args.address}", flush=True)
+    serve(args.address, offer)
+    if not args.quiet:
+        print("the scheduler has ended")
+    return 0

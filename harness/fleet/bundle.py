@@ -1,0 +1,126 @@
+"""The user's files that a worker needs, by content: sources, headers and host modules.
+
+A worker has no checkout of the user's. It keeps each bundle in a folder named by its digest, in
+which the files lie to each other as on the driver's machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
+
+from harness.core.errors import UsageError
+from harness.core.files import cache_folder, write_folder
+from harness.space_file import Spec
+
+MOST_BYTES = 64 << 20
+"""The most that one bundle may hold; data is made by the host module on the worker."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Files by their paths in the bundle, with `/` between folders."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+
+    __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
+
+    def __post_init__(self) -> None:
+        for name in self.files:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
+                raise ValueError(f"{name!r} is no path inside a bundle")
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over the names and contents."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self.files.items()):
+            digest.update(f"{name}\x1f{len(content)}\x1f".encode() + content)
+        return digest.hexdigest()
+
+    def folder(self) -> Path:
+        """Return the folder of this worker's cache that holds the files; write it if missing."""
+        folder = bundle_folder(self.digest)
+        if not folder.exists():
+            write_folder(folder, self.files)
+        return folder
+
+
+def bundle_folder(digest: str) -> Path:
+    """Return where a worker keeps the bundle of a digest."""
+    if not (len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
+        raise ValueError(f"{digest!r} is no SHA-256")
+    return cache_folder("fleet") / digest
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The bundle of a space; `root` is the folder of the driver's machine that it stands for."""
+
+    bundle: Bundle
+    root: Path
+    host: str
+
+    def inside(self, path: str | Path) -> str:
+        """Return the path in the bundle of a file or folder below the root."""
+        return PurePosixPath(Path(os.path.abspath(path)).relative_to(self.root)).as_posix()
+
+
+def pack(spec: Spec, language: str) -> Packed:
+    """Collect what builds and runs of a space need: its source in a language, the headers that it
+    includes, its host module, and the modules of the same folder that this one imports.
+
+    Raises UsageError where they are too large to send.
+    """
+    source = spec.sources[language]
+    paths = {source.path, *source.includes, *_with_imports(spec.host)}
+    files = {Path(os.path.abspath(path)) for path in paths}
+    root = Path(os.path.commonpath([*(path.parent for path in files), *source.include_dirs]))
+    contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(files)}
+    size_bytes = sum(map(len, contents.values()))
+    if size_bytes > MOST_BYTES:
+        largest = max(contents, key=lambda name: len(contents[name]))
+        raise UsageError(
+            f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
+            f"{MOST_BYTES:,}; the largest is {root / largest}"
+        )
+    host = Path(os.path.abspath(spec.host)).relative_to(root).as_posix()
+    return Packed(Bundle(contents), root, host)
+
+
+def _with_imports(host: Path) -> Iterable[Path]:
+    """Return a Python file, and all files of its folder that it imports, directly or not."""
+    found: dict[Path, None] = {}
+    waiting = [host]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found[path] = None
+            waiting += _imported(path, host.parent)
+    return found
+
+
+def _imported(path: Path, folder: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return  # the host module's own error is clearer
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or alias.name for alias in node.names]
+        else:
+            continue
+        for top in {name.partition(".")[0] for name in names}:
+            if (folder / f"{top}.py").is_file():
+                yield folder / f"{top}.py"
+            elif (folder / top / "__init__.py").is_file():
+                yield from (folder / top).rglob("*.py")

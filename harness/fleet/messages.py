@@ -1,0 +1,220 @@
+"""What the driver asks of workers, and what they answer.
+
+Every message is plain data; `harness.fleet.wire` checks it against these types on arrival.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from harness.core.errors import (
+    BackendUnavailable,
+    BuildFailed,
+    DataDoesNotFit,
+    HarnessError,
+    HostModuleError,
+    HostTooSlow,
+    LaunchFailed,
+    OutOfDeviceMemory,
+    UsageError,
+)
+from harness.core.program import Program
+from harness.core.records import Input
+from harness.measure.backends.choose import Backend
+from harness.measure.kernel_runner import KernelJob
+from harness.measure.occasions import Block
+from harness.measure.processes import ProcessLost
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OfferedDevice:
+    """A device of a worker; `uuid` identifies it in the whole fleet."""
+
+    uuid: str
+    name: str
+    backend: Backend
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a worker has: its devices, and how many builds it runs at once."""
+
+    harness_version: str
+    host_name: str
+    devices: tuple[OfferedDevice, ...]
+    builders: int
+    unavailable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeviceSession:
+    """How a driver uses a device: with which caches, compiler and files.
+
+    `host` is the path of the host module in the bundle of this digest. `driver` identifies the
+    process that asks.
+    """
+
+    driver: str
+    uuid: str
+    cache: str
+    arch_specific: bool
+    cuda_compiler: str
+    bundle: str
+    host: str
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Ask for a device's facts: DeviceFacts."""
+
+    kind: Literal["describe"] = "describe"
+
+
+@dataclass(frozen=True)
+class TryEmptyKernel:
+    """Ask whether an empty kernel runs: True, or the failure."""
+
+    kind: Literal["try_empty_kernel"] = "try_empty_kernel"
+
+
+@dataclass(frozen=True)
+class NameArguments:
+    """Ask for the names of a kernel's arguments on an input: MadeData."""
+
+    problem: Input
+    kind: Literal["name_arguments"] = "name_arguments"
+
+
+@dataclass(frozen=True)
+class MadeData:
+    """The names of the arguments of an input, and the seconds that its data took."""
+
+    names: tuple[str, ...]
+    made_s: float
+
+
+@dataclass(frozen=True)
+class RunOne:
+    """Ask for one configuration's Measurement."""
+
+    job: KernelJob
+    timeout_s: float
+    seed: int
+    kind: Literal["run"] = "run"
+
+
+@dataclass(frozen=True)
+class RunInterleaved:
+    """Ask for interleaved measurements: Together."""
+
+    jobs: tuple[KernelJob, ...]
+    block: Block
+    timeout_s: float
+    seed: int
+    kind: Literal["run_interleaved"] = "run_interleaved"
+
+
+@dataclass(frozen=True)
+class Prove:
+    """Ask for the runs of a proof: ProofRuns."""
+
+    job: KernelJob
+    default: KernelJob | None
+    count: int
+    timeout_s: float
+    seed: int
+    kind: Literal["prove"] = "prove"
+
+
+DeviceCall = Describe | TryEmptyKernel | NameArguments | RunOne | RunInterleaved | Prove
+
+
+@dataclass(frozen=True)
+class DeviceRequest:
+    """A call of a device, by a session."""
+
+    session: DeviceSession
+    call: DeviceCall
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """Ask for a Binary. `program` names its folders by their paths in the bundle of this digest.
+
+    `backend` says which compiler, for which architecture; the build may take `timeout_s`.
+    """
+
+    backend: Backend
+    program: Program
+    bundle: str
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class ProcessLostState:
+    """The flags of a ProcessLost."""
+
+    hung: bool
+    idle: bool
+    by_chance: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error of a worker that is part of its interface; `kind` names its class."""
+
+    kind: str
+    message: str
+    lost: ProcessLostState | None = None
+
+    @classmethod
+    def of(cls, error: HarnessError | ProcessLost) -> Failure:
+        """Describe an error."""
+        if isinstance(error, ProcessLost):
+            state = ProcessLostState(error.hung, error.idle, error.by_chance)
+            return cls("ProcessLost", str(error), state)
+        known = next(kind for kind in _ERRORS.values() if isinstance(error, kind))
+        return cls(known.__name__, str(error))
+
+    def error(self) -> Exception:
+        """Return the error that this describes, to be raised on the driver."""
+        if self.lost is not None:
+            state = self.lost
+            return ProcessLost(self.message, state.hung, state.idle, state.by_chance)
+        return _ERRORS.get(self.kind, BackendUnavailable)(self.message)
+
+
+_ERRORS: dict[str, type[HarnessError]] = {
+    kind.__name__: kind
+    for kind in (
+        HostTooSlow,
+        OutOfDeviceMemory,
+        LaunchFailed,
+        DataDoesNotFit,
+        HostModuleError,
+        BuildFailed,
+        BackendUnavailable,
+        UsageError,
+        HarnessError,
+    )
+}
+"""The errors that workers raise, each before the classes that it derives from."""
+
+
+@dataclass(frozen=True)
+class WorkerAnswer(Generic[T]):
+    """The answer to a request: a result, a failure, or that the worker lacks the bundle."""
+
+    result: T | None = None
+    failure: Failure | None = None
+    lacks_bundle: bool = False
+
+
+@dataclass(frozen=True)
+class StoredBundle:
+    """The answer to a bundle: the digest under which the worker keeps it."""
+
+    digest: str

@@ -1,0 +1,115 @@
+"""A device of a worker, for the measurer on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from harness.core.errors import BackendUnavailable
+from harness.core.records import Input
+from harness.fleet import wire
+from harness.fleet.agent import RESULTS
+from harness.fleet.bundle import Bundle
+from harness.fleet.messages import (
+    Describe,
+    DeviceCall,
+    DeviceRequest,
+    DeviceSession,
+    MadeData,
+    NameArguments,
+    Prove,
+    RunInterleaved,
+    RunOne,
+    TryEmptyKernel,
+    WorkerAnswer,
+)
+from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
+
+T = TypeVar("T")
+
+
+class Channel(Protocol):
+    """Carries requests to one worker; raises BackendUnavailable where the worker is lost."""
+
+    def measure(self, request: bytes) -> bytes:
+        """Carry out a call of a device."""
+
+    def store(self, bundle: bytes) -> bytes:
+        """Keep the files of a bundle."""
+
+
+class RemoteDevice:
+    """The client of a worker's device; has the methods of a DeviceClient."""
+
+    def __init__(self, channel: Channel, session: DeviceSession, bundle: Bundle) -> None:
+        self._channel = channel
+        self._session = session
+        self._bundle = bundle
+        self._made: dict[Input, MadeData] = {}
+
+    def describe(self) -> DeviceFacts:
+        """Open the device and describe it; raises BackendUnavailable."""
+        facts: DeviceFacts = self._asked(Describe())
+        return facts
+
+    def require_working(self) -> None:
+        """Raise BackendUnavailable where an empty kernel does not run on the device."""
+        self._asked(TryEmptyKernel())
+
+    def argument_names(self, problem: Input) -> tuple[str, ...]:
+        """Return the names of the kernel's arguments; raises HostModuleError."""
+        if problem not in self._made:
+            self._made[problem] = self._asked(NameArguments(problem))
+        return self._made[problem].names
+
+    def made_s(self, problem: Input) -> float:
+        """Return how long the data of an input took the last time; 0 before the first."""
+        return self._made[problem].made_s if problem in self._made else 0.0
+
+    def run(
+        self,
+        problem: Input,
+        method: Callable[..., Reply[T]],
+        *args: Any,
+        timeout_s: float,
+        seed: int = SEARCH_SEED,
+    ) -> T:
+        """Call a method of the worker's DeviceWorker. The deadline begins when it runs.
+
+        Raises ProcessLost, HostModuleError, and BackendUnavailable where the worker is lost.
+        """
+        make = _CALLS[method]
+        return self._asked(make(*args, timeout_s=timeout_s, seed=seed))  # type: ignore[no-any-return]
+
+    def _asked(self, call: DeviceCall) -> Any:
+        request = wire.encode(DeviceRequest, DeviceRequest(self._session, call))
+        kind = RESULTS[type(call)]
+        answer = self._answer(kind, request)
+        if answer.lacks_bundle:
+            self._channel.store(wire.encode(Bundle, self._bundle))
+            answer = self._answer(kind, request)
+        if answer.failure is not None:
+            raise answer.failure.error()
+        if answer.result is None:
+            raise BackendUnavailable("the worker answered with nothing")
+        return answer.result
+
+    def _answer(self, kind: Any, request: bytes) -> WorkerAnswer[Any]:
+        text = self._channel.measure(request)
+        try:
+            answer: WorkerAnswer[Any] = wire.decode(kind, text)
+        except wire.GarbledMessage as error:
+            raise BackendUnavailable(f"the worker's answer cannot be read: {error}") from None
+        return answer
+
+    def close(self) -> None:
+        """Leave the device to others."""
+
+
+_CALLS: dict[Callable[..., Any], Callable[..., DeviceCall]] = {
+    DeviceWorker.run: RunOne,
+    DeviceWorker.run_interleaved: lambda jobs, block, **limits: RunInterleaved(
+        tuple(jobs), block, **limits
+    ),
+    DeviceWorker.prove: Prove,
+}

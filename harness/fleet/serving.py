@@ -1,0 +1,95 @@
+"""Serve a cluster as one of its workers, and start a cluster on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from harness.core.errors import BackendUnavailable
+from harness.fleet import worker
+from harness.fleet.cluster import BUILD
+from harness.fleet.engine import load_distributed
+from harness.fleet.messages import Offer
+from harness.measure.backends.choose import ALL, choose_devices
+
+_CONNECT_S = 30
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def serve(address: str, offer: Offer) -> None:
+    """Serve a scheduler until it ends, or a signal asks this process to end.
+
+    Raises BackendUnavailable where no scheduler answers.
+    """
+    try:
+        asyncio.run(_served(address, offer))
+    finally:
+        worker.close()
+
+
+async def _served(address: str, offer: Offer) -> None:
+    """A device is busy in a thread of its own, and so is each build."""
+    distributed = load_distributed()
+    serving = distributed.Worker(
+        address,
+        nthreads=len(offer.devices) + offer.builders,
+        resources={BUILD: offer.builders},
+        death_timeout=_CONNECT_S,
+        dashboard=False,
+    )
+    try:
+        await serving
+    except (OSError, asyncio.TimeoutError) as error:
+        raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
+    loop = asyncio.get_running_loop()
+    for number in _ENDING:
+        loop.add_signal_handler(number, lambda: loop.create_task(serving.close()))
+    await serving.finished()
+
+
+@contextlib.contextmanager
+def local_cluster(count: int, names: Sequence[str]) -> Iterator[str]:
+    """Start a scheduler and `count` workers on this machine, each with one of its devices; yield
+    the scheduler's address.
+
+    Raises UsageError for unknown devices, BackendUnavailable where there are too few.
+    """
+    distributed = load_distributed()
+    devices = choose_devices("auto", names or [ALL])
+    if len(devices) < count:
+        raise BackendUnavailable(
+            f"--cluster local:{count} needs {count} devices, and there are {len(devices)} here"
+        )
+    with (
+        distributed.LocalCluster(
+            n_workers=0,
+            processes=False,
+            host="127.0.0.1",
+            protocol="tcp://",
+            dashboard_address=None,
+        ) as cluster,
+        contextlib.ExitStack() as started,
+    ):
+        for backend in devices[:count]:
+            assert backend.device is not None, "a device of this machine has a name"
+            started.enter_context(_started(cluster.scheduler_address, backend.device.index))
+        yield cluster.scheduler_address
+
+
+@contextlib.contextmanager
+def _started(address: str, device: str) -> Iterator[None]:
+    """RunOne a worker for one device; it ends with the scheduler, which this process runs."""
+    command = [sys.executable, "-m", "harness.worker", address, "--device", device, "--quiet"]
+    process = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()

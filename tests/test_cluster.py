@@ -1,0 +1,185 @@
+"""The workers of a real Dask cluster: who is there, and what happens when one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.errors import BackendUnavailable, UsageError
+from harness.fleet import wire, worker
+from harness.fleet.messages import Offer
+from tests.planted import until
+
+distributed = pytest.importorskip("distributed")
+
+from harness.fleet.cluster import BUILD, Cluster, WorkerLost  # noqa: E402
+
+ROOT = Path(__file__).parent.parent
+
+
+class EchoAgent:
+    """An agent that answers with its request; `waits` holds it up."""
+
+    version = "0.1.0"
+
+    def __init__(self) -> None:
+        self.waits = threading.Event()
+        self.asked = threading.Event()
+
+    def offer(self) -> Offer:
+        """Offer nothing."""
+        return Offer(self.version, "here", (), 1)
+
+    def store(self, text: bytes) -> bytes:
+        """Echo."""
+        return text
+
+    def build(self, text: bytes) -> bytes:
+        """Echo."""
+        return b"built " + text
+
+    def measure(self, text: bytes) -> bytes:
+        """Echo once nothing waits."""
+        self.asked.set()
+        if text == b"wait":
+            self.waits.wait(60)
+        return text
+
+    def close(self) -> None:
+        """Let go."""
+        self.waits.set()
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[EchoAgent]:
+    with contextlib.closing(EchoAgent()) as made:
+        monkeypatch.setattr(worker, "_agents", [made])
+        yield made
+
+
+@pytest.fixture
+def two(agent: EchoAgent) -> Iterator[tuple[Any, Cluster]]:
+    """A scheduler with two workers in this process, and a driver's view of them."""
+    del agent
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=2,
+            processes=False,
+            host="127.0.0.1",
+            protocol="tcp://",
+            resources={BUILD: 1},
+            dashboard_address=None,
+        ) as local,
+        contextlib.closing(Cluster.connect(local.scheduler_address)) as cluster,
+    ):
+        yield local, cluster
+
+
+def test_workers_answer_by_address_and_builds_run_anywhere(two: tuple[Any, Cluster]) -> None:
+    _, cluster = two
+    members = cluster.wait_for_members(60, 2)
+    assert [member.builders for member in members] == [1, 1]
+    assert len({member.address for member in members}) == 2
+    assert [cluster.call(m.address, "measure", b"x") for m in members] == [b"x", b"x"]
+    assert cluster.build(b"x") == b"built x"
+
+
+def test_a_call_of_a_worker_that_leaves_ends(two: tuple[Any, Cluster], agent: EchoAgent) -> None:
+    _, cluster = two
+    gone, left = (member.address for member in cluster.wait_for_members(60, 2))
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            cluster.call(gone, "measure", b"wait")
+        except WorkerLost as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=call)
+    waiting.start()
+    assert agent.asked.wait(60)
+    cluster._client.retire_workers([gone], close_workers=True, remove=True)
+    agent.waits.set()
+    waiting.join(60)
+    assert until(lambda: cluster.alive() == {left})
+    with pytest.raises(WorkerLost, match="was lost"):
+        cluster.call(gone, "measure", b"x")
+    assert cluster.call(left, "measure", b"x") == b"x"
+    assert cluster.build(b"x") == b"built x"
+
+
+def test_a_worker_of_another_version_is_refused(
+    two: tuple[Any, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EchoAgent, "version", "0.0.1")
+    with pytest.raises(UsageError, match=r"has harness 0\.0\.1.*install the same version"):
+        two[1].members()
+
+
+def test_too_few_workers_are_an_error(two: tuple[Any, Cluster]) -> None:
+    with pytest.raises(BackendUnavailable, match="3 are needed"):
+        two[1].wait_for_members(0.1, 3)
+
+
+def test_no_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.fleet.cluster._CONNECT_S", 0.2)
+    with pytest.raises(BackendUnavailable, match="no scheduler answers at tcp"):
+        Cluster.connect("tcp://127.0.0.1:9")
+
+
+def test_an_offer_of_this_machine_can_be_sent() -> None:
+    offer = Offer("0.1.0", "here", worker.find_devices(["0:0"]), 1)
+    assert wire.decode(Offer, wire.encode(Offer, offer)) == offer
+
+
+def test_a_tuning_ends_though_one_of_its_workers_is_killed(tmp_path: Path) -> None:
+    database = tmp_path / "found.db"
+    command = [
+        *(sys.executable, "-m", "harness.tune", "spaces/mvmul.yaml", "--cluster", "local:2"),
+        *("--inputs", "m * n <= 52013", "--test-limit", "3", "--repeats", "5"),
+        *("--database", str(database), "--no-cross"),
+    ]
+    environment = {**os.environ, "HARNESS_CPU_PARTS": "2"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        for line in process.stdout:
+            lines.append(line.decode())
+            if "test 3 of 3" in lines[-1]:
+                workers = _workers_of(process.pid)
+                os.kill(workers[0], signal.SIGKILL)
+                break
+        lines += [line.decode() for line in process.stdout]
+    text = "".join(lines)
+    assert process.returncode == 0, text
+    ends = ("default is best", "within noise", "x [")
+    assert sum(map(text.count, ends)) >= 4, text
+    assert "distributed." not in text, "its log"
+    assert re.search(
+        r"device 0:\d.* failed 3 times in a row .* the worker tcp://\S+ was lost", text
+    )
+
+
+def _workers_of(parent: int) -> list[int]:
+    """Return the workers that a process started."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if b"harness.worker" in status.read_bytes():
+                stat = (status.parent / "stat").read_text()
+                if int(stat.rpartition(")")[2].split()[1]) == parent:
+                    found.append(int(status.parent.name))
+    return found
