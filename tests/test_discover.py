@@ -74,6 +74,21 @@ def _line(text: str, start: str) -> str:
     return line.strip().split("  #")[0]
 
 
+COOPERATIVE = """\
+__global__ void waits(float *y, int n) {
+    cooperative_groups::this_grid().sync(); // this_grid
+}
+__global__ void plain(float *y, int n) { y[threadIdx.x] = n; /* this_grid */ }
+"""
+
+
+def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_path: Path) -> None:
+    text = _space(tmp_path, COOPERATIVE, "waits")
+    assert _line(text, "cooperative:") == "cooperative: true"
+    assert any("this_grid(), whose sync() needs it" in mark for mark in to_do(text))
+    assert "cooperative" not in _space(tmp_path, COOPERATIVE, "plain")
+
+
 # ----------------------------------------------------------------------------- parameters
 
 

@@ -41,6 +41,7 @@ class Facts:
     loops: tuple[str, ...]
     others: frozenset[str]  # arguments and parameters that only other kernels of the file have
     aliases: Mapping[str, str]
+    has_this_grid: bool  # of CUDA's cooperative groups, by which groups wait for each other
 
     def type_of(self, argument: Argument) -> NumpyType | None:
         """Return the numpy type of an argument's elements; None for the kernel's own types."""
@@ -104,6 +105,7 @@ def discover(path: Path, function: str | None) -> Facts:
         tuple(suggest_loops(prepared.scan, loops)),
         scope.foreign.union(elsewhere, (t.name for t in declared.left_out)),
         _aliases(prepared),
+        any(t.text == "this_grid" and scope.holds(t.start) for t in prepared.scan.code),
     )
     _check_constraints(facts)
     return facts

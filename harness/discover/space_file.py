@@ -257,6 +257,8 @@ def _launch(facts: Facts) -> Iterator[str]:
     yield f"  group: [{', '.join(group)}]  {comment}"
     guess = f"{CONFIRM}one thread (work-item) for each element, guessed"
     yield f"  grid: [{', '.join(map(json.dumps, grid))}]  {guess}"
+    if facts.has_this_grid:
+        yield f"  cooperative: true  {CONFIRM}the source has this_grid(), whose sync() needs it"
 
 
 def _along(names: list[str], dimensions: int) -> Iterator[str]:
