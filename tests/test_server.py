@@ -14,22 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from harness.core.errors import DatabaseBusy, ResultsError
-from harness.core.records import Environment
+from harness.core.records import Config, Environment, Input
 from harness.results import (
     CampaignKey,
     Store,
     campaigns,
     merge_database,
+    read_campaign,
     read_measurements,
     reading,
     server,
     writing,
 )
 from harness.results.server import lock_shared_rows
+from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.space_file import Spec
+from harness.tuning import Campaign, CampaignPlan
+from harness.tuning.progress import SilentDisplay
 from tests.postgres_server import Server, execute, running_server
+from tests.replays import FormulaMeasurer, make_spec
 from tests.results_examples import (
     ENVIRONMENT,
     ROOT,
@@ -510,3 +517,57 @@ def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres: str) -> 
         add(store, claimed(store), 5)
     assert stored(postgres) == list(range(6))
     assert execute(postgres, "SELECT count(*) FROM writers") == [(0,)]
+
+
+# ---------------------------------------------------------------- a whole campaign
+
+
+class Cutting:
+    """Ends the session of a writer before every so many of its statements."""
+
+    def __init__(self, url: str, every: int) -> None:
+        self._url, self._every = url, every
+        self.statements = 0
+
+    def __call__(self, *_: object) -> None:
+        self.statements += 1
+        if self.statements % self._every == 0:
+            end_sessions(self._url)
+
+
+def tune(database: str, spec: Spec, cut: Cutting | None = None) -> list[tuple[Input, Config]]:
+    """Run a campaign with a candidate stage and finals; return what was measured, in order."""
+    measurer = FormulaMeasurer(interleaves=True)
+    options = SearchOptions(resolve_techniques(["auto"]), 12, 0, "label", 2)
+    with writing(database, lambda text: None) as engine, Store(engine) as store:
+        make_opentuner_tables(store)  # in more statements than the others
+        if cut is not None:
+            event.listen(engine, "before_cursor_execute", cut)
+        Campaign(CampaignPlan(spec, options), measurer, store, SilentDisplay()).run()
+        if cut is not None:
+            event.remove(engine, "before_cursor_execute", cut)
+    return measurer.asked
+
+
+def contents(database: str) -> list[tuple[object, ...]]:
+    """What a campaign stored, but for its clock."""
+    with reading(database) as engine, engine.connect() as connection:
+        (campaign,) = campaigns(connection)
+        rows, runs, commands = read_campaign(connection, campaign)
+        ends = [(run.problem, run.state, run.notes.get("search ended")) for run in runs]
+        found = [(row.stage, row.requestor, row.measurement) for row in rows]
+        return [*found, *ends, *[(command.stages, command.left_out) for command in commands]]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_campaign_whose_connection_is_lost_again_and_again_ends_as_without(
+    postgres: str, tmp_path: Path
+) -> None:
+    spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
+    asked = tune(undisturbed, spec)
+    cut = Cutting(postgres, every=29)
+    assert tune(postgres, spec, cut) == asked
+    assert cut.statements > 300
+    assert contents(postgres) == contents(undisturbed)
+    assert tune(postgres, spec) == []
+    assert execute(postgres, "SELECT count(*), count(DISTINCT uuid) FROM tuning_run") == [(2, 2)]

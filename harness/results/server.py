@@ -8,6 +8,7 @@ single connection, so that it has its locks for as long as it can write.
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -103,6 +104,8 @@ class ServerWriter:
 
     def serve(self, engine: Engine) -> Engine:
         """Make the connections of an engine; return the engine."""
+        for library in ("psycopg", "sqlalchemy.pool"):  # they log what is raised as well
+            logging.getLogger(library).addHandler(logging.NullHandler())
         event.listen(engine, "do_connect", self._connect)
         return engine.execution_options(**{_OPTION: self})
 
