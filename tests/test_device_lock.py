@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +91,16 @@ def test_instances_of_a_divided_gpu_have_locks_of_their_own() -> None:
     one, other = (replace(H100, uuid=uuid) for uuid in ("MIG-1", "MIG-2"))
     with device_locked(of(one)), device_locked(of(other)), pytest.raises(DeviceBusy):
         device_locked(of(one)).__enter__()
+
+
+def test_lock_that_one_thread_took_is_freed_by_another() -> None:
+    with ExitStack() as held:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(held.enter_context, device_locked(of(CPU))).result()
+        with pytest.raises(DeviceBusy):
+            device_locked(of(CPU)).__enter__()
+    with device_locked(of(CPU)):
+        pass
 
 
 def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> None:

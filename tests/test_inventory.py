@@ -105,6 +105,7 @@ def test_machine_without_a_driver_or_a_device_says_why(
     ("words", "message"),
     [
         (["--devices", "s.yaml"], "--devices stands alone"),
+        (["--devices", "--json"], "--devices stands alone"),
         (["--devices", "--device", "0"], "--devices stands alone"),
         (["s.yaml", "--device", "0", "--arch", "sm_90"], "leave --device out"),
         (["s.yaml", "--device", "0", "--no-compile"], "--no-compile does not go with"),

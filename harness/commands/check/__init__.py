@@ -103,7 +103,9 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         )
     if args.schema and (args.spaces or args.no_compile or compiles):
         raise UsageError("--schema stands alone: the schema is the same for all spaces")
-    if args.devices and (args.schema or args.spaces or args.no_compile or args.run or compiles):
+    if args.devices and (
+        args.json or args.schema or args.spaces or args.no_compile or args.run or compiles
+    ):
         raise UsageError("--devices stands alone: it lists the devices that --device can name")
     if not (args.schema or args.devices or args.spaces):
         raise UsageError("name a space, for example spaces/mvmul.yaml")
