@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import weakref
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -226,8 +227,7 @@ class BindingsDriver:
     ) -> None:
         """Queue a kernel; the driver copies the arguments meanwhile."""
         shape = (*grid, *group, shared_bytes, _DEFAULT_STREAM)
-        packed = _PackedArguments(arguments)
-        self._call("cuLaunchKernel", function[1], *shape, 0, packed.address)
+        self._call("cuLaunchKernel", function[1], *shape, 0, _packed(arguments).address)
 
     def launch_cooperative(
         self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
@@ -241,8 +241,7 @@ class BindingsDriver:
         config.blockDimX, config.blockDimY, config.blockDimZ = group
         config.sharedMemBytes, config.hStream = shared_bytes, _DEFAULT_STREAM
         config.attrs, config.numAttrs = [attribute], 1
-        packed = _PackedArguments(arguments)
-        self._call("cuLaunchKernelEx", config, function[1], 0, packed.address)
+        self._call("cuLaunchKernelEx", config, function[1], 0, _packed(arguments).address)
 
     def groups_at_once(self, function: Any, group_size: int, shared_bytes: int) -> int:
         """Return how many groups of a kernel a multiprocessor holds at once."""
@@ -270,11 +269,14 @@ class _PackedArguments:
         self._size = ctypes.c_size_t(len(arguments))
         buffer, size = ctypes.addressof(self._bytes), ctypes.addressof(self._size)
         self._list = (ctypes.c_void_p * 5)(_BUFFER, buffer, _BUFFER_BYTES, size, _END)
+        self.address = ctypes.addressof(self._list)
 
-    @property
-    def address(self) -> int:
-        """The address of the list."""
-        return ctypes.addressof(self._list)
+
+@lru_cache(maxsize=64)
+def _packed(arguments: bytes) -> _PackedArguments:
+    """Return the list of these arguments, which launches repeat: to make one takes longer than to
+    launch."""
+    return _PackedArguments(arguments)
 
 
 def _text(written: bytes) -> str:
