@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable
+from harness.core.program import Binary
 from harness.core.records import Build, Environment
 from harness.measure import cuda_choice
 from harness.measure.backends.choose import Backend
@@ -90,19 +91,22 @@ def test_other_devices_have_no_choice(opencl: Backend) -> None:
     ("code", "seconds", "name", "why"),
     [
         (
-            "same",
+            b"same",
             0.08,
             NVRTC,
             "both make the same machine code .*; NVRTC takes 0.08 s a build, and",
         ),
-        ("same", 0.90, NVCC, "both make the same machine code"),
-        ("other", 0.08, NVCC, "NVRTC makes other machine code .* write `compiler: {cuda: nvrtc}`"),
+        (b"same", 0.90, NVCC, "both make the same machine code"),
+        (b"other", 0.08, NVCC, "NVRTC makes other machine code .* write `compiler: {cuda: nvrtc}`"),
     ],
 )
-def test_nvrtc_is_taken_where_it_makes_the_same_code_sooner(code, seconds, name, why) -> None:
-    build = Build(key="k", options="", compiler="nvcc", compile_s=0.4, binary_sha256="same")
-    other = dataclasses.replace(build, compiler="nvrtc", compile_s=seconds, binary_sha256=code)
-    found, reason = cuda_choice._judged(build, other)
+def test_nvrtc_is_taken_where_it_makes_the_same_code_sooner(
+    code, seconds, name, why, monkeypatch
+) -> None:
+    monkeypatch.setattr(cuda_choice, "loaded_code", lambda cubin: cubin)
+    build = Build(key="k", options="", compiler="nvcc", compile_s=0.4)
+    other = dataclasses.replace(build, compiler="nvrtc", compile_s=seconds)
+    found, reason = cuda_choice._judged(Binary(build, b"same"), Binary(other, code))
     assert found == name
     assert re.match(why, reason)
 

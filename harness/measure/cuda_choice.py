@@ -14,8 +14,9 @@ from contextlib import closing
 from functools import partial
 
 from harness.core.errors import BackendUnavailable, BuildFailed
-from harness.core.records import Build
+from harness.core.program import Binary
 from harness.measure.backends.choose import Backend
+from harness.measure.backends.cubin import loaded_code
 from harness.measure.backends.cuda_compilers import NVCC, NVRTC, name_of, why_unusable
 from harness.measure.build_cache import BuildCache
 from harness.measure.build_queue import BuildQueue
@@ -90,28 +91,29 @@ def _compared(spec: Spec, backend: Backend) -> tuple[str, str]:
         if refused is not None:
             return NVCC, f"NVRTC does not know the flag {refused}"
         try:
-            other = builds.finish(program).build
+            other = builds.finish(program)
         except BuildFailed as error:
             return NVCC, f"NVRTC does not compile the default: {_error_line(str(error))}"
     try:
         nvcc = dataclasses.replace(backend, cuda_compiler=NVCC).open_compiler()
         key = program.key(nvcc.identity)
-        build = BuildCache().get_or_build(key, partial(nvcc.compile, program)).build
+        built = BuildCache().get_or_build(key, partial(nvcc.compile, program))
     except BuildFailed as error:
         return NVRTC, f"nvcc does not compile the default: {_error_line(str(error))}"
-    return _judged(build, other)
+    return _judged(built, other)
 
 
-def _judged(build: Build, other: Build) -> tuple[str, str]:
+def _judged(built: Binary, other: Binary) -> tuple[str, str]:
     """Compare the build of nvcc and the `other` one, of NVRTC."""
-    if build.binary_sha256 != other.binary_sha256:
+    if loaded_code(built.data) != loaded_code(other.data):
         return NVCC, (
             "NVRTC makes other machine code of the default configuration; if your application uses "
             "NVRTC, write `compiler: {cuda: nvrtc}`"
         )
-    times = f"{other.compile_s:.2f} s a build, and nvcc {build.compile_s:.2f} s"
+    took_s, other_s = built.build.compile_s, other.build.compile_s
+    times = f"{other_s:.2f} s a build, and nvcc {took_s:.2f} s"
     equal = "both make the same machine code of the default configuration"
-    faster = NVRTC if other.compile_s < build.compile_s else NVCC
+    faster = NVRTC if other_s < took_s else NVCC
     return faster, f"{equal}; NVRTC takes {times}"
 
 
