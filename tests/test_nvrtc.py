@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +191,37 @@ def test_missing_library_says_what_to_install(monkeypatch, fault):
         load_nvrtc()
 
 
+@needs_nvrtc
+def test_build_leaves_nothing_for_the_next_one(built, compiler):
+    compiler.compile(program(SOURCE, "--restrict"))
+    assert compiler.compile(program()).build.binary_sha256 == built.build.binary_sha256
+
+
+class _Faulty:
+    """The library, but for what compiles."""
+
+    def __init__(self, library: Any, fault: Any) -> None:
+        self._library, self._fault = library, fault
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fault if name == "nvrtcCompileProgram" else getattr(self._library, name)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (lambda *_: os.kill(os.getpid(), signal.SIGSEGV), r"NVRTC crashed \(SIGSEGV\)"),
+        (lambda *_: os._exit(3), "NVRTC ended with status 3"),
+        (lambda *_: time.sleep(300), r"NVRTC did not finish within 0\.2 s .*build_timeout_s: SEC"),
+    ],
+)
+def test_library_that_crashes_or_hangs_is_a_failed_build(compiler, monkeypatch, fault, reason):
+    monkeypatch.setattr(compiler, "_nvrtc", _Faulty(compiler._nvrtc, fault))
+    with pytest.raises(BuildFailed, match=reason):
+        compiler.compile(Program("", (), (), timeout_s=0.2))
+
+
 # ------------------------------------------------------------------------- headers
 
 
@@ -262,5 +296,5 @@ def test_library_that_does_not_compile_is_not_used(monkeypatch):
             return self.Status(11), None
 
     monkeypatch.setattr(nvrtc, "load_nvrtc", Broken)
-    with pytest.raises(BackendUnavailable, match=r"does not compile an empty kernel: .*INTERNAL"):
+    with pytest.raises(BackendUnavailable, match=r"does not compile an empty kernel: NVRTC p"):
         Nvrtc("sm_90")

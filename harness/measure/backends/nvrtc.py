@@ -1,17 +1,19 @@
 """Compile CUDA kernels to cubins with NVRTC, a library that needs no toolkit, GPU or driver.
 
-The only module that imports NVRTC's bindings. NVRTC compiles in the process that calls it, so a
-hang or a crash of the library ends that process: builds run in processes with deadlines.
+The only module that imports NVRTC's bindings. NVRTC compiles in the process that calls it, which
+may hang, crash, or compile otherwise afterwards: each build has a copy of the process that loaded
+the library.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,9 @@ from harness.measure.backends.cuda_arch import checked_arch
 from harness.measure.backends.cuda_binary import SOURCE_NAME, cuda_binary, readable_log
 from harness.measure.backends.nvrtc_headers import headers, needs_toolkit, why_untracked
 from harness.measure.build_cache import digests
+from harness.measure.forked import ForkLost, run_forked
 
+COMPILE_TIMEOUT_S = 120.0
 _EMPTY = 'extern "C" __global__ void f() {}\n'
 _INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
 _CURE = "install {} release of the wheel nvidia-cuda-nvrtc"
@@ -100,7 +104,7 @@ class Nvrtc:
             "--ptxas-options=-v",
         ]
         try:
-            cubin, report = self._compiled(program.text, options)
+            cubin, report = self._compiled(program.text, options, program.timeout_s)
         except BuildFailed as error:
             raise BuildFailed(with_values(str(error), program.files)) from None
         compile_s = time.perf_counter() - begin_s
@@ -109,22 +113,35 @@ class Nvrtc:
         return cuda_binary("nvrtc", self.identity, program, cubin, report, compile_s, read)
 
     def _compiled(
-        self, text: str, options: Sequence[str], kind: str = "CUBIN"
+        self, text: str, options: Sequence[str], timeout_s: float | None = None, kind: str = "CUBIN"
     ) -> tuple[bytes, str]:
-        """Return the output of a kind, and the log; raises BuildFailed."""
-        name = SOURCE_NAME.encode()
-        made, handle = self._nvrtc.nvrtcCreateProgram(text.encode(), name, 0, None, None)
-        if made != 0:
-            raise BuildFailed(f"NVRTC cannot begin: {made.name}")
+        """Return the output of a kind, and the log; raises BuildFailed.
+
+        Each build has a process of its own. In one process NVRTC compiles all that follows a
+        program with `--restrict` with this flag (seen in 12.9, 13.0 and 13.5).
+        """
+        timeout_s = timeout_s or COMPILE_TIMEOUT_S
+        words = [option.encode() for option in (*options, *self._always)]
         try:
-            words = [option.encode() for option in (*options, *self._always)]
+            answer = run_forked(partial(self._build, text.encode(), words, kind), timeout_s)
+        except ForkLost as lost:
+            advice = "; `compiler: {nvcc: {build_timeout_s: SECONDS}}` gives it more, with --fresh"
+            raise BuildFailed(f"NVRTC {lost}{advice if lost.is_late else ''}") from None
+        head, _, output = answer.partition(b"\n")
+        status, log = json.loads(head)
+        if status != "NVRTC_SUCCESS":
+            raise BuildFailed(_failure(status, log))
+        return output, log
+
+    def _build(self, text: bytes, words: Sequence[bytes], kind: str) -> bytes:
+        """Compile; return the status and the log in a line of JSON, and the output."""
+        status, handle = self._nvrtc.nvrtcCreateProgram(text, SOURCE_NAME.encode(), 0, None, None)
+        log, output = "", b""
+        if status == 0:
             (status,) = self._nvrtc.nvrtcCompileProgram(handle, len(words), words)
             log = self._content(handle, "ProgramLog").decode(errors="replace").rstrip("\0 \n")
-            if status != 0:
-                raise BuildFailed(_failure(status.name, log))
-            return self._content(handle, kind), log
-        finally:
-            self._nvrtc.nvrtcDestroyProgram(handle)
+            output = self._content(handle, kind) if status == 0 else b""
+        return json.dumps([status.name, log]).encode() + b"\n" + output
 
     def _content(self, handle: Any, kind: str) -> bytes:
         """Return the log or an output of a program."""
@@ -140,7 +157,7 @@ class Nvrtc:
     def _read_release(self, arch: str) -> str:
         """Return the version and build, such as `13.0.88 (36424714)`, which PTX begins with."""
         try:
-            ptx, _ = self._compiled(_EMPTY, [f"--gpu-architecture={arch}"], "PTX")
+            ptx, _ = self._compiled(_EMPTY, [f"--gpu-architecture={arch}"], kind="PTX")
         except BuildFailed as error:
             raise BackendUnavailable(f"NVRTC does not compile an empty kernel: {error}") from None
         found = _RELEASE.search(ptx.decode(errors="replace"))
