@@ -231,7 +231,9 @@ def test_command_for_one_device_refuses_several(several) -> None:
 
 def test_named_device_without_any_backend_says_what_is_missing(machine) -> None:
     machine(NO_CUDA)
-    with pytest.raises(BackendUnavailable, match=rf"no device .*\n  cuda: {NO_CUDA}\n  opencl: "):
+    with pytest.raises(
+        BackendUnavailable, match=rf"`0`:\n  cuda cannot .*: {NO_CUDA}\n  opencl cannot "
+    ):
         choose_devices("auto", ["0"])
 
 

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from harness.core.errors import HarnessError, SpecError, Terminated
+from harness.core.invocation import command_line
 from harness.core.text import counted, escaped, suggestion
 
 if TYPE_CHECKING:
@@ -156,8 +157,8 @@ def add_device(
         default=[],
         metavar="NAME",
         help="which GPU or CPU runs kernels: index, UUID, PCI bus id or part of its name; "
-        "PLATFORM:DEVICE of OpenCL; `harness.check --devices` lists them (default: the first)"
-        + (more if several else ""),
+        f"PLATFORM:DEVICE of OpenCL; `{command_line('check', '--devices')}` lists them (default: "
+        "the first)" + (more if several else ""),
     )
 
 

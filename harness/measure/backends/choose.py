@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.invocation import command_line
 from harness.core.records import WARM
 from harness.core.text import suggestion
 from harness.measure.backends import cuda, cuda_device, empty_kernel, opencl, opencl_device
@@ -118,7 +119,8 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
     if not words or requested not in (AUTO, *_INTERFACES):
         return (choose(requested),)
     if "" in words:
-        raise UsageError("--device has an empty name; `harness.check --devices` lists the devices")
+        listing = command_line("check", "--devices")
+        raise UsageError(f"--device has an empty name; `{listing}` lists the devices")
     if ALL in words and len(words) > 1:
         raise UsageError(f"--device {ALL} names all devices; leave the others out")
     found = _named(requested, words)
@@ -166,9 +168,9 @@ def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
             return [(device, reason + why) for device, reason in found]
         except UnknownDevice as error:
             (unknown,) = error.args
-    reasons = "".join(f"\n  {interface}: {reason}" for interface, reason in missing.items())
+    reasons = "".join(f"\n  {each} cannot be used: {why}" for each, why in missing.items())
     if not known:
-        raise BackendUnavailable(f"no device can be used.{reasons}")
+        raise BackendUnavailable(f"there is no device `{unknown}`:{reasons}")
     hint = suggest_device(unknown, known)
     hidden = os.environ.get(VISIBLE)
     others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
