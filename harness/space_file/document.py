@@ -181,17 +181,28 @@ _PLAIN = {
 _TAG = "tag:yaml.org,2002:"
 
 
-class _Bounded(Composer):  # beside a parser, which has peek_event
-    """Composes no more nodes than a file may have."""
+class _TooManyValues(yaml.MarkedYAMLError):
+    """The file is YAML, but too large."""
 
-    composed = 0
+
+class _Bounded(Composer):  # beside a parser, which has peek_event
+    """Composes no more nodes than a file may have, counting what each alias repeats."""
+
+    _count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.composed += 1
-        if self.composed > MAX_NODES:
-            mark = self.peek_event().start_mark  # type: ignore[attr-defined]
-            raise yaml.MarkedYAMLError(None, None, f"it has more than {MAX_NODES:,} values", mark)
+        counts: dict[int, int] = vars(self).setdefault("_count_in_node", {})
+        before, event = self._count, self.peek_event()  # type: ignore[attr-defined]
+        self._count += 1
         node: yaml.Node | None = super().compose_node(parent, index)
+        if isinstance(event, yaml.AliasEvent):
+            self._count += counts.get(id(node), 1) - 1  # unknown yet if it contains itself
+        elif event.anchor is not None:
+            counts[id(node)] = self._count - before
+        if self._count > MAX_NODES:
+            repeats = ", counting what each alias (*name) repeats" if counts else ""
+            text = f"has more than {MAX_NODES:,} values{repeats}"
+            raise _TooManyValues(None, None, text, event.start_mark)
         return node
 
 
@@ -243,9 +254,9 @@ def _compose(text: str, path: Path) -> yaml.Node:
         root = _nodes(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _whole(
-            path, f"is not YAML: {_problem(error)}", mark.line + 1 if mark else 0
-        ) from None
+        is_yaml = isinstance(error, _TooManyValues)
+        text = str(error.problem) if is_yaml else f"is not YAML: {_problem(error)}"
+        raise _whole(path, text, mark.line + 1 if mark else 0) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = f"is not YAML: the character #x{error.character:02x} is not allowed in it"
@@ -270,17 +281,15 @@ def _problem(error: yaml.MarkedYAMLError) -> str:
 
 
 class _NodeReader:
-    """Turns YAML nodes into data and counts them, which bounds the expansion of aliases."""
+    """Turns YAML nodes into data."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._count = 0
 
     def build(self, node: yaml.Node, location: Location, around: tuple[yaml.Node, ...]) -> Any:
         """Return the data of a node; `around` are the nodes that contain it."""
         line = node.start_mark.line + 1
         self._document.lines.setdefault(location, line)
-        self._count += 1
         self._check_size(node, line, around)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, line)
@@ -299,9 +308,6 @@ class _NodeReader:
             )
         if len(around) > MAX_DEPTH:
             raise _whole(path, f"is nested more than {MAX_DEPTH} deep", line)
-        if self._count > MAX_NODES:
-            text = f"has more than {MAX_NODES:,} values, counting what each alias (*name) repeats"
-            raise _whole(path, text, line)
 
     def _tagged(self, node: yaml.Node, line: int) -> SpecError:
         tag = node.tag.replace(_TAG, "!!")
