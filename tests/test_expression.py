@@ -233,7 +233,7 @@ _COLUMNS: dict[str, list[bool | int | float]] = {
 }
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.recursive(_LEAVES, _joined, max_leaves=8))
 def test_arrays_and_scalars_agree_on_random_expressions(text: str) -> None:
     try:
@@ -279,7 +279,7 @@ def _pythons_value(text: str, values: dict[str, bool | int | float]) -> bool | i
     return found if isinstance(found, (int, float)) else None
 
 
-@settings(max_examples=600, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     st.recursive(_LEAVES, _joined, max_leaves=10).filter(lambda text: "** 0.5" not in text),
     st.tuples(*(st.sampled_from(column) for column in _COLUMNS.values())),
@@ -334,7 +334,7 @@ def test_and_and_or_mean_what_python_means_elsewhere(text: str, expected: object
     assert value(text) == expected
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.text(alphabet="AB01.()[]<>=!&|,'\" \n#+-*/%:;{}@\\_~^?xinotrad", max_size=40))
 def test_any_text_is_an_expression_or_refused(text: str) -> None:
     with contextlib.suppress(ExpressionError):

@@ -32,7 +32,7 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(plain, st.integers(0, pickle.HIGHEST_PROTOCOL))
 def test_plain_data_is_read_as_it_was_written(value: object, protocol: int) -> None:
     data = pickle.dumps(value, protocol)

@@ -202,7 +202,7 @@ def conditional_spaces(draw: st.DrawFn) -> Space:
     return space({name: printed[name] for name in "ABCD"}, *texts, m=draw(st.integers(0, 2)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(conditional_spaces(), st.integers(0, 99))
 def test_any_space_agrees_with_brute_force(checked: Space, seed: int) -> None:
     expected = legal(checked)

@@ -153,7 +153,7 @@ CONDITIONS = st.recursive(
 NUMBERS: Domains = {"A": range(4), "B": (1, 2, 4), "C": (False, True), "D": (-1, 0.5, 2)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(texts=st.lists(CONDITIONS, min_size=1, max_size=3))
 def test_any_conditions_agree_with_brute_force(texts: list[str]) -> None:
     try:
@@ -171,7 +171,7 @@ def test_any_conditions_agree_with_brute_force(texts: list[str]) -> None:
         assert solutions.left_out or len(found) == len(expected), way
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(text=CONDITIONS, known=st.permutations("ABCD"), count=st.integers(0, 3), data=st.data())
 def test_bounds_hold_whatever_the_other_values_are(
     text: str, known: list[str], count: int, data: st.DataObject

@@ -86,7 +86,7 @@ def is_countable(checked: Space) -> bool:
         return False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(spaces(), st.data())
 def test_neighbours_are_the_legal_points_that_differ_in_one_parameter(
     checked: Space, data: st.DataObject
@@ -98,7 +98,7 @@ def test_neighbours_are_the_legal_points_that_differ_in_one_parameter(
     assert set(found) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(spaces().filter(is_countable), st.integers(0, 2**32))
 def test_samples_are_legal(checked: Space, seed: int) -> None:
     drawn = checked.sample_points(np.random.default_rng(seed), 40)
@@ -108,7 +108,7 @@ def test_samples_are_legal(checked: Space, seed: int) -> None:
     assert drawn.shape == (40 if legal else 0, len(checked.parameters))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(spaces())
 def test_many_are_judged_as_one_is(checked: Space) -> None:
     points = all_places(checked)
@@ -238,7 +238,7 @@ def listed_space(places: set[tuple[int, ...]], extents: Sequence[int]) -> Listed
     return ListedSpace(recorded, recording)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.sampled_from([(4, 3, 2), (2000, 5, 3), (2**31 - 1, 2**31 - 1, 2**31 - 1)]))
 def test_neighbours_in_a_recording_are_its_rows_that_differ_in_one_parameter(
     data: st.DataObject, extents: tuple[int, ...]

@@ -208,24 +208,20 @@ def failing_s(*_: object) -> float:
 
 
 def test_measured_configurations_are_legal_and_new_and_repeat_with_the_seed(
-    searches: Searches,
+    searches: Searches, technique: str
 ) -> None:
     space = searches.space("formula")
     one, other = (searches.search("formula", 25) for _ in range(2))
     assert one.configs == other.configs
+    with_another_seed = searches.search("formula", 10, seed=1)
+    assert (with_another_seed.configs == one.configs[:10]) == (technique == WALK)
     assert one.ended is EndReason.LIMIT
     assert one.counted == 25
     assert len(one.configs) == len(set(one.configs))
     problem = Input({"m": 64, "n": 4096})
     assert one.best == min(one.configs, key=lambda config: formula_s(problem, config))
     assert all(space.is_legal(config) for config in one.configs)
-
-
-def test_another_seed_proposes_others_and_it_is_kept_who_asked(
-    searches: Searches, technique: str
-) -> None:
-    one, other = (searches.search("formula", 10, smooth_s, seed) for seed in (1, 2))
-    assert (one.configs == other.configs) == (technique == WALK)
+    # It is kept who asked.
     if sole_technique([technique]):
         assert one.requestors == {technique}
     else:

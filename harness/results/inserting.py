@@ -7,7 +7,17 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Select, Table, bindparam, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Insert,
+    Select,
+    Table,
+    Update,
+    bindparam,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql
 
 from harness.results import schema
@@ -119,6 +129,19 @@ def _find_in(table: Table, names: tuple[str, ...]) -> Select[Any]:
     return query.where(*(column == bindparam(column.name) for column in shared))
 
 
+_ROW_ID = "row_id"  # no table has such a column
+
+
+@cache
+def _row_of(table: Table) -> Select[Any]:
+    return select(table).where(table.c.id == bindparam(_ROW_ID))
+
+
+@cache
+def _update_of(table: Table) -> Update:
+    return update(table).where(table.c.id == bindparam(_ROW_ID))
+
+
 def storable_row(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row as it can be stored, with its checksum where the table has one."""
     stored = {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
@@ -130,9 +153,9 @@ def update_row(
     connection: Connection, table: Table, row_id: int, changes: Mapping[str, Any]
 ) -> None:
     """Change cells of a row, and its checksum."""
-    same = table.c.id == row_id
-    there = connection.execute(select(table).where(same)).mappings().one()
-    connection.execute(update(table).where(same).values(storable_row(table, {**there, **changes})))
+    same = {_ROW_ID: row_id}
+    there = connection.execute(_row_of(table), same).mappings().one()
+    connection.execute(_update_of(table), storable_row(table, {**there, **changes}) | same)
 
 
 def _storable(text: str) -> str:
