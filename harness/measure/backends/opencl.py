@@ -93,7 +93,8 @@ class DeviceName:
     @property
     def kind(self) -> tuple[object, ...]:
         """What equal devices have in common."""
-        return self.platform_number, self.name, self.units, self.memory_bytes
+        memory_gib = round(self.memory_bytes / 2**30) if self.is_gpu else 0  # PoCL's changes
+        return self.platform_number, self.name, self.units, memory_gib
 
     def __str__(self) -> str:
         size = f"{counted(self.units, 'compute unit')}, {self.memory_bytes / 2**30:.1f} GiB"
