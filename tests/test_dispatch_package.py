@@ -366,15 +366,18 @@ def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("is_cooperative", [False, True])
+@pytest.mark.parametrize("reason", ["missing", "named", "cooperative"])
 def test_cuda_loader_needs_no_pycuda(
-    is_cooperative: bool, tmp_path: Path, stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+    reason: str, tmp_path: Path, stub: StubDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("cuda.bindings")
     spec, program = gemm_program()
     assert spec.launch is not None
+    is_cooperative = reason == "cooperative"
     if is_cooperative:
         spec = replace(spec, launch=replace(spec.launch, cooperative=True))
+    elif reason == "named":
+        monkeypatch.setenv("HARNESS_CUDA_PACKAGE", "cuda-bindings")
     else:
         monkeypatch.setitem(sys.modules, "pycuda", None)
         monkeypatch.setitem(sys.modules, "pycuda.driver", None)

@@ -1,12 +1,13 @@
 """Launch a dispatched kernel: choose, load the chosen cubin once, run it.
 
 PyCUDA calls the driver where it is installed, else cuda-bindings, which also makes all cooperative
-launches.
+launches. HARNESS_CUDA_PACKAGE=cuda-bindings chooses it in any case.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -87,7 +88,7 @@ class Kernel:
 
 def _open(name: str, is_cooperative: bool) -> Any:
     """Return the package that calls the driver; raises ImportError where there is none."""
-    if not is_cooperative:
+    if not is_cooperative and os.environ.get("HARNESS_CUDA_PACKAGE") != "cuda-bindings":
         try:
             return _PyCuda()
         except ImportError:
