@@ -8,7 +8,8 @@ included. Run it where harness is installed:
     python -m benchmarks.overhead
 
 It takes a minute. The last line is one JSON object, in milliseconds per test over 100, 1,000 and
-5,000 tests.
+5,000 tests. `--server postgresql://...` also writes to an empty database on a server, 100 and 1,000
+tests (`server_ms_100`, `server_ms_1000`): the difference is what the server costs.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from harness.tuning import Campaign, CampaignPlan
 from harness.tuning.progress import SilentDisplay
 
 TESTS = (100, 1000, 5000)
+MOST_ON_SERVER = 1000
 SAMPLES = 20
 
 SPACE_FILE = """
@@ -89,16 +91,19 @@ class Clock(SilentDisplay):
         self.tests_s.append(time.perf_counter())
 
 
-def overhead_ms(spec: Spec, database: Path, tests: int) -> float:
+def overhead_ms(spec: Spec, database: str, tests: int) -> float:
     """Measure the milliseconds per test of one search, including its end."""
     options = SearchOptions(resolve_techniques(["auto"]), tests, 0, "overhead", 4)
     environment = Environment("replay", "formula", "none", "none", "none")
-    with writing(str(database)) as engine:
+    with writing(database) as engine:
         store = Store(engine)
         make_opentuner_tables(store)
         clock = Clock()
         campaign = Campaign(
-            CampaignPlan(spec, options), Device(FormulaTimes(), environment), store, clock
+            CampaignPlan(spec, options, fresh=True),
+            Device(FormulaTimes(), environment),
+            store,
+            clock,
         )
         started = time.perf_counter()
         campaign.run()
@@ -110,7 +115,9 @@ def overhead_ms(spec: Spec, database: Path, tests: int) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each number of tests, and the JSON line."""
-    make_parser("overhead", __doc__).parse_args(arguments)
+    parser = make_parser("overhead", __doc__)
+    parser.add_argument("--server", metavar="URL", help="an empty database on a server")
+    server: str | None = parser.parse_args(arguments).server
     figures = {}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         (Path(folder) / "kernel.cl").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")
@@ -120,9 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         space.write_text(SPACE_FILE)
         spec = load_spec(space)
         for tests in TESTS:
-            found = overhead_ms(spec, Path(folder) / f"{tests}.db", tests)
+            found = overhead_ms(spec, str(Path(folder) / f"{tests}.db"), tests)
             print(f"{tests:>6} tests: {found:.2f} ms each")
             figures[f"overhead_ms_{tests}"] = round(found, 3)
+            if server is not None and tests <= MOST_ON_SERVER:
+                found = overhead_ms(spec, server, tests)
+                print(f"{tests:>6} tests: {found:.2f} ms each on the server")
+                figures[f"server_ms_{tests}"] = round(found, 3)
     print(json.dumps(figures))
 
 

@@ -436,7 +436,7 @@ class Refusing:
 
 
 def test_a_wait_for_the_server_can_be_interrupted(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
+    postgres: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
@@ -445,6 +445,8 @@ def test_a_wait_for_the_server_can_be_interrupted(
     with pytest.raises(KeyboardInterrupt):
         lose_the_server(postgres, monkeypatch)
     assert stored(postgres) == [1]
+    printed = capsys.readouterr().err
+    assert printed.endswith(f"{postgres}: what was measured last is not written\n")
 
 
 @pytest.mark.usefixtures("quick")

@@ -84,8 +84,9 @@ def insert_missing(
     keys = [tuple(row[name] for name in names) for row in rows]
     # Always in the same order: two writers would wait for each other's rows.
     stored = [storable_row(table, row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
-    connection.execute(_insert_unless_there(table), stored)
-    found = find_rows(connection, table, names, keys)
+    added = connection.execute(_insert_unless_there(table, names), stored)
+    found = {tuple(key): row_id for row_id, *key in added}
+    found |= find_rows(connection, table, names, (key for key in keys if key not in found))
     return [found[key] for key in keys]
 
 
@@ -118,8 +119,9 @@ def _insert_into(table: Table) -> Insert:
 
 
 @cache
-def _insert_unless_there(table: Table) -> Insert:
-    return postgresql.insert(table).on_conflict_do_nothing()
+def _insert_unless_there(table: Table, names: tuple[str, ...]) -> Insert:
+    insert = postgresql.insert(table).on_conflict_do_nothing()
+    return insert.returning(table.c.id, *(table.c[name] for name in names))
 
 
 @cache

@@ -146,6 +146,7 @@ class ServerWriter:
                 return self._connect_again(lambda: dialect.connect(*words, **options), dialect)
             except BaseException as error:
                 self._end = error
+                self._notice(f"{self._name}: what was measured last is not written")
                 raise
         connection = self._session(dialect.connect(*words, **options))
         self._has_connected = True
