@@ -16,6 +16,7 @@ from harness.measure.backends.choose import choose, choose_one
 from harness.measure.choose import open_measurer
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernels import KernelMeasurer
+from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from tests.stub_driver import PYCUDA, StubDriver
@@ -41,6 +42,21 @@ def test_small_campaign_measures_every_configuration(
     assert (results["backend"], results["warnings"]) == ("cuda", [])
     assert f"through {package} " in printed.err.lower()
     assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
+
+
+def test_two_gpus_share_the_inputs(
+    stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
+    monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
+    database = tmp_path / "results.db"
+    options = ["--device", "all", "--inputs", "m * n == 48000", "--test-limit", "2", "--no-cross"]
+    options += ["--no-reduce", "--repeats", "3", "--json", "--database", str(database)]
+    assert tune.main([str(MVMUL), *options]) == 0
+    results = the_one(read_results([str(database)]))
+    uuids = {run.notes[DEVICE_UUID].split("-")[1] for run in results.runs}
+    assert uuids == {"abababab", "cdcdcdcd"}
+    assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
 
 
 def test_driver_older_than_the_toolkit_ends_the_command_with_the_cure(
