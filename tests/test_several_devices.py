@@ -286,8 +286,10 @@ def test_crashes_that_only_one_device_has_are_not_the_kernels_fault(tmp_path: Pa
     options = {"test_limit": 1000}
     alone, _, _ = tuned(spec, tmp_path / "one.db", [Scripted()], **options)
     devices = [Broken(after=15), Scripted("GPU-1")]
-    reports, _, warnings = tuned(spec, tmp_path / "r.db", devices, **options)
+    reports, results, warnings = tuned(spec, tmp_path / "r.db", devices, **options)
     assert verdicts(reports) == verdicts(alone)
+    last = {(m.input, m.config): m.outcome for m in (row.measurement for row in results.rows)}
+    assert Outcome.CRASHED not in last.values()
     (warning,) = warnings
     assert "device 0 (GPU-broken) failed 3 times in a row" in warning
     assert "fell off the bus" in warning

@@ -11,6 +11,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BackendUnavailable
@@ -41,6 +42,14 @@ class Stopped(BaseException):
     """The campaign ends, so this thread ends as well; like KeyboardInterrupt no error."""
 
 
+@dataclass(frozen=True)
+class _End:
+    """The end of a thread, and its error if there was one."""
+
+    thread: threading.Thread
+    error: BaseException | None
+
+
 class SharedWork(Generic[Work]):
     """Work on inputs that is shared out over devices; an input is with one device at a time."""
 
@@ -64,7 +73,7 @@ class SharedWork(Generic[Work]):
         self._baton = Baton()
         self._is_stopping = False
         # A queue in C: Ctrl-C in the middle of a wait leaves it whole.
-        self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[_End] = queue.SimpleQueue()
         self._running = 0
 
     def run(self) -> int:
@@ -89,11 +98,12 @@ class SharedWork(Generic[Work]):
         """Wait until a thread ends; return its error."""
         while True:
             try:
-                error = self._ended.get(timeout=_LOOK_S)
+                end = self._ended.get(timeout=_LOOK_S)
             except queue.Empty:  # now and then, for signals that another thread has received
                 continue
+            end.thread.join()
             self._running -= 1
-            return error
+            return end.error
 
     def _stop(self) -> None:
         """End all threads; they store what is measured already."""
@@ -123,7 +133,7 @@ class SharedWork(Generic[Work]):
             pass
         except BaseException as raised:
             error = raised
-        self._ended.put(error)
+        self._ended.put(_End(threading.current_thread(), error))
 
     def _work_off(self, device: SharedDevice) -> None:
         """Do work until none is left for the device, or it has failed too often."""
