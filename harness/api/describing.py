@@ -16,6 +16,7 @@ from harness.api.documents import (
     AnalysisDocument,
     ChoiceDocument,
     FailureDocument,
+    FlagFileDocument,
     InputDocument,
     JsonConfig,
     JudgedDocument,
@@ -31,6 +32,7 @@ from harness.measure.sensors.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
 from harness.results import without_password
+from harness.results.flag_files import noted_files
 from harness.results.measured import MeasuredConfigs
 from harness.stats import Estimate
 from harness.stats.timing import TimeRatio
@@ -44,6 +46,7 @@ def describe_results(
     stored, found = findings.results, findings.across
     campaign, environment = stored.campaign, stored.campaign.environment
     energies = {energy.problem: energy for energy in findings.energies}
+    files = noted_files(run.notes for run in stored.runs)
     return ResultsDocument(
         space=campaign.space_name,
         device=environment.device,
@@ -65,6 +68,7 @@ def describe_results(
         warnings=list(reservations(stored)),
         choice=describe_choice(found, found.best) if found else None,
         why_no_choice="" if found else why_no_choice(findings),
+        flag_files=[FlagFileDocument(**vars(file)) for file in files],
     )
 
 

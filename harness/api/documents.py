@@ -91,9 +91,19 @@ class ChoiceDocument:
 
 
 @dataclass(frozen=True)
+class FlagFileDocument:
+    """A file that a value of a flag passes to the compiler: by an option, with its path."""
+
+    flag: str
+    value: str
+    option: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class ResultsDocument:
     """The results of one space on one device; `advice` says in a sentence what to use, and
-    `statistic` whether times are medians or means."""
+    `statistic` whether times are medians or means. `flag_files` are those of configurations."""
 
     space: str
     device: str
@@ -112,6 +122,7 @@ class ResultsDocument:
     warnings: list[str]
     choice: ChoiceDocument | None
     why_no_choice: str
+    flag_files: list[FlagFileDocument]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from harness.core.records import Config
 from harness.results.notes import FLAG_FILES
@@ -33,15 +34,35 @@ def _noted(notes: Mapping[str, str]) -> dict[str, dict[str, Mapping[str, str]]]:
     return found
 
 
+@dataclass(frozen=True)
+class NotedFile:
+    """A file that a value of a flag passes to the compiler: by an option, with its path."""
+
+    flag: str
+    value: str
+    option: str
+    sha256: str
+
+
+def noted_files(notes: Iterable[Mapping[str, str]]) -> list[NotedFile]:
+    """Return the files that the notes of runs name, each once, as the last run names it."""
+    texts = dict.fromkeys(each[FLAG_FILES] for each in notes if FLAG_FILES in each)
+    found = {
+        (flag, value): NotedFile(flag, value, file["option"], file["sha256"])
+        for text in texts
+        for flag, files in _noted({FLAG_FILES: text}).items()
+        for value, file in files.items()
+    }
+    return list(found.values())
+
+
 def file_lines(notes: Iterable[Mapping[str, str]], configs: Iterable[Config]) -> Iterator[str]:
     """Say which option passes each file that these configurations use, and what its content is.
 
     `notes` are those of the runs that measured them.
     """
-    wanted = {(name, value) for config in configs for name, value in config.items()}
-    for each in reversed(list(notes)):
-        for flag, files in _noted(each).items():
-            for value in [value for value in files if (flag, value) in wanted]:
-                wanted.remove((flag, value))
-                option, sha256 = files[value]["option"], files[value]["sha256"]
-                yield f"{flag}={value} is {option}; the file's SHA-256 is {sha256}."
+    used = {(name, value) for config in configs for name, value in config.items()}
+    for file in noted_files(notes):
+        if (file.flag, file.value) in used:
+            named = f"{file.flag}={file.value}"
+            yield f"{named} is {file.option}; the file's SHA-256 is {file.sha256}."
