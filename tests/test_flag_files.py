@@ -511,12 +511,15 @@ def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
     printed = " ".join(capsys.readouterr().out.split())
     old = measured["fast"].config["controls"]
     assert " in results/sum.db are kept but not used, with values that sum.yaml no" in printed
-    assert f"no longer has: controls={old} note: packs/fast.acf has changed: the new" in printed
+    assert f"no longer has: controls={old} note: packs/fast.acf has changed since" in printed
     assert re.search(r"Use controls=equal\d.acf@\w{12}: 1.67x", printed)
     (found,) = open_results("results/sum.db")
     files = {file["value"]: file["option"] for file in found.to_dict()["flag_files"]}
     assert files[old] == "--apply-controls=packs/fast.acf", "that of the old content is there"
     assert len(files) == len(PACK) + 1
+    values = {config["controls"] for config in found.stored.measured[found.inputs[0].problem]}
+    assert old not in values
+    assert any(old in warning for warning in found.to_dict()["warnings"])
     report(["results/sum.db", "-o", "sum.html"])
     page = (campaign / "sum.html").read_text()
     assert re.search(r"controls=equal\d.acf@\w{12} is --apply-controls=packs/equal\d.acf", page)

@@ -149,7 +149,7 @@ def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:
     changed = [str(f.path) for f in spec.flag_files.values() if f.path.name in names]
     if changed:
         has = "has" if len(changed) == 1 else "have"
-        yield f"{first_few(changed, ', ')} {has} changed: the new content is measured anew"
+        yield f"{first_few(changed, ', ')} {has} changed since: times are of the new content"
 
 
 def _predicted(request: TuneRequest, measurer: Measurer, listener: Listener) -> tuple[Config, ...]:

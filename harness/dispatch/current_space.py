@@ -18,7 +18,7 @@ from harness.space_file import Spec
 def in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:
     """Keep the results that the space allows as it is now, under its current constraints; also
     return notices of what is left out. The kernel must be the measured one."""
-    kept, gone = with_known_values(results.rows, spec.parameters)
+    kept, gone = with_known_values(results.rows, {p.name: p.allows for p in spec.parameters})
     notices = []
     if len(kept) < len(results.rows):
         left_out = counted(len(results.rows) - len(kept), "measurement")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
-from harness.core.records import Input, shown
+from harness.core.records import Input, Value, shown
 from harness.results import MeasurementRows
-from harness.space_file import Parameter
 
 
 @dataclass(frozen=True)
@@ -24,19 +24,30 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Compatible:
-    """Measurements whose configurations set exactly these parameters, and the others."""
+    """Measurements whose configurations set exactly these parameters, and the others.
+
+    Some are left out since they used files that are gone, or that have other content now: their
+    number, and the settings of flags that passed these files.
+    """
 
     names: frozenset[str]
     rows: MeasurementRows
     left_out: LeftOut
+    with_old_files: int = 0
+    old_files: tuple[str, ...] = ()
 
 
-def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
+def compatible(
+    rows: MeasurementRows,
+    known: Iterable[str],
+    files: Mapping[str, Container[Value]] = MappingProxyType({}),
+) -> Compatible:
     """Keep the rows whose configurations set exactly the parameters of the current space.
 
     Rows from before a parameter was added, renamed or removed cannot be compared with later ones.
     `known` are the space's parameters. They include the flags of compilers that were not used,
-    which no configuration sets.
+    which no configuration sets. `files` has the values of flags that pass files: of an edited file,
+    only measurements of its present content count.
     """
     columns, table = rows.columns, rows.columns.config_table
     layout = table.layout[rows.of(columns.configs.codes)]
@@ -53,20 +64,24 @@ def compatible(rows: MeasurementRows, known: Iterable[str]) -> Compatible:
         frozenset(columns.inputs.values[code] for code in inputs),
         tuple(sorted(differing)),
     )
-    return Compatible(names, rows.where(kept), left_out)
+    kept_rows = rows.where(kept)
+    current, old = with_known_values(
+        kept_rows, {name: values.__contains__ for name, values in files.items()}
+    )
+    return Compatible(names, current, left_out, len(kept_rows) - len(current), tuple(old))
 
 
 def with_known_values(
-    rows: MeasurementRows, parameters: Iterable[Parameter]
+    rows: MeasurementRows, known: Mapping[str, Callable[[Value], bool]]
 ) -> tuple[MeasurementRows, list[str]]:
-    """Keep the rows whose values the parameters still have; also name the other settings."""
-    known = {parameter.name: parameter for parameter in parameters}
+    """Keep the rows whose values the parameters still have, as `known` says of each by its name;
+    also name the other settings."""
     table, configs = rows.columns.config_table, rows.of(rows.columns.configs.codes)
     is_gone, names = np.zeros(len(rows), dtype=np.bool_), list[str]()
     for name, values, codes in zip(table.names, table.values, table.codes.T, strict=True):
         if name not in known:
             continue
-        gone = np.array([*(not known[name].allows(value) for value in values), False])
+        gone = np.array([*(not known[name](value) for value in values), False])
         here = codes[configs]  # -1, no value, is the last
         is_gone |= gone[here]
         names += [f"{name}={shown(values[code])}" for code in np.unique(here[gone[here]]).tolist()]

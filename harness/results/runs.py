@@ -19,6 +19,7 @@ from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import Command, command_of
 from harness.results.stored_rows import StoredRow, read_rows, rows_by_id
 from harness.results.validate import referred
+from harness.space_file.flag_files import file_name
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class StoredCampaign:
     """By name, the values that differ from the default."""
     statistic: Statistic = Statistic.MEDIAN
     """By what the last run compared configurations. Raw samples are kept, so all are read so."""
+    files: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    """By flag that passes files to the compiler, its values in the last run."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,12 @@ def _campaign(run: PlacedRow) -> StoredCampaign:
         tuple(space["constraints"]),
         json.loads(notes.get(BASELINES, "{}")),
         Statistic(notes.get(STATISTIC, Statistic.MEDIAN)),
+        {name: p["values"] for name, p in parameters.items() if _are_files(p["values"])},
     )
+
+
+def _are_files(values: object) -> bool:
+    return isinstance(values, list) and any(file_name(value) for value in values)
 
 
 def read_campaign(

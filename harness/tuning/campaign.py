@@ -105,9 +105,10 @@ class Campaign:
         """Return how many measurements have values that the space no longer has, and which: they
         are kept and not used."""
         count, gone = 0, dict[str, None]()
+        known = {parameter.name: parameter.allows for parameter in self.spec.parameters}
         for rows in self.state.earlier.values():
-            known, names = with_known_values(rows, self.spec.parameters)
-            count += len(rows) - len(known)
+            kept, names = with_known_values(rows, known)
+            count += len(rows) - len(kept)
             gone |= dict.fromkeys(names)
         return count, list(gone)
 
