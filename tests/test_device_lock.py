@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -12,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from harness.commands import check
+from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.cuda_driver import CudaGpu
@@ -140,10 +142,10 @@ def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
     KernelMeasurer(spec, opencl).close()
 
 
-def test_check_runs_no_default_on_a_device_that_is_measured_on(
-    opencl: Backend, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl: Backend) -> None:
+    shown = io.StringIO()
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
     with device_locked(opencl):
-        assert check.main([str(ROOT / "spaces" / "mvmul.yaml"), "--run", "--backend", "opencl"])
-    assert "default not run: this process already measures on" in capsys.readouterr().out
-    assert os.listdir(os.environ["HARNESS_CACHE_DIR"] + "/locks") == []
+        assert not run_default(Console(file=shown, width=1000), spec, "opencl")
+    assert "default not run: this process already measures on this device" in shown.getvalue()
+    assert list((Path(os.environ["HARNESS_CACHE_DIR"]) / "locks").iterdir()) == []
