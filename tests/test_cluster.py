@@ -138,6 +138,11 @@ def test_no_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         Cluster.connect("tcp://127.0.0.1:9")
 
 
+def test_an_encrypted_scheduler_needs_a_certificate() -> None:
+    with pytest.raises(UsageError, match=r"tls\.ca-file` of Dask's settings is not set"):
+        Cluster.connect("tls://127.0.0.1:9")
+
+
 def test_an_offer_of_this_machine_can_be_sent() -> None:
     offer = Offer("0.1.0", "here", worker.find_devices(["0:0"]), 1)
     assert wire.decode(Offer, wire.encode(Offer, offer)) == offer

@@ -204,7 +204,7 @@ def loopback(module_opencl: Backend) -> Iterator[Loopback]:
 @pytest.fixture(scope="module")
 def remote(faults: Spec, loopback: Loopback) -> Iterator[KernelMeasurer]:
     device = FleetDevice(loopback.agent.offer().devices[0], "here", loopback)
-    (measurer,) = open_measurers(faults, [device], loopback, 1).values()
+    (measurer,) = open_measurers(faults, [device], loopback, 1, "this").values()
     with contextlib.closing(measurer):
         yield measurer
 
@@ -257,6 +257,21 @@ def test_two_drivers_do_not_use_a_device_at_once(
     assert b"used by another driver" in answer
     unknown = DeviceRequest(dataclasses.replace(held.session, uuid="gpu"), NameArguments(GIVEN))
     assert b"has no device gpu" in loopback.agent.measure(wire.encode(DeviceRequest, unknown))
+
+
+def test_a_driver_that_runs_again_takes_its_device_back(
+    faults: Spec, remote: KernelMeasurer, loopback: Loopback
+) -> None:
+    device = FleetDevice(loopback.agent.offer().devices[0], "here", loopback)
+    (again,) = open_measurers(faults, [device], loopback, 1, "this").values()
+    assert again.measure(space_of(faults, again), GIVEN, fault("none"), None).timing
+    again.close()
+    held = loopback.agent._held["cpu"]
+    assert held.client is None, "it was released"
+    (other,) = open_measurers(faults, [device], loopback, 1, "other").values()
+    assert other.measure(space_of(faults, other), GIVEN, fault("none"), None).timing
+    other.close()
+    assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
 
 
 def test_a_build_whose_files_no_worker_keeps_is_an_answer(

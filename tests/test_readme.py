@@ -32,6 +32,7 @@ PAGES = {
         "docs/spaces.md",
         "docs/measuring.md",
         "docs/devices.md",
+        "docs/fleet.md",
         "docs/pragmas.md",
         "docs/techniques.md",
         "docs/recordings.md",

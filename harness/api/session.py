@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,7 +16,7 @@ from harness.api.request import PREDICTED, TuneRequest
 from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.core.text import counted, first_few
-from harness.fleet.measurers import fleet_measurers
+from harness.fleet.measurers import FleetRequest, fleet_measurers
 from harness.measure.choose import fitted_to, open_measurers
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
@@ -177,8 +178,9 @@ def _open_devices(request: TuneRequest, opened: ExitStack) -> tuple[Measurer, st
         where = options.backend, options.device, most, known
         measurers, why = open_measurers(request.whole, *where)
     else:
-        asked = options.cluster, options.device, most, options.insecure
-        measurers = opened.enter_context(fleet_measurers(request.whole, *asked))
+        driver = f"{platform.node()}: {shown_database(request.database)}"
+        asked = FleetRequest(options.cluster, options.device, most, options.insecure, driver)
+        measurers = opened.enter_context(fleet_measurers(request.whole, asked))
         why = f"--cluster {options.cluster}"
     if len(measurers) == 1:
         return next(iter(measurers.values())), why

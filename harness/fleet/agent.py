@@ -34,6 +34,7 @@ from harness.fleet.messages import (
     Offer,
     OfferedDevice,
     Prove,
+    Release,
     RunInterleaved,
     RunOne,
     StoredBundle,
@@ -53,6 +54,7 @@ IDLE_S = 60.0
 RESULTS: Mapping[type, Any] = {
     Describe: WorkerAnswer[DeviceFacts],
     TryEmptyKernel: WorkerAnswer[bool],
+    Release: WorkerAnswer[bool],
     NameArguments: WorkerAnswer[MadeData],
     RunOne: WorkerAnswer[Measurement],
     RunInterleaved: WorkerAnswer[Together],
@@ -70,6 +72,13 @@ class _Held:
     session: DeviceSession | None = None
     client: DeviceClient | None = None
     used_s: float = 0.0
+
+    def release(self, session: DeviceSession) -> bool:
+        """End the process of a session, if it is the present one's; the device is free then."""
+        if self.client is not None and self.session == session:
+            self.client.close()
+            self.client = None
+        return True
 
 
 class Agent:
@@ -123,6 +132,8 @@ class Agent:
         if held is None:
             raise BackendUnavailable(f"this worker has no device {request.session.uuid}")
         with held.lock:
+            if isinstance(request.call, Release):
+                return held.release(request.session)
             client = self._client(held, request.session)
             try:
                 return _called(client, request.call)

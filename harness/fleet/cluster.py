@@ -17,7 +17,7 @@ import harness
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.text import counted
 from harness.fleet import wire, worker
-from harness.fleet.engine import load_distributed
+from harness.fleet.engine import check_certificates, load_distributed
 from harness.fleet.messages import Offer
 
 _LOOK_S, _CONNECT_S = 0.5, 10.0
@@ -52,8 +52,10 @@ class Cluster:
 
     @classmethod
     def connect(cls, address: str) -> Cluster:
-        """Connect to a scheduler; raises BackendUnavailable where none answers."""
+        """Connect to a scheduler; raises BackendUnavailable where none answers, UsageError without
+        a certificate for an encrypted one."""
         distributed = load_distributed()
+        check_certificates(address, "client")
         options: dict[str, Any] = {"timeout": _CONNECT_S, "set_as_default": False}
         try:
             return cls(distributed.Client(address, **options))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from harness.core.errors import BackendUnavailable
+from harness.core.errors import BackendUnavailable, UsageError
 
 
 def load_distributed() -> Any:
@@ -20,3 +21,25 @@ def load_distributed() -> Any:
     import distributed
 
     return distributed
+
+
+def check_certificates(address: str, role: str) -> None:
+    """Raise UsageError where Dask's settings have no certificate for an encrypted scheduler.
+
+    `role` is `client` or `worker`.
+    """
+    if not address.startswith("tls:"):
+        return
+    import dask
+
+    names = ("ca-file", f"{role}.cert", f"{role}.key")
+    for name in names:
+        path = dask.config.get(f"distributed.comm.tls.{name}", None)
+        if path is None and name.endswith(".key"):
+            continue  # it may stand in the certificate's file
+        if path is None or not Path(path).is_file():
+            found = "is not set" if path is None else f"names {path}, which is no file"
+            raise UsageError(
+                f"{address} needs a certificate, but `distributed.comm.tls.{name}` of Dask's "
+                f"settings {found}; docs/fleet.md shows the file, such as ~/.config/dask/fleet.yaml"
+            )

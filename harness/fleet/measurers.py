@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.text import counted
 from harness.fleet.address import check_address, local_count
 from harness.fleet.bundle import pack
+from harness.fleet.cluster import AgentChannel, Cluster
 from harness.fleet.messages import DeviceSession, OfferedDevice
 from harness.fleet.remote_builds import Builders, RemoteBuilds
 from harness.fleet.remote_device import Channel, RemoteDevice
+from harness.fleet.serving import local_cluster
 from harness.measure.backends.choose import Backend
 from harness.measure.choose import with_arch, with_cache
 from harness.measure.kernels import Elsewhere, KernelMeasurer
@@ -41,33 +42,41 @@ class FleetDevice:
         return f"{self.host_name} device {device.index if device else 0}"
 
 
-@contextmanager
-def fleet_measurers(
-    spec: Spec, address: str, names: Sequence[str], most: int, insecure: bool
-) -> Iterator[dict[str, KernelMeasurer]]:
-    """Open a measurer for each device of a cluster, at most so many, by the devices' names; close
-    the first one last, inside the block.
+@dataclass(frozen=True)
+class FleetRequest:
+    """What a driver wants of a cluster.
 
     `address` is a scheduler's, or `local:N`. Of devices of several models, `names` choose those
-    whose model, UUID or machine is named. Raises UsageError and BackendUnavailable.
+    whose model, UUID or machine is named; at most `most` are used. `driver` identifies the campaign
+    to the workers.
     """
-    count = local_count(address)
-    if count is not None:
-        from harness.fleet.serving import local_cluster  # here: loads Dask, as the next one does
 
-        with local_cluster(count, names) as started:
-            yield from _connected(spec, started, [], most, count)
+    address: str
+    names: Sequence[str]
+    most: int
+    insecure: bool
+    driver: str
+
+
+@contextmanager
+def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[dict[str, KernelMeasurer]]:
+    """Open a measurer for each device of a cluster, by the devices' names; close the first one
+    last, inside the block. Raises UsageError and BackendUnavailable.
+    """
+    count = local_count(request.address)
+    if count is None:
+        check_address(request.address, request.insecure)
+        yield from _connected(spec, request, 1)
         return
-    check_address(address, insecure)
-    yield from _connected(spec, address, names, most, 1)
+    with local_cluster(count, request.names) as address:
+        started = dataclasses.replace(request, address=address, names=())
+        yield from _connected(spec, started, count)
 
 
 def _connected(
-    spec: Spec, address: str, names: Sequence[str], most: int, least: int
+    spec: Spec, request: FleetRequest, least: int
 ) -> Iterator[dict[str, KernelMeasurer]]:
-    from harness.fleet.cluster import AgentChannel, Cluster
-
-    cluster = Cluster.connect(address)
+    cluster = Cluster.connect(request.address)
     try:
         members = cluster.wait_for_members(JOIN_S, least)
         found = [
@@ -78,10 +87,11 @@ def _connected(
         at_once = sum(member.builders for member in members)
         if at_once == 0:
             raise BackendUnavailable(
-                f"no worker of {address} compiles; start workers with `harness.worker`"
+                f"no worker of {request.address} compiles; start one with `harness.worker` and "
+                "--builders 1 or more"
             )
-        devices = _chosen(spec, found, names)[:most]
-        yield open_measurers(spec, devices, cluster, at_once)
+        devices = _chosen(spec, found, request.names)[: request.most]
+        yield open_measurers(spec, devices, cluster, at_once, request.driver)
     finally:
         cluster.close()
 
@@ -118,7 +128,7 @@ def _words(device: FleetDevice) -> str:
 
 
 def open_measurers(
-    spec: Spec, devices: Sequence[FleetDevice], builders: Builders, at_once: int
+    spec: Spec, devices: Sequence[FleetDevice], builders: Builders, at_once: int, driver: str
 ) -> dict[str, KernelMeasurer]:
     """Open a measurer for each of these devices, by their names; they share their builds,
     `at_once` of them. Close the first one last.
@@ -132,7 +142,7 @@ def open_measurers(
     builds = RemoteBuilds(builders, compiling, packed, at_once)
     session = partial(
         DeviceSession,
-        driver=uuid.uuid4().hex,
+        driver=driver,
         bundle=packed.bundle.digest,
         host=packed.host,
     )
@@ -147,7 +157,8 @@ def open_measurers(
             )
             elsewhere = Elsewhere(RemoteDevice(device.channel, asks, packed.bundle), builds)
             equal = next(iter(opened.values()), None)
-            opened[device.name] = KernelMeasurer(spec, backend, equal=equal, elsewhere=elsewhere)
+            name = device.name if device.name not in opened else f"{device.name}, {asks.uuid}"
+            opened[name] = KernelMeasurer(spec, backend, equal=equal, elsewhere=elsewhere)
     except BaseException:
         for measurer in reversed(opened.values()):
             measurer.close()

@@ -54,7 +54,7 @@ class DeviceSession:
     """How a driver uses a device: with which caches, compiler and files.
 
     `host` is the path of the host module in the bundle of this digest. `driver` identifies the
-    process that asks.
+    campaign that asks: one that was ended and runs again takes its devices back at once.
     """
 
     driver: str
@@ -78,6 +78,13 @@ class TryEmptyKernel:
     """Ask whether an empty kernel runs: True, or the failure."""
 
     kind: Literal["try_empty_kernel"] = "try_empty_kernel"
+
+
+@dataclass(frozen=True)
+class Release:
+    """Leave the device to others: True."""
+
+    kind: Literal["release"] = "release"
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,7 @@ class DeviceRequest:
     """A call of a device, by a session."""
 
     session: DeviceSession
-    call: DeviceCall
+    call: DeviceCall | Release
 
 
 @dataclass(frozen=True)

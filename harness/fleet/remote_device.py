@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +19,7 @@ from harness.fleet.messages import (
     MadeData,
     NameArguments,
     Prove,
+    Release,
     RunInterleaved,
     RunOne,
     TryEmptyKernel,
@@ -81,7 +83,7 @@ class RemoteDevice:
         make = _CALLS[method]
         return self._asked(make(*args, timeout_s=timeout_s, seed=seed))  # type: ignore[no-any-return]
 
-    def _asked(self, call: DeviceCall) -> Any:
+    def _asked(self, call: DeviceCall | Release) -> Any:
         request = wire.encode(DeviceRequest, DeviceRequest(self._session, call))
         kind = RESULTS[type(call)]
         answer = self._answer(kind, request)
@@ -103,7 +105,9 @@ class RemoteDevice:
         return answer
 
     def close(self) -> None:
-        """Leave the device to others."""
+        """Leave the device to others; a worker that is lost has left it."""
+        with contextlib.suppress(BackendUnavailable):
+            self._asked(Release())
 
 
 _CALLS: dict[Callable[..., Any], Callable[..., DeviceCall]] = {

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from harness.core.errors import BackendUnavailable
 from harness.fleet import worker
 from harness.fleet.cluster import BUILD
-from harness.fleet.engine import load_distributed
+from harness.fleet.engine import check_certificates, load_distributed
 from harness.fleet.messages import Offer
 from harness.measure.backends.choose import ALL, choose_devices
 
@@ -23,8 +23,11 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 def serve(address: str, offer: Offer) -> None:
     """Serve a scheduler until it ends, or a signal asks this process to end.
 
-    Raises BackendUnavailable where no scheduler answers.
+    Raises BackendUnavailable where no scheduler answers, UsageError without a certificate for an
+    encrypted one.
     """
+    load_distributed()
+    check_certificates(address, "worker")
     try:
         asyncio.run(_served(address, offer))
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from harness.fleet import wire
 from harness.fleet.agent import Agent
@@ -62,6 +63,15 @@ def find_devices(names: Sequence[str] = ()) -> tuple[OfferedDevice, ...]:
 def _offered(backend: Backend) -> OfferedDevice:
     device = backend.device
     assert device is not None, "a device of this machine has a name"
-    # Two processes of one machine may offer the same device, and must call it the same.
-    local = f"{platform.node()}/{backend.language}:{device.index}"
+    # Two processes of one machine may offer the same device, and must call it the same; two
+    # machines may have the same name.
+    local = f"{platform.node()}/{_boot()}/{backend.language}:{device.index}"
     return OfferedDevice(device.uuid or local, device.name, backend)
+
+
+def _boot() -> str:
+    """Return the identity of this machine since it was booted; empty where it has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
