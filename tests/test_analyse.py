@@ -64,7 +64,7 @@ def test_the_best_of_each_input_and_the_tree_are_printed(
     failure = next(index for index, line in enumerate(lines) if "6 build_failed: " in line)
     assert lines[failure].strip() == "6 build_failed: as the formula has it"
     assert lines[failure + 1].strip() == "for example TILE=2 on (n=8)"
-    tree = lines.index("    if n <= 45:")
+    tree = lines.index("    if n <= 50:")
     assert lines[tree + 1].strip() == "BLOCK=16   (3 inputs)"
     assert lines[tree + 3].strip() == "BLOCK=64   (3 inputs)"
     assert any("G-ADAPT's model" in line for line in lines)
