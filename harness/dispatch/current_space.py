@@ -31,11 +31,12 @@ def in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:
     campaign = dataclasses.replace(results.campaign, constraints=texts)
     now = dataclasses.replace(results, campaign=campaign, all_rows=kept)
     legal = _legal(now)
-    left_out = counted(len(kept) - len(legal), "measurement")
-    notices.append(
-        f"The constraints of {spec.path} have changed since it was last tuned: {left_out} that "
-        "they no longer allow are left out."
-    )
+    if len(legal) < len(kept):
+        left_out = counted(len(kept) - len(legal), "measurement")
+        notices.append(
+            f"The constraints of {spec.path} have changed since it was last tuned: {left_out} "
+            "that they no longer allow are left out."
+        )
     return dataclasses.replace(now, all_rows=legal), notices
 
 
