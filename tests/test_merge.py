@@ -24,6 +24,7 @@ from harness.results import (
 )
 from harness.results import opentuner_tables as opentuner
 from harness.results.chunks import CHUNK
+from harness.results.other_names import other_name
 from tests.results_examples import (
     ENVIRONMENT,
     KEY,
@@ -96,6 +97,20 @@ def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: 
     assert repr(measurements(out)) == repr(measurements(one) + measurements(two))
     assert query(out, "PRAGMA integrity_check") == [("ok",)]
     assert query(out, "PRAGMA foreign_key_check") == []
+
+
+def test_a_space_that_is_known_under_another_name_is_named(
+    out: Path, one: Path, two: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(one, make_ok(0))
+    renamed = dataclasses.replace(SPEC, name="other")
+    write(two, make_ok(1), plan=make_plan(spec=renamed))
+    assert main([str(out), str(one), str(two)]) == 0
+    note = f"the space `other` is there as `{SPEC.name}`, with equal program and parameters"
+    assert capsys.readouterr().out.count(note) == 1
+    with opened(out) as store:
+        assert str(other_name(store.connection, renamed)).startswith(note)
+        assert other_name(store.connection, SPEC) is None
 
 
 def test_merging_again_changes_nothing(out: Path, one: Path, two: Path) -> None:

@@ -22,6 +22,7 @@ from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, stored_compilers, writing
+from harness.results.other_names import other_name
 from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
 from harness.search import make_opentuner_tables
@@ -127,6 +128,8 @@ def _campaign(
     database = shown_database(request.database)
     for line in set_aside_lines(campaign.set_aside(), [database]):
         listener.note(f"note: {line}")
+    if renamed := other_name(store.connection, spec):
+        listener.note(f"note: in {database} {renamed}")
     for line in _values_gone(campaign, database):
         listener.note(f"note: {line}")
     lines = list(campaign.describe_warm_start())

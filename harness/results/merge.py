@@ -38,6 +38,7 @@ from harness.results.inserting import (
 )
 from harness.results.merge_record import RecordMerge
 from harness.results.notes import last_moment
+from harness.results.other_names import other_names
 from harness.results.runs import campaigns
 from harness.results.selecting import refusing_damage
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
@@ -57,6 +58,7 @@ class Added:
     runs: int
     measurements: int
     samples: int
+    notes: tuple[str, ...] = ()
 
 
 def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -> Added:
@@ -81,7 +83,9 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
                 return _Merge(source, target, programs).run()
 
         counts = repeated(merge)
-    return Added(database, counts["runs"], counts["measurements"], counts["samples"])
+        with engine.connect() as target:
+            notes = other_names(source, target, {c.key.program_sha256 for c in chosen})
+    return Added(database, counts["runs"], counts["measurements"], counts["samples"], tuple(notes))
 
 
 class _Merge:

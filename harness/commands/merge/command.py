@@ -31,7 +31,10 @@ def _merge(out: str, inputs: Sequence[str], kernel_version: str) -> int:
             pass  # an unreadable input is an error before OUT is created or changed
     with writing(out) as engine:
         for database in inputs:
-            print(_line(merge_database(engine, database, kernel_version)), flush=True)
+            added = merge_database(engine, database, kernel_version)
+            print(_line(added), flush=True)
+            for note in added.notes:
+                print(f"note: {note}", flush=True)
     print(f"{without_password(out)}: the merged database")
     return 0
 
