@@ -289,6 +289,13 @@ def test_a_command_that_fails_or_prints_too_little_is_named(every: Path, run: Ru
         assert run(GOOD).status == 0
         count.write_text("#!/bin/sh\ntrap '' PIPE\nprintf '5 7 %070000d' 1\nexit 0\n")
         assert "which failed or printed more than 65536 bytes" in run(GOOD).stderr
+        for hangs in ("exec sleep 99", "exec sleep 99 >&-", "sleep 9 2>&1"):
+            count.write_text(f"#!/bin/sh\n{hangs}\n")
+            found = run(GOOD, HARNESS_FEATURE_TIMEOUT_S="1")
+            assert "count` did not end within 1 s (HARNESS_FEATURE_TIMEOUT_S)" in found.stderr
+            assert found.status == 125
+        bad = run(GOOD, HARNESS_FEATURE_TIMEOUT_S="0").stderr
+        assert "HARNESS_FEATURE_TIMEOUT_S is `0`, but must be 1 to 999999 seconds" in bad
         count.write_text("#!/bin/sh\necho 5\n")
         assert "the feature lines is missing: it is word 2 of the output" in run(GOOD).stderr
         count.unlink()

@@ -6,10 +6,12 @@ import json
 import os
 import platform
 import re
+import select
 import signal
 import stat
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _MOST_OUTPUT = 65536  # bytes of a command's
+_TIMEOUT_S = 60  # of a command
 _FAILED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 
 
@@ -249,9 +252,9 @@ class _FeatureReader:
         return found
 
     def output(self, words: Sequence[str], more: Mapping[str, str] | None = None) -> str | None:
-        """Return what a command prints; None if it fails or prints more than _MOST_OUTPUT bytes.
-        Standard input is the program's."""
-        environment = {**os.environ, **(more or {})}
+        """Return what a command prints; None if it fails, does not end in time, or prints more than
+        _MOST_OUTPUT bytes. Standard input is the program's."""
+        environment, limit_s = {**os.environ, **(more or {})}, _timeout_s()
         try:
             child = subprocess.Popen(
                 words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
@@ -259,10 +262,42 @@ class _FeatureReader:
         except OSError as error:
             print(f"`{words[0]}`: {error.strerror}", file=sys.stderr)
             return None
-        with child:
-            assert child.stdout is not None
-            printed = child.stdout.read(_MOST_OUTPUT + 1)
+        try:
+            printed = _printed_by(child, time.monotonic() + limit_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            limit = f"did not end within {limit_s} s (HARNESS_FEATURE_TIMEOUT_S)"
+            print(f"`{words[0]}` {limit}", file=sys.stderr)
+            return None
         return None if child.returncode or len(printed) > _MOST_OUTPUT else os.fsdecode(printed)
+
+
+def _timeout_s() -> int:
+    """Return the seconds that a command may take."""
+    wanted = os.environ.get("HARNESS_FEATURE_TIMEOUT_S", "")
+    if wanted and not (re.fullmatch("[0-9]{1,6}", wanted) and int(wanted)):
+        raise LaunchError(
+            f"HARNESS_FEATURE_TIMEOUT_S is `{wanted}`, but must be 1 to 999999 seconds"
+        )
+    return int(wanted or _TIMEOUT_S)
+
+
+def _printed_by(child: subprocess.Popen[bytes], end_s: float) -> bytes:
+    """Return the first bytes that a process prints, once it has ended; raises TimeoutExpired."""
+    assert child.stdout is not None
+    printed, ready = b"", select.poll()
+    with child.stdout as output:
+        ready.register(output, select.POLLIN)
+        while len(printed) <= _MOST_OUTPUT:
+            if not ready.poll(max(0.0, 1e3 * (end_s - time.monotonic()))):
+                raise subprocess.TimeoutExpired(child.args, end_s)
+            more = os.read(output.fileno(), _MOST_OUTPUT + 1 - len(printed))
+            if not more:
+                break
+            printed += more
+    child.wait(max(0.0, end_s - time.monotonic()))
+    return printed
 
 
 def _processor() -> str:
