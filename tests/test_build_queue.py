@@ -98,7 +98,7 @@ FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
 @pytest.fixture
 def fake_spec(tmp_path: Path) -> Spec:
     # The path makes the source another one for each test: nothing is in the cache.
-    (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
     (tmp_path / "twice.py").write_text(FAKE_HOST)
     (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
     return load_spec(tmp_path / "fake.yaml")

@@ -146,7 +146,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         monkeypatch.setattr(module, "Processes", HereProcesses)
 
     def measurer(
-        kernel: str = "kernel twice // V", compiler: str = "opencl", **texts: str
+        kernel: str = "V\nkernel twice", compiler: str = "opencl", **texts: str
     ) -> tuple[KernelMeasurer, Space]:
         spec = write_fake(tmp_path, kernel, **texts)
         real = {"arch": "sm_90"} if compiler == "nvcc" else {"hashes": True}
@@ -192,7 +192,7 @@ def test_equal_code_is_found_among_what_was_measured_before(fake: Open, tmp_path
 
 
 def test_wrong_result_is_shared(fake: Open) -> None:
-    local, space = fake("kernel twice // V", host=FAKE_HOST.replace("2 *", "3 *"))
+    local, space = fake("V\nkernel twice", host=FAKE_HOST.replace("2 *", "3 *"))
     found = [local.measure(space, FOUR, v(value), None) for value in (1, 2)]
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
     assert [m.shared_with for m in found] == [None, v(1).digest]
@@ -267,8 +267,8 @@ def test_equal_code_is_known_after_the_run_was_cut(fake: Open, tmp_path: Path) -
 # ------------------------------------------------------------------------------ real code
 
 CUDA = """\
-#if 0
-V
+#if V < 0
+#error negative
 #endif
 extern "C" __global__ void twice(const float *x, float *y) {
     y[threadIdx.x] = 2.0f * x[threadIdx.x] / (x[threadIdx.x] + 1.0f);

@@ -42,7 +42,7 @@ INPUTS = ", ".join(f"{{n: {n}}}" for n in range(4, 10))
 
 def write_spec(folder: Path) -> Spec:
     # The path makes the source another one for each test: nothing is in the cache.
-    (folder / "twice.cl").write_text(f"// V {folder}\nkernel twice\n")
+    (folder / "twice.cl").write_text(f"V // {folder}\nkernel twice\n")
     (folder / "twice.py").write_text(FAKE_HOST)
     (folder / "fake.yaml").write_text(FAKE_SPACE.replace("{n: 4}, {n: 5}", INPUTS))
     return load_spec(folder / "fake.yaml")

@@ -204,7 +204,7 @@ def test_verification_bit_for_bit_is_another_measurement(load) -> None:
 
 
 def test_measurer_holds_flags_against_none_and_proves_what_is_too_fast(tmp_path: Path) -> None:
-    (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
     (tmp_path / "twice.py").write_text(FAKE_HOST)
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nverify: {against: baseline}\n"
     (tmp_path / "fake.yaml").write_text(FAKE_SPACE + flags)

@@ -32,6 +32,30 @@ def test_includes_are_followed_from_file_to_file(folder: Path) -> None:
     assert source.includes[(folder / "deep" / "e.h").resolve()] == "int TILE;\n"
 
 
+@pytest.mark.parametrize(
+    ("text", "is_used"),
+    [
+        ("// N in a comment\n#ifndef N\n#define N 4\n#endif\nint a;\n", False),
+        ("#if !defined(N) || defined N\n#define N 4\n#endif\n#undef N\n", False),
+        ("#if 0\nint a = N;\n#endif\n", False),
+        ("#ifndef N\n#define N 4\n#endif\nint a = N;\n", True),
+        ("#define M (N + 1)\n", True),
+        ("#if N == 2\nint a;\n#endif\n", True),
+        ("#pragma unroll N\nfor (;;);\n", True),
+        ('_Pragma("unroll N")\nfor (;;);\n', True),
+    ],
+)
+def test_a_macro_is_used_where_its_value_can_matter(
+    tmp_path: Path, text: str, is_used: bool
+) -> None:
+    (tmp_path / "a.cl").write_text(text)
+    (tmp_path / "b.cl").write_text('#include "a.cl"\n')
+    for name in ("a.cl", "b.cl"):
+        source = read_source(tmp_path / name)
+        assert source.mentions("N")
+        assert source.uses("N") == is_used
+
+
 def test_words_are_found_in_includes_and_only_whole(folder: Path) -> None:
     source = read_source(folder / "a.cl")
     assert source.mentions("TILE")

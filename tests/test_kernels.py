@@ -284,7 +284,7 @@ def fake(
 ) -> Iterator[Callable[..., tuple[KernelMeasurer, Space]]]:
     """Opens measurers of a fake device with these traits, and closes them."""
     # The path makes the source another one for each test: nothing is in the cache.
-    (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
     (tmp_path / "twice.py").write_text(FAKE_HOST)
     (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
     spec = load_spec(tmp_path / "fake.yaml")

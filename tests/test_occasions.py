@@ -118,7 +118,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measur
     """Measures two configurations interleaved, four rounds on occasions with these seeds."""
     monkeypatch.setattr("harness.measure.device_client.Processes", HereProcesses)
     monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
     (tmp_path / "twice.py").write_text(FAKE_HOST)
     (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
     spec = load_spec(tmp_path / "fake.yaml")

@@ -30,7 +30,11 @@ inputs:
   values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 64, n: 1024}, {m: 1024, n: 64}]
 search: {technique: UniformRandom, test_limit: 6}
 """
-KERNEL = "#define BLOCK 64\n#define TILE 1\nkernel void kernel_(global float *A, int B) {}\n"
+KERNEL = """\
+#define BLOCK 64
+#define TILE 1
+kernel void kernel_(global float *A, int B) { A[B] = BLOCK * TILE; }
+"""
 TUNE = "tune scale.yaml --replay recording.csv"
 
 WRITING = [

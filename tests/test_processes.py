@@ -194,7 +194,7 @@ def test_killed_process_of_the_device_is_no_outcome_unless_it_is_killed_again(
     monkeypatch.setattr(_Killed, "times", times)
     monkeypatch.setattr("harness.measure.device_client.Processes", _Killed)
     monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    (tmp_path / "twice.cl").write_text(f"// V {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
     (tmp_path / "twice.py").write_text(FAKE_HOST)
     (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
     spec = load_spec(tmp_path / "fake.yaml")

@@ -383,7 +383,8 @@ def test_every_example_of_the_pages_loads(folder: Path, block: str) -> None:
     data: dict[str, Any] = yaml.safe_load(WHOLE) | yaml.safe_load(block)
     whole = block if "name" in yaml.safe_load(block) else yaml.safe_dump(data)
     for name in ("scale.cl", "scale.cu"):
-        (folder / name).write_text(f"void scale();\n/* {whole} */\n")
+        words = " ".join(re.findall(r"[A-Za-z_]\w*", whole))
+        (folder / name).write_text(f"void scale();\n{words}\n")
     (folder / "packs").mkdir()
     (folder / "packs" / "fast.acf").touch()
     assert load(folder, whole).name == "scale"

@@ -15,7 +15,7 @@ from harness.core.errors import Fault, SpecError
 from harness.core.records import Value
 from harness.source.conditions import decide
 from harness.source.pragmas import TILE, is_ours, is_unroll, typing_error, unroll_names
-from harness.source.preprocessor import Directive, scan
+from harness.source.preprocessor import Directive, Scan, Token, scan
 from harness.source.template_names import template_names
 
 if TYPE_CHECKING:
@@ -53,6 +53,16 @@ class Source:
         pattern = re.compile(rf"\b{re.escape(word)}\b")
         texts = (self.text, *self.includes.values())
         return word in self._unrolls.values() or any(pattern.search(text) for text in texts)
+
+    def uses(self, word: str) -> bool:
+        """Whether the value of a macro can matter: its name stands in live code, in a macro of
+        another name, in a condition or in a pragma. Its own `#define`, comments, and conditions on
+        whether it is defined do not count."""
+        if not self.mentions(word):
+            return False
+        if word in self._unrolls.values() or _uses(self._scan, word):
+            return True
+        return any(word in text and _uses(scan(text), word) for text in self.includes.values())
 
     def defines(self, word: str) -> bool:
         """Whether the source or an included file has a `#define` of this name."""
@@ -112,8 +122,12 @@ class Source:
         return tuple(Fault(str(self.path), line, text) for line, text in found if text)
 
     @cached_property
+    def _scan(self) -> Scan:
+        return scan(self.text)
+
+    @property
     def _directives(self) -> tuple[Directive, ...]:
-        return scan(self.text).directives
+        return self._scan.directives
 
     @cached_property
     def _unrolls(self) -> Mapping[int, str]:
@@ -179,6 +193,26 @@ class Source:
             return head.end, head.end, f" {literal}"
         start, end = body[0].start, body[-1].end
         return start, end, literal + "\\\n" * self.text.count("\n", start, end)
+
+
+def _uses(found: Scan, word: str) -> bool:
+    tokens = [*found.code, *(token for d in found.directives for token in _valued(d))]
+    is_pasted = re.compile(rf"\b{re.escape(word)}\b")  # in a text: _Pragma("unroll WORD")
+    return any(
+        token.text == word or (token.kind == "text" and is_pasted.search(token.text))
+        for token in tokens
+    )
+
+
+def _valued(directive: Directive) -> Iterator[Token]:
+    """Yield the operands of a directive for which a macro's value may matter."""
+    if directive.name in ("ifdef", "ifndef", "undef"):
+        return
+    operands = directive.operands[directive.name == "define" :]
+    for index, token in enumerate(operands):
+        before = [each.text for each in operands[max(0, index - 2) : index]]
+        if before[-1:] != ["defined"] and before != ["defined", "("]:
+            yield token
 
 
 def macro_lines(macros: Mapping[str, Value]) -> list[str]:

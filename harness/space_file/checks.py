@@ -72,10 +72,16 @@ def check_use(
     _check_template_names(document, parameters, files)
     for parameter in parameters:
         name, location = parameter.name, ("parameters", parameter.name)
-        in_source = any(source.mentions(name) for source in sources)
+        in_source = any(source.uses(name) for source in sources)
         if parameter.role != "flag" and name not in used and not in_source:
+            is_defined = any(source.mentions(name) for source in sources)
+            where = (
+                f"stands in {there} only where it is defined, or in comments"
+                if is_defined
+                else f"stands neither in {there} nor in {elsewhere}"
+            )
             text = (
-                f"nothing uses it: `{name}` stands neither in {there} nor in {elsewhere}, so "
+                f"nothing uses it: `{name}` {where}, so "
                 "tuning it would change nothing; spell it as the source does, or remove it"
             )
             document.fault_at(location, text)
