@@ -51,6 +51,12 @@ def out(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def target(database: str) -> str:
+    """A database to merge into: SQLite, and PostgreSQL."""
+    return database
+
+
+@pytest.fixture
 def one(tmp_path: Path) -> Path:
     return tmp_path / "one.db"
 
@@ -60,17 +66,17 @@ def two(tmp_path: Path) -> Path:
     return tmp_path / "two.db"
 
 
-def merge(out: Path, *databases: Path) -> list[Added]:
+def merge(out: Path | str, *databases: Path | str) -> list[Added]:
     with writing(str(out)) as engine:
         return [merge_database(engine, str(database)) for database in databases]
 
 
-def rows(database: Path) -> list[MeasurementRow]:
+def rows(database: Path | str) -> list[MeasurementRow]:
     with reading(str(database)) as engine, engine.connect() as connection:
         return read_measurements(connection, KEY)
 
 
-def measurements(database: Path) -> list[Measurement]:
+def measurements(database: Path | str) -> list[Measurement]:
     return [row.measurement for row in rows(database)]
 
 
@@ -122,11 +128,11 @@ def test_merging_again_changes_nothing(out: Path, one: Path, two: Path) -> None:
     assert content(out) == before
 
 
-def test_merging_a_merged_database_back_changes_nothing(out: Path, one: Path) -> None:
+def test_merging_a_merged_database_back_changes_nothing(target: str, one: Path) -> None:
     write(one, make_ok(1))
     before = content(one)
-    merge(out, one)
-    merge(one, out)
+    merge(target, one)
+    merge(one, target)
     assert content(one) == before
 
 
@@ -147,37 +153,37 @@ def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
     assert query(tmp_path / "a.db", sql) == query(tmp_path / "b.db", sql)
 
 
-def test_what_databases_share_is_there_once(out: Path, one: Path, two: Path) -> None:
+def test_what_databases_share_is_there_once(target: str, one: Path, two: Path) -> None:
     write(one, make_ok(1), make_ok(2))
     write(two, make_ok(2))
-    merge(out, one, two)
-    counts = {name: count(out, name) for name in ("spaces", "environments", "inputs")}
+    merge(target, one, two)
+    counts = {name: count(target, name) for name in ("spaces", "environments", "inputs")}
     assert counts == {"spaces": 1, "environments": 1, "inputs": 1}
-    assert count(out, "configurations") == count(out, "builds") == 2
-    assert count(out, "runs") == 2
+    assert count(target, "configurations") == count(target, "builds") == 2
+    assert count(target, "runs") == 2
 
 
-def test_other_environment_keeps_its_builds_apart(out: Path, one: Path, two: Path) -> None:
+def test_other_environment_keeps_its_builds_apart(target: str, one: Path, two: Path) -> None:
     write(one, make_ok(1))
     other = dataclasses.replace(ENVIRONMENT, device="another device")
     write(two, make_ok(1), plan=make_plan(environment=other))
-    merge(out, one, two)
-    assert count(out, "builds") == count(out, "environments") == 2
-    assert measurements(out) == [make_ok(1)]
+    merge(target, one, two)
+    assert count(target, "builds") == count(target, "environments") == 2
+    assert measurements(target) == [make_ok(1)]
 
 
-def test_database_that_has_grown_adds_what_is_new(out: Path, one: Path) -> None:
+def test_database_that_has_grown_adds_what_is_new(target: str, one: Path) -> None:
     with opened(one) as store:
         begin_search(store).test(make_ok(1))
-    merge(out, one)
+    merge(target, one)
     with opened(one) as store:
         search = begin_search(store)
         search.ordinal = 1
         search.test(make_ok(2))
         store.end_run(search.run_id, "complete")
-    assert merge(out, one) == [Added(str(one), 0, 1, 3)]
-    assert query(out, "SELECT state, ended_at IS NULL FROM runs") == [("complete", 0)]
-    assert count(out, "tests") == 2
+    assert merge(target, one) == [Added(str(one), 0, 1, 3)]
+    assert query(target, "SELECT state, ended_at IS NULL FROM runs") == [("complete", 0)]
+    assert count(target, "tests") == 2
 
 
 RECORD = (
@@ -215,13 +221,13 @@ def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: P
     assert content(out) == before
 
 
-def test_a_machine_of_the_same_name_gets_a_number(out: Path, one: Path, two: Path) -> None:
+def test_a_machine_of_the_same_name_gets_a_number(target: str, one: Path, two: Path) -> None:
     write(one, make_ok(1))
     write(two, make_ok(1))
     tamper(two, "UPDATE machine SET cores = 64")
-    merge(out, one, two)
-    merge(out, two, one)
-    names = query(out, "SELECT name, cores FROM machine")
+    merge(target, one, two)
+    merge(target, two, one)
+    names = query(target, "SELECT name, cores FROM machine")
     assert names == [("a machine", None), ("a machine (2)", 64)]
 
 
@@ -244,15 +250,15 @@ def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: P
     ]
 
 
-def test_what_an_older_version_merged_is_merged_again(out: Path, one: Path, two: Path) -> None:
+def test_what_an_older_version_merged_is_merged_again(target: str, one: Path, two: Path) -> None:
     write(one, make_ok(1))
     tables = "".join(f"DROP TABLE {name};" for name in opentuner.metadata.tables)
     tamper(
         one, f"UPDATE runs SET tuning_run_id = NULL; UPDATE tests SET result_id = NULL; {tables}"
     )
-    merge(out, one)
-    assert query(out, "SELECT tuning_run_id, result_id FROM runs, tests") == [(None, None)]
-    assert measurements(out) == [make_ok(1)]
+    merge(target, one)
+    assert query(target, "SELECT tuning_run_id, result_id FROM runs, tests") == [(None, None)]
+    assert measurements(target) == [make_ok(1)]
 
 
 @pytest.mark.parametrize(
@@ -268,12 +274,12 @@ def test_a_pickle_that_runs_code_is_not_merged(out: Path, one: Path, column: str
     assert measurements(one) == [make_ok(1)]  # which readers never look at
 
 
-def test_observations_are_merged_once(out: Path, one: Path) -> None:
+def test_observations_are_merged_once(target: str, one: Path) -> None:
     seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
     write(one, seen)
-    merge(out, one)
-    merge(out, one)
-    assert measurements(out) == [seen]
+    merge(target, one)
+    merge(target, one)
+    assert measurements(target) == [seen]
 
 
 def test_view_for_a_table_that_the_first_version_lacks_is_not_looked_at(
@@ -343,11 +349,11 @@ def test_input_is_left_as_it_is(out: Path, one: Path) -> None:
     assert one.read_bytes() == before
 
 
-def test_more_samples_than_are_read_at_once_are_merged_once(out: Path, one: Path) -> None:
+def test_more_samples_than_are_read_at_once_are_merged_once(target: str, one: Path) -> None:
     write_many(one, 1250, samples=20)
-    (added,) = merge(out, one)
+    (added,) = merge(target, one)
     assert added.samples == 1249 * 20 + 3 > 2 * CHUNK
-    (again,) = merge(out, one)
+    (again,) = merge(target, one)
     assert (again.runs, again.measurements, again.samples) == (0, 0, 0)
 
 
@@ -451,7 +457,7 @@ def test_failure_without_a_reason_is_refused(out: Path, one: Path) -> None:
         merge(out, one)
 
 
-def test_rows_that_are_there_twice_are_added_once(out: Path, one: Path) -> None:
+def test_rows_that_are_there_twice_are_added_once(target: str, one: Path) -> None:
     write(one, make_ok(1))
     tamper(
         one,
@@ -460,8 +466,8 @@ def test_rows_that_are_there_twice_are_added_once(out: Path, one: Path) -> None:
         "INSERT INTO configurations SELECT * FROM old; "
         "INSERT INTO configurations SELECT id + 1, digest, parameters FROM old; DROP TABLE old",
     )
-    merge(out, one)
-    assert count(out, "configurations") == 1
+    merge(target, one)
+    assert count(target, "configurations") == 1
 
 
 def cut(database: Path) -> None:
