@@ -56,9 +56,9 @@ class SharedDevice:
     recalled: set[Input] = field(default_factory=set)
 
     def __str__(self) -> str:
-        """Return its name, and its UUID if known."""
-        uuid = self.measurer.environment.notes.get(DEVICE_UUID)
-        return f"{self.name} ({uuid})" if uuid else self.name
+        """Return its name, and its UUID if known; of a part of a CPU this is in the name."""
+        uuid = self.measurer.environment.notes.get(DEVICE_UUID, "")
+        return self.name if uuid in self.name else f"{self.name} ({uuid})"
 
 
 class EqualDevices:

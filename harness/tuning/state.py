@@ -6,13 +6,21 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 from harness.analysis.inputs import fastest
 from harness.core.errors import HostModuleError
 from harness.core.machine import notes
-from harness.core.records import DEVICE_UUID, Config, Input, Interleaved, Measurement, Outcome
+from harness.core.records import (
+    DEVICE_UUID,
+    OTHER_PROCESSES,
+    Config,
+    Input,
+    Interleaved,
+    Measurement,
+    Outcome,
+)
 from harness.measure.measurer import Measurer
 from harness.results import (
     ABLATION,
@@ -28,6 +36,7 @@ from harness.results import (
     interleaved_groups,
 )
 from harness.results.ablation import Ablation
+from harness.results.notes import device_notes
 from harness.search import Ahead
 from harness.search.transfer.sources import TransferSources, stored_technique
 from harness.space import Space
@@ -225,14 +234,15 @@ class State:
 
     def note_device(self, problem: Input) -> None:
         """Note in an input's run which device measured: a command that goes on may have another."""
-        run_id, uuid = self.runs[problem], self.measurer.environment.notes.get(DEVICE_UUID)
-        if uuid is None or (run_id, uuid) in self._noted_devices:
+        store, run_id, here = self.store, self.runs[problem], self.measurer.environment.notes
+        device = run_id, here.get(DEVICE_UUID, "")
+        if device in self._noted_devices:
             return
-        known = (self.store.note_of(run_id, DEVICE_UUID) or "").split()
-        if uuid not in known:
-            noted = " ".join([*known, uuid])
-            self.store.transact(lambda: self.store.note_run(run_id, DEVICE_UUID, noted))
-        self._noted_devices.add((run_id, uuid))
+        names = DEVICE_UUID, OTHER_PROCESSES
+        known = {name: store.note_of(run_id, name) or "" for name in names}
+        for name, text in device_notes(known, here).items():
+            store.transact(partial(store.note_run, run_id, name, text))
+        self._noted_devices.add(device)
 
     def reduction(self, problem: Input) -> Ablation | None:
         """Return the ablation whose smaller configuration took the winner's place in the last
