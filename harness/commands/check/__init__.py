@@ -57,8 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--devices", action="store_true",
                         help="list this machine's devices, and exit")  # fmt: skip
     parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="SM",
-                        help="compile with nvcc for this architecture, such as sm_90; needs no "
-                        "GPU; may be repeated")  # fmt: skip
+                        help="compile for this NVIDIA architecture, such as sm_90; needs no GPU; "
+                        "may be repeated")  # fmt: skip
     parser.add_argument("--sample", type=whole_number(0), metavar="N",
                         help="also compile N other legal configurations, drawn uniformly "
                         f"(default {DEFAULT_SAMPLE} with --backend, --device or --arch; else "
@@ -121,4 +121,4 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
     if args.archs and args.device:
         raise UsageError("--arch compiles for a GPU that need not be here; leave --device out")
     if args.archs and args.backend == "opencl":
-        raise UsageError("--arch names an architecture of nvcc; --backend opencl has none")
+        raise UsageError("--arch names an NVIDIA architecture; --backend opencl has none")

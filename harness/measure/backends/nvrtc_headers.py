@@ -43,12 +43,15 @@ def headers(program: Program, toolkit: Sequence[Path], known: Path | None) -> li
 
     Files below `known`, which the compiler's release stands for, are left out.
     """
-    first, *others = (*map(Path, program.include_dirs), *toolkit, Path())
+    folders = (*map(Path, program.include_dirs), *toolkit)
+    if not folders:
+        return []
+    first, *others = folders
     found: set[Path] = set()
     waiting = [(first / "kernel.cu", program.text)]
     while waiting:
         including, text = waiting.pop()
-        for path in included_files(including, text, first, tuple(others[:-1])):
+        for path in included_files(including, text, first, tuple(others)):
             if path in found or (known is not None and path.is_relative_to(known)):
                 continue
             found.add(path)
