@@ -326,6 +326,28 @@ def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -
     assert warnings == [f"({lacking}) is left out: no data"]
 
 
+def test_devices_share_the_time_of_a_campaign_breadth_first(tmp_path: Path) -> None:
+    """Each input gets its default before any gets more tests."""
+    spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
+    limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() + 600}
+    with opened(spec, tmp_path / "r.db", equal(*devices), **limits) as (campaign, tests):
+        reports = campaign.run()
+        assert {found.tests for found in campaign.searched.values()} == {20}
+    first = [progress.measurement.input for progress in tests[: len(spec.inputs)]]
+    assert set(first) == set(spec.inputs)
+    assert all(report.best for report in reports)
+
+
+def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path: Path) -> None:
+    devices = [Scripted(), Scripted()]
+    spec = make_spec(tmp_path, MANY)
+    limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() - 1}
+    with opened(spec, tmp_path / "r.db", equal(*devices), **limits) as (campaign, _):
+        reports = campaign.run()
+    assert not [device.asked for device in devices if device.asked]
+    assert {report.note for report in reports} == {"not measured: the time was up"}
+
+
 def test_devices_that_differ_are_refused() -> None:
     with pytest.raises(UsageError, match=r"device 0 and device 1 .* device is `one` and `two`"):
         equal(Scripted(name="one"), Scripted("GPU-2", name="two"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -185,8 +186,9 @@ class EqualDevices:
         """End the worker processes of all devices; threads that wait for them get an exception."""
         if not self._is_closed:
             self._is_closed = True
-            for device in reversed(self._all):  # the first has the builds
-                device.measurer.close()
+            with ExitStack() as closing:  # the first last: it has the builds
+                for device in self._all:
+                    closing.callback(device.measurer.close)
 
     def _settled(self, problem: Input) -> SharedDevice:
         """Return the device of an input, which knows the input's earlier measurements."""

@@ -108,8 +108,8 @@ class SharedWork(Generic[Work]):
     def _stop(self) -> None:
         """End all threads; they store what is measured already."""
         self._is_stopping = True
-        self._devices.close()
         try:
+            self._devices.close()
             with self._baton.held():
                 self._baton.notify()
             while self._running:
