@@ -20,6 +20,7 @@ from harness.dispatch.nodes import Node, Split
 
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _NOWHERE = np.iinfo(np.intp).max
+_DRAWS = np.random.RandomState()  # to make one takes ten times as long as to seed it again
 _MOST_DIGITS = 16  # of a double that keep its order among others
 
 
@@ -94,10 +95,10 @@ def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Gr
     model = _fitted(
         ranks,
         targets,
+        seed,
         max_leaf_nodes=max(2, leaves),
         min_samples_leaf=least,
         min_impurity_decrease=_TINY,
-        random_state=seed,
     )
     return _grown(model.tree_, ranks)
 
@@ -116,29 +117,31 @@ def grow_forest(
     trees = []
     for _ in range(count):
         state = draws.randint(np.iinfo(np.int32).max)
-        drawn = np.random.RandomState(state).randint(0, inputs, inputs)
+        _DRAWS.seed(state)
+        drawn = _DRAWS.randint(0, inputs, inputs)
         model = _fitted(
             ranks,
             targets,
+            state,
             np.bincount(drawn, minlength=inputs),
             min_samples_leaf=least,
             max_features=share,
-            random_state=state,
         )
         trees.append(model.tree_)
     return [(_grown(tree, ranks), tree.value[:, :, 0]) for tree in trees]
 
 
 def _fitted(
-    ranks: Ranks, targets: Array, weights: Indices | None = None, **parameters: float
+    ranks: Ranks, targets: Array, seed: int, weights: Indices | None = None, **parameters: float
 ) -> Any:
     """Fit scikit-learn's tree without its checks of arguments, which take more than half the time
     of a small tree: thousands are grown."""
     from sklearn import config_context  # here: it loads slowly
     from sklearn.tree import DecisionTreeRegressor
 
+    _DRAWS.seed(seed)
     with config_context(skip_parameter_validation=True):
-        return DecisionTreeRegressor(**parameters).fit(
+        return DecisionTreeRegressor(random_state=_DRAWS, **parameters).fit(
             ranks.indices, targets, weights, check_input=False
         )
 

@@ -96,9 +96,12 @@ def first_applicable(orders: Indices, applies: Flags) -> Indices:
 
     `orders` has the shape (inputs, members) or (1, members), `applies` (inputs, candidates).
     """
-    wide = np.broadcast_to(orders, (len(applies), orders.shape[1]))
-    usable = np.take_along_axis(applies, wide, axis=1)
     rows = np.arange(len(applies))
+    foremost: Indices = np.broadcast_to(orders[:, 0], len(rows))
+    if applies[rows, foremost].all():  # the most frequent case
+        return foremost
+    wide = np.broadcast_to(orders, (len(applies), orders.shape[1]))
+    usable = applies[rows[:, None], wide]
     first = usable.argmax(axis=1)
     indices: Indices = np.where(usable[rows, first], wide[rows, first], -1)
     return indices
