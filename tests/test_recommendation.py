@@ -56,7 +56,7 @@ def test_a_choice_that_pays_is_a_rule_with_both_speed_ups() -> None:
     found = study(matrix(3.0, 3.0), LEARNERS)
     text = recommendation([report(1, CLEAR)], found, DEFAULT)
     assert text is not None
-    assert text.startswith("Use BLOCK=16 where n <= 724, else BLOCK=64: ")
+    assert text.startswith("Use BLOCK=16 where n <= 700, else BLOCK=64: ")
     assert "] over the default, " in text
     assert text.endswith("] over one configuration for all, on 16 held-out inputs.")
 
