@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -66,6 +67,7 @@ def _no_wait_for_the_disk() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "_set_up_writer", without_waiting)
+        patch.setattr(os, "fsync", lambda file: None)
         yield
 
 
@@ -89,6 +91,35 @@ def _each_statement_compiled_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "create_engine", sharing)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _each_table_described_once() -> Iterator[None]:
+    """Make the tables of new SQLite databases from the text of the first one's.
+
+    To describe 26 tables takes SQLAlchemy longer than most tests.
+    """
+    create_all = sqlalchemy.MetaData.create_all
+    texts: dict[sqlalchemy.MetaData, list[str]] = {}
+
+    def from_texts(tables: sqlalchemy.MetaData, bind: Any) -> None:
+        there = described(bind) if bind.dialect.name == "sqlite" else {}
+        if bind.dialect.name != "sqlite" or tables.tables.keys() & there.keys():
+            create_all(tables, bind)
+        elif tables in texts:
+            for text in texts[tables]:
+                bind.exec_driver_sql(text)
+        else:
+            create_all(tables, bind)
+            made = described(bind)
+            texts[tables] = [text for name, text in made.items() if text and name not in there]
+
+    def described(connection: sqlalchemy.Connection) -> dict[str, str | None]:
+        return dict(connection.exec_driver_sql("SELECT name, sql FROM sqlite_master").all())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlalchemy.MetaData, "create_all", from_texts)
         yield
 
 

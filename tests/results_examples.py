@@ -278,6 +278,7 @@ def tamper(path: Path | str, sql: str, *, forget_checksums: bool = True) -> None
                 execute(str(path), f"UPDATE {table} SET {column} = NULL")
         return
     with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA synchronous=OFF")
         connection.executescript(sql)
         for table, column in schema.COLUMNS_SINCE if forget_checksums else ():
             if column.endswith("checksum"):
