@@ -271,7 +271,7 @@ def test_headers_of_the_toolkit_are_looked_for_where_a_file_is_in_no_folder_of_t
 ):
     (tmp_path / "mine.h").touch()
     asked = Program(text, (), (str(tmp_path),))
-    assert nvrtc_headers.needs_toolkit(asked) == needs
+    assert nvrtc_headers.includes_others(asked, ()) == needs
 
 
 # ------------------------------------------------------------------------- commands

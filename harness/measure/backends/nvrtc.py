@@ -7,6 +7,7 @@ the library.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -23,7 +24,7 @@ from harness.core.flag_file import with_values
 from harness.core.program import Binary, Program
 from harness.measure.backends.cuda_arch import checked_arch
 from harness.measure.backends.cuda_binary import SOURCE_NAME, cuda_binary, readable_log
-from harness.measure.backends.nvrtc_headers import headers, needs_toolkit, why_untracked
+from harness.measure.backends.nvrtc_headers import headers, includes_others, why_untracked
 from harness.measure.build_cache import digests
 from harness.measure.forked import ForkLost, run_forked
 
@@ -94,7 +95,7 @@ class Nvrtc:
                 f"not be noticed. {_USE_NVCC}"
             )
         begin_s = time.perf_counter()
-        toolkit = self._toolkit if needs_toolkit(program) else ()
+        toolkit = self._folders(program)
         folders = (*(os.path.abspath(folder) for folder in program.include_dirs), *toolkit)
         # Of two that conflict NVRTC takes the last, as nvcc does.
         options = [
@@ -108,7 +109,7 @@ class Nvrtc:
         except BuildFailed as error:
             raise BuildFailed(with_values(str(error), program.files)) from None
         compile_s = time.perf_counter() - begin_s
-        read = digests(headers(program, toolkit, self._bundled))
+        read = digests(headers(program, toolkit, self._bundled if toolkit else None))
         report = with_values(report, program.files)
         return cuda_binary("nvrtc", self.identity, program, cubin, report, compile_s, read)
 
@@ -192,13 +193,25 @@ class Nvrtc:
             raise BuildFailed(f"NVRTC cannot write its headers to {folder}: {reason}")
         return folder.resolve()
 
-    @cached_property
-    def _toolkit(self) -> tuple[Path, ...]:
-        """The folders of CUDA's headers: NVRTC's own, then those of wheels or a toolkit."""
+    def _folders(self, program: Program) -> tuple[Path, ...]:
+        """Return the folders of CUDA's headers that a program may need: NVRTC's own, then those of
+        wheels or a toolkit."""
+        if not includes_others(program, ()):
+            return ()
         own = () if self._bundled is None else (self._bundled, self._bundled / "cccl")
+        return (*own, *self._installed) if includes_others(program, own) else own
+
+    @cached_property
+    def _installed(self) -> tuple[Path, ...]:
+        """The folders of CUDA's headers that are installed."""
         find = importlib.import_module("cuda.pathfinder").find_nvidia_header_directory
-        found = (find(name) for name in ("cudart", "cccl", "curand"))
-        return tuple(dict.fromkeys((*own, *(Path(folder) for folder in found if folder))))
+        found = []
+        for name in ("cudart", "cccl", "curand"):
+            # It asks a process, which a busy machine may not answer in time. The compiler then says
+            # which header it lacks.
+            with contextlib.suppress(ChildProcessError):
+                found.append(find(name))
+        return tuple(dict.fromkeys(Path(folder) for folder in found if folder))
 
 
 def _failure(status: str, log: str) -> str:

@@ -25,11 +25,11 @@ def why_untracked(program: Program) -> str | None:
     return None if macro is None else f"`#include {macro}` names its file by a macro"
 
 
-def needs_toolkit(program: Program) -> bool:
-    """Say whether a program includes files that are in none of its folders."""
-    folders = [Path(folder) for folder in program.include_dirs]
+def includes_others(program: Program, folders: Sequence[Path]) -> bool:
+    """Say whether a program includes files that are neither in its folders nor in these."""
+    searched = (*map(Path, program.include_dirs), *folders)
     names = (found["quoted"] or found["bracketed"] for found in _includes(program))
-    return any(not any((f / name).is_file() for f in folders) for name in names if name)
+    return any(not any((f / name).is_file() for f in searched) for name in names if name)
 
 
 def _includes(program: Program) -> Iterator[re.Match[str]]:
