@@ -152,7 +152,7 @@ def _parameter(values: object) -> object:
 def _inputs(inputs: object) -> object:
     """Return the `features` and `values` of inputs that are given in another way."""
     if isinstance(inputs, Mapping):
-        if {"features", "values"} & set(inputs):
+        if {"features", "values", "ranges"} & set(inputs):
             return inputs
         every = [_listed(values) for values in inputs.values()]
         features = list(inputs)

@@ -10,7 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from harness.constraints.expression import FUNCTIONS, WORDS
+from harness.core.errors import ExpressionError
 from harness.core.kernel_name import plain_name, words_of
 from harness.core.records import LIMIT_NAMES, Input, shown
 from harness.core.text import suggestion
@@ -18,7 +21,8 @@ from harness.source.kernel_source import Source
 from harness.space_file.document import Document, Location, located
 from harness.space_file.expressions import Expressions, flag_name
 from harness.space_file.files import Files, section
-from harness.space_file.model import SpaceFile
+from harness.space_file.input_ranges import draw_inputs, parsed_condition
+from harness.space_file.model import Inputs, SpaceFile
 from harness.space_file.parameters import Parameter
 from harness.space_file.program_model import ProgramSpaceFile
 
@@ -144,8 +148,11 @@ def _wrong_sizes(parameter: Parameter) -> str:
 
 
 def check_inputs(document: Document) -> tuple[Input, ...]:
-    """Check that each input gives exactly the features, and that no input is there twice."""
+    """Check that each input gives exactly the features, and that no input is there twice; or draw
+    the inputs from their ranges."""
     inputs = section(document, "inputs")
+    if "ranges" in inputs:
+        return _drawn_inputs(document, inputs)
     features, listed = inputs.get("features"), inputs.get("values")
     if not isinstance(features, list) or not isinstance(listed, list):
         return ()
@@ -156,6 +163,35 @@ def check_inputs(document: Document) -> tuple[Input, ...]:
             _add_input(document, index, Input({name: values[name] for name in names}), found)
     for name in names:
         _check_kinds(document, name, found)
+    return tuple(found)
+
+
+def _drawn_inputs(document: Document, inputs: Mapping[str, Any]) -> tuple[Input, ...]:
+    """Draw inputs from ranges; none where these are faulty, which the model reports."""
+    try:
+        model = Inputs.model_validate(inputs)
+    except ValidationError:
+        return ()
+    features, ranges = model.features, model.ranges or {}
+    location: Location = ("inputs", "ranges")
+    for name in (name for name in features if name not in ranges):
+        document.fault_at(location, f"needs the feature `{name}`, which inputs.features lists")
+    for name in (name for name in ranges if name not in features):
+        text = f"`{name}` is not a feature; {suggestion(name, features)}"
+        document.fault((*location, name), located(location, text))
+    if set(ranges) != set(features):
+        return ()
+    try:
+        condition = parsed_condition(model.where, features)
+    except ExpressionError as error:
+        document.fault_at(("inputs", "where"), str(error))
+        return ()
+    count = model.count or 1
+    found = draw_inputs(features, ranges, count, condition.holds if condition else lambda _: True)
+    if len(found) < count:
+        where = f" for which `{model.where}` holds" if model.where else ""
+        text = f"is {count}, but only {len(found)} inputs were found in the ranges{where}"
+        document.fault_at(("inputs", "count"), f"{text}; lower it, or widen the ranges")
     return tuple(found)
 
 

@@ -25,6 +25,7 @@ from pydantic_core import CoreSchema
 from harness.core.kernel_name import check_kernel_name
 from harness.core.records import Statistic
 from harness.space_file.compiler import CompilersModel
+from harness.space_file.input_ranges import MOST_INPUTS, FeatureRange
 from harness.space_file.tuned import (
     Flag,
     FlagName,
@@ -151,10 +152,30 @@ class Inputs(StrictModel):
     features: list[Name] = Field(
         min_length=1, description="names of the numbers and words of an input"
     )
-    values: list[dict[str, FeatureValue]] = Field(
-        min_length=1,
+    values: Annotated[list[dict[str, FeatureValue]], Field(min_length=1)] | None = Field(
+        default=None,
         description="the inputs to tune for, each with a number or a word for every feature",
     )
+    ranges: dict[Name, FeatureRange] | None = Field(
+        default=None, description="in place of `values`: the range of each feature"
+    )
+    where: StrictStr | None = Field(
+        default=None, description="a condition that inputs from `ranges` meet"
+    )
+    count: Annotated[StrictInt, Field(ge=1, le=MOST_INPUTS)] | None = Field(
+        default=None, description="how many inputs to draw from `ranges`"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Inputs:
+        if (self.values is None) == (self.ranges is None):
+            got = "neither" if self.values is None else "both"
+            raise ValueError(f"needs either `values` or `ranges`, but got {got}")
+        if self.ranges is None and (self.where is not None or self.count is not None):
+            raise ValueError("`where` and `count` go with `ranges`, not with `values`")
+        if self.ranges is not None and self.count is None:
+            raise ValueError("`ranges` needs `count`, the number of inputs to draw")
+        return self
 
 
 class Verify(StrictModel):

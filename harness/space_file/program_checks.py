@@ -200,7 +200,8 @@ def check_use(
             document.fault_at(("parameters", name), text)
     used = used.union(*(template.names for template in plan.files))
     features = model.inputs.features
-    if len(model.inputs.values) > 1 and not used & set(features):
+    count = model.inputs.count or len(model.inputs.values or ())
+    if count > 1 and not used & set(features):
         named = " or ".join(f"`{{{name}}}`" for name in features)
         text = f"nothing uses them, so that all inputs are the same: put {named} into program.run"
         document.fault_at(("inputs", "features"), text)

@@ -1,0 +1,199 @@
+"""Inputs that are drawn from ranges of features, spread over all of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, model_validator
+
+from harness.constraints.expression import Expression
+from harness.core.arrays import Array
+from harness.core.errors import ExpressionError
+from harness.core.records import Input, Value
+from harness.space_file.tuned import StrictModel, distinct, plain
+
+MOST_INPUTS = 10_000
+_CANDIDATES = 4096
+"""So many inputs are candidates; where there are no more in all, all of them are."""
+
+Bound = Annotated[StrictInt | StrictFloat, AfterValidator(plain)]
+Choice = Annotated[StrictInt | StrictFloat | StrictStr, AfterValidator(plain)]
+_KINDS = ("linear", "log", "choices")
+
+
+class FeatureRange(StrictModel):
+    """The values of one feature: numbers from a smallest to a largest one, or choices."""
+
+    linear: Annotated[list[Bound], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="[smallest, largest], spread evenly"
+    )
+    log: Annotated[list[Bound], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="[smallest, largest], from above 0, spread evenly by ratio"
+    )
+    choices: Annotated[list[Choice], AfterValidator(distinct), Field(min_length=1)] | None = Field(
+        default=None, description="numbers or words"
+    )
+    multiple_of: Annotated[StrictInt, Field(ge=1)] | None = Field(
+        default=None, description="numbers are multiples of this"
+    )
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> FeatureRange:
+        kinds = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            got = " and ".join(f"`{kind}`" for kind in kinds) or "none of them"
+            raise ValueError(f"needs one of `linear`, `log` and `choices`, but got {got}")
+        if self.choices is not None:
+            if self.multiple_of is not None:
+                raise ValueError("`multiple_of` does not go with `choices`")
+            return self
+        low, high = self.ends
+        if not low <= high:
+            raise ValueError(f"the smallest comes first, but got [{low}, {high}]")
+        if self.log is not None and low <= 0:
+            raise ValueError(f"`log` needs numbers above 0, but got {low}; write `linear`")
+        step = self.multiple_of or 1
+        if self.is_whole and math.ceil(low / step) * step > high:
+            raise ValueError(f"there is no multiple of {step} from {low} to {high}")
+        return self
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest number."""
+        low, high = self.linear or self.log or (0, 0)
+        return low, high
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the numbers are whole: the ends are, or they are multiples."""
+        return self.multiple_of is not None or all(type(end) is int for end in self.ends)
+
+    @property
+    def size(self) -> float:
+        """How many values there are; infinite for fractions."""
+        if self.choices is not None:
+            return len(self.choices)
+        low, high = self.ends
+        if not self.is_whole:
+            return math.inf if low < high else 1
+        step = self.multiple_of or 1
+        return math.floor(high / step) - math.ceil(low / step) + 1
+
+    def all(self) -> Iterator[Value]:
+        """Iterate over the values, of which there are not too many."""
+        if self.choices is not None:
+            yield from self.choices
+        elif self.is_whole:
+            step = self.multiple_of or 1
+            first = math.ceil(self.ends[0] / step) * step
+            yield from (first + step * number for number in range(int(self.size)))
+        else:
+            yield self.ends[0]
+
+    def at(self, share: float) -> Value:
+        """Return the value at a share of the range, from 0 to 1."""
+        if self.choices is not None:
+            return self.choices[min(int(share * len(self.choices)), len(self.choices) - 1)]
+        low, high = self.ends
+        is_even = self.log is None
+        number = low + share * (high - low) if is_even else low * float(high / low) ** share
+        if not self.is_whole:
+            return float(min(max(number, low), high))
+        step = self.multiple_of or 1
+        first, last = math.ceil(low / step), math.floor(high / step)
+        return min(max(round(number / step), first), last) * step
+
+    def coordinates(self, values: Sequence[Any]) -> Array:
+        """Return the coordinates of values, shape (values, dimensions): a number's share of the
+        range, or a dimension for each choice, so that two choices are 1 apart."""
+        if self.choices is not None:
+            places = np.array([self.choices.index(value) for value in values])
+            apart: Array = np.eye(len(self.choices))[places] / math.sqrt(2)
+            return apart
+        numbers: Array = np.array([values], dtype=np.float64).T
+        ends: Array = np.array(self.ends, dtype=np.float64)
+        if self.log is not None:
+            numbers, ends = np.log(numbers), np.log(ends)
+        width = float(ends[1] - ends[0])
+        shares: Array = (numbers - ends[0]) / (width or 1.0)
+        return shares
+
+
+def draw_inputs(
+    features: Sequence[str],
+    ranges: Mapping[str, FeatureRange],
+    count: int,
+    holds: Callable[[Input], bool],
+) -> list[Input]:
+    """Draw inputs that are spread over the ranges, and for which a condition holds.
+
+    Each is the candidate farthest from those before it, the first ones at the ends of the ranges
+    (maximin distance; Johnson, Moore and Ylvisaker, 1990). So a larger count begins with the same
+    inputs. Returns fewer where there are no more candidates.
+    """
+    candidates = [problem for problem in _candidates(features, ranges) if _holds(holds, problem)]
+    if not candidates:
+        return []
+    columns = [ranges[name].coordinates([p[name] for p in candidates]) for name in features]
+    points = np.hstack(columns)
+    middle = (points.min(axis=0) + points.max(axis=0)) / 2
+    chosen = int(np.argmax(((points - middle) ** 2).sum(axis=1)))
+    distances = np.full(len(points), np.inf)
+    found = []
+    for _ in range(min(count, len(candidates))):
+        found.append(candidates[chosen])
+        distances = np.minimum(distances, ((points - points[chosen]) ** 2).sum(axis=1))
+        distances[chosen] = -1
+        chosen = int(np.argmax(distances))
+    return found
+
+
+def _holds(holds: Callable[[Input], bool], problem: Input) -> bool:
+    try:
+        return holds(problem)
+    except ExpressionError:  # such as a division by zero on this input
+        return False
+
+
+def _candidates(features: Sequence[str], ranges: Mapping[str, FeatureRange]) -> list[Input]:
+    """Return all inputs where they are few; else the ends of all ranges, and points of a sequence
+    of low discrepancy (Roberts, "The Unreasonable Effectiveness of Quasirandom Sequences", 2018).
+    """
+    of = [ranges[name] for name in features]
+    if math.prod(each.size for each in of) <= _CANDIDATES:
+        every = itertools.product(*(each.all() for each in of))
+        return [Input(dict(zip(features, values, strict=True))) for values in every]
+    ends = itertools.islice(itertools.product((0.0, 1.0), repeat=len(of)), _CANDIDATES)
+    steps = _golden_ratio(len(of)) ** -np.arange(1, len(of) + 1)
+    inner = (0.5 + np.outer(np.arange(_CANDIDATES), steps)) % 1
+    points = itertools.chain(ends, inner.tolist())
+    drawn = (
+        Input({name: ranges[name].at(share) for name, share in zip(features, point, strict=True)})
+        for point in points
+    )
+    return list(dict.fromkeys(drawn))
+
+
+def _golden_ratio(dimensions: int) -> float:
+    """Return the root above 1 of x^(d + 1) = x + 1, the golden ratio for d = 1."""
+    root = 2.0
+    for _ in range(60):
+        root = (1 + root) ** (1 / (dimensions + 1))
+    return root
+
+
+def parsed_condition(text: str | None, features: Sequence[str]) -> Expression | None:
+    """Parse a condition over features; raises ExpressionError, also for a name that is none."""
+    if text is None:
+        return None
+    condition = Expression(text)
+    unknown = sorted(condition.names - set(features))
+    if unknown:
+        raise ExpressionError(f"`{unknown[0]}` is not a feature; they are {', '.join(features)}")
+    if condition.is_number:
+        raise ExpressionError(f"`{text}` is a number, not a condition")
+    return condition
