@@ -572,9 +572,10 @@ def test_sweep_and_sample_are_one_or_the_other(write, capsys):
 def test_a_kernel_that_cannot_be_launched_by_its_name_fails(write, capsys, before, there):
     path, body = write(), "__global__ void scale(float *x) { x[0] = UNROLL * BLOCK; }"
     (path.parent / "scale.cu").write_text(f"{before} {body}" + "}" * ("{" in before))
-    assert main([str(path), "--arch", "sm_90", "--sample", "0"]) == 1
+    assert main([str(path), "--arch", "sm_90", "--sample", "3"]) == 1
     text = " ".join(capsys.readouterr().out.split())
     assert f"`scale` is not in the binary; {there}. A template needs its arguments" in text
+    assert "1 other not compiled: the default and 2 others fail with the same message" in text
 
 
 def test_a_constraint_over_a_parameter_that_does_not_matter_says_what_it_removes(write, capsys):

@@ -73,8 +73,8 @@ def size_of(spec: Spec, spaces: InputSpaces) -> SpaceSize:
 @dataclass(frozen=True)
 class Compiled:
     """The result of compiling one configuration: a build, a failure, or a build that the target
-    cannot launch. `group_size`, `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of
-    the first input."""
+    cannot launch; it `lacks_kernel` where it has none of the space's name. `group_size`,
+    `occupancy` and `dynamic_bytes`, of CUDA's shared memory, are of the first input."""
 
     config: Config
     build: Build | None = None
@@ -82,12 +82,18 @@ class Compiled:
     occupancy: Occupancy | None = None
     failure: str = ""
     dynamic_bytes: int = 0
+    lacks_kernel: bool = False
 
     @property
     def shared_bytes(self) -> int | None:
         """The static and the dynamic shared memory of a group; None where it is unknown."""
         static_bytes = self.build.shared_bytes if self.build else None
         return None if static_bytes is None else static_bytes + self.dynamic_bytes
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the compiler refuses it, or has made no kernel of the space's name."""
+        return self.build is None or self.lacks_kernel
 
     @property
     def headline(self) -> str:
@@ -200,14 +206,14 @@ class Inspection:
         return map(self._compiled, self._configs)
 
     def compiled_until_alike(self) -> list[Compiled]:
-        """Wait for each configuration, the default first; only for the first ALIKE where the
-        compiler refuses these with one message, which no configuration is likely to mend."""
+        """Wait for each configuration, the default first; only for the first ALIKE where these
+        are refused with one message, which no configuration is likely to mend."""
         first: list[Compiled] = []
         for config in self._configs[:ALIKE]:
             first.append(self._compiled(config))
-            if first[-1].build is not None:
+            if not first[-1].is_refused:
                 self.start(self._configs)
-        if are_alike([None if result.build else result.headline for result in first]):
+        if are_alike([result.headline if result.is_refused else None for result in first]):
             return first
         self.start(self._configs)
         return [*first, *map(self._compiled, self._configs[ALIKE:])]
@@ -232,13 +238,16 @@ class Inspection:
             return Compiled(config, failure=str(error))
         group_size = math.prod(launch.group) if launch else None
         resident = self._occupancy(build, launch)
-        failure = failure or self._why_missing(binary)
+        missing = self._why_missing(binary)
+        failure = failure or missing
         failure = failure or why_unloadable(build, self.target.limits)
         if not failure and resident is not None and resident.active_groups == 0:
             failure = f"no multiprocessor can hold a block of it: {resident.limiter}"
         # An OpenCL kernel may ignore the launch's: only CUDA's is known to count.
         dynamic_bytes = launch.shared_bytes if launch and self.target.arch else 0
-        return Compiled(config, build, group_size, resident, failure or "", dynamic_bytes)
+        return Compiled(
+            config, build, group_size, resident, failure or "", dynamic_bytes, missing is not None
+        )
 
     def _why_missing(self, binary: Binary) -> str | None:
         """Return why a kernel of the space cannot be launched by its name; None where all can.
