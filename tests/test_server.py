@@ -540,7 +540,7 @@ class Cutting:
 def tune(database: str, spec: Spec, cut: Cutting | None = None) -> list[tuple[Input, Config]]:
     """Run a campaign with a candidate stage and finals; return what was measured, in order."""
     measurer = FormulaMeasurer(interleaves=True)
-    options = SearchOptions(resolve_techniques(["auto"]), 12, 0, "label", 2)
+    options = SearchOptions(resolve_techniques(["auto"]), 12, 0, "a label " * 40, 2)
     with writing(database, lambda text: None) as engine, Store(engine) as store:
         make_opentuner_tables(store)  # in more statements than the others
         if cut is not None:

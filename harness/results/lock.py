@@ -56,7 +56,7 @@ def _unwritable(database: str, reason: object) -> ResultsError:
 def _lock_file(database: str) -> Path:
     """Return the lock file: next to a SQLite file, or for a server in this machine's cache.
 
-    So writers on two machines must not share a server.
+    So writers on two machines must not share a server, but PostgreSQL's (harness.results.server).
     """
     path = sqlite_path(database)
     if path is None:

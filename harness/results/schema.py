@@ -79,7 +79,9 @@ schema_version = Table(
     Column("version", Integer, primary_key=True),
 )
 
-writers = Table(  # the process that writes, or was killed while writing; empty after an orderly end
+# The process that writes, or was killed while writing; empty after an orderly end. On a PostgreSQL
+# server, a row for each campaign that is written; the id is the number of its lock.
+writers = Table(
     "writers",
     metadata,
     _id(),

@@ -14,6 +14,10 @@ from harness.results.transactions import Transactions
 from harness.search.drivers import DurableMeasurementDriver, InMemorySearchDriver
 
 
+_LONGEST_NAME = 128
+"""Characters of OpenTuner's column; a server refuses more. Our own table has the whole label."""
+
+
 class DurableRun(TuningRunMain):  # type: ignore[misc]
     """OpenTuner's main object on a store of ours: it sets up no logging, makes no folder, commits
     for real, and can continue a run."""
@@ -69,7 +73,7 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
     def _new_run(self, version: Any) -> Any:
         run = TuningRun(
             uuid=uuid.uuid4().hex,
-            name=self.args.label,
+            name=self.args.label[:_LONGEST_NAME],
             args=self.args,
             start_date=datetime.now(),
             program_version=version,
