@@ -537,9 +537,14 @@ class Cutting:
             end_sessions(self._url)
 
 
-def tune(database: str, spec: Spec, cut: Cutting | None = None) -> list[tuple[Input, Config]]:
+def tune(
+    database: str,
+    spec: Spec,
+    cut: Cutting | None = None,
+    measurer: FormulaMeasurer | None = None,
+) -> list[tuple[Input, Config]]:
     """Run a campaign with a candidate stage and finals; return what was measured, in order."""
-    measurer = FormulaMeasurer(interleaves=True)
+    measurer = measurer or FormulaMeasurer(interleaves=True)
     options = SearchOptions(resolve_techniques(["auto"]), 12, 0, "a label " * 40, 2)
     with writing(database, lambda text: None) as engine, Store(engine) as store:
         make_opentuner_tables(store)  # in more statements than the others
@@ -559,6 +564,38 @@ def contents(database: str) -> list[tuple[object, ...]]:
         ends = [(run.problem, run.state, run.notes.get("search ended")) for run in runs]
         found = [(row.stage, row.requestor, row.measurement) for row in rows]
         return [*found, *ends, *[(command.stages, command.left_out) for command in commands]]
+
+
+class Asking(FormulaMeasurer):
+    """Asks a server for the state of its sessions during each measurement."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(interleaves=True)
+        self._url = url
+        self.states: set[tuple[str, ...]] = set()
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        self._ask()
+        return super().measure(space, problem, config, best_s)
+
+    def measure_interleaved(
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
+    ) -> Any:
+        self._ask()
+        return super().measure_interleaved(space, problem, configs, rounds, seeds)
+
+    def _ask(self) -> None:
+        sql = "SELECT state FROM pg_stat_activity WHERE application_name = 'harness'"
+        self.states |= set(execute(self._url, sql))
+
+
+def test_no_transaction_is_open_while_a_configuration_is_measured(
+    postgres: str, tmp_path: Path
+) -> None:
+    measurer = Asking(postgres)
+    tune(postgres, make_spec(tmp_path), measurer=measurer)
+    assert len(measurer.asked) > 12
+    assert measurer.states == {("idle",)}
 
 
 @pytest.mark.usefixtures("quick")

@@ -69,6 +69,9 @@ class Transactions:
         self._is_in_work = True
         try:
             return repeated(once, self.session.rollback)
+        except BaseException:
+            self.session.rollback()
+            raise
         finally:
             self._is_in_work = False
 

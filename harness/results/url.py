@@ -30,7 +30,7 @@ def without_password(database: str) -> str:
 
 def database_url(database: str) -> URL:
     """Return a database's SQLAlchemy URL; a name without :// is the path of a SQLite file, and a
-    PostgreSQL server without a driver has psycopg 3.
+    PostgreSQL server is always spoken to by psycopg 3.
 
     Raises ResultsError for a URL that cannot be read.
     """
@@ -43,7 +43,7 @@ def database_url(database: str) -> URL:
             f"{without_password(database)} is no database: write a URL as "
             "DIALECT://USER:PASSWORD@HOST:PORT/NAME, or the path of a SQLite file"
         ) from None
-    if url.drivername in (POSTGRES, "postgres"):
+    if url.get_backend_name() in (POSTGRES, "postgres"):
         return url.set(drivername=f"{POSTGRES}+psycopg")
     return url
 

@@ -13,7 +13,6 @@ from opentuner.tuningrunmain import TuningRunMain
 from harness.results.transactions import Transactions
 from harness.search.drivers import DurableMeasurementDriver, InMemorySearchDriver
 
-
 _LONGEST_NAME = 128
 """Characters of OpenTuner's column; a server refuses more. Our own table has the whole label."""
 
