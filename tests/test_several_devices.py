@@ -134,25 +134,34 @@ def verdicts(reports: Sequence[InputReport]) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "options"),
-    [
-        (SMALL, {"test_limit": 1000}),  # all configurations
-        (MANY, {"test_limit": 15, "technique": ["UniformRandom"]}),  # it learns from no other input
-        (MANY, {"test_limit": 15, "technique": ["HillClimb"]}),
-    ],
-)
-def test_devices_together_store_and_find_what_one_does(
-    tmp_path: Path, text: str, options: dict[str, Any]
-) -> None:
-    spec = make_spec(tmp_path, text)
-    alone, one, _ = tuned(spec, tmp_path / "one.db", [Scripted()], **options)
-    devices = [Scripted(f"GPU-{number}") for number in range(3)]
-    together, three, warnings = tuned(spec, tmp_path / "three.db", devices, **options)
-    assert stored(three) == stored(one)
-    assert verdicts(together) == verdicts(alone)
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """The verdicts of one device on all of SMALL, and what it stores."""
+    folder = tmp_path_factory.mktemp("alone")
+    reports, results, _ = tuned(
+        make_spec(folder, SMALL), folder / "r.db", [Scripted()], test_limit=1000
+    )
+    return verdicts(reports), stored(results)
+
+
+def test_devices_together_measure_all_that_one_does(tmp_path: Path, alone: tuple[Any, Any]) -> None:
+    spec, devices = make_spec(tmp_path, SMALL), [Scripted(), Scripted(), Scripted()]
+    reports, results, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
+    assert (verdicts(reports), stored(results)) == alone
     assert all(device.asked for device in devices)
     assert not warnings
+
+
+@pytest.mark.parametrize("technique", ["UniformRandom", "HillClimb"])
+def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_several_devices(
+    tmp_path: Path, technique: str
+) -> None:
+    spec, options = make_spec(tmp_path, MANY), {"test_limit": 15, "technique": [technique]}
+    one, one_stored, _ = tuned(spec, tmp_path / "one.db", [Scripted()], **options)
+    devices = [Scripted(), Scripted(), Scripted()]
+    three, three_stored, _ = tuned(spec, tmp_path / "three.db", devices, **options)
+    assert stored(three_stored) == stored(one_stored)
+    assert verdicts(three) == verdicts(one)
 
 
 def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path: Path) -> None:
@@ -237,19 +246,18 @@ def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_p
     assert len(lost) <= 2, "what the two others were measuring"
 
 
-def test_a_device_that_fails_again_and_again_is_taken_out(tmp_path: Path) -> None:
+def test_a_device_that_fails_again_and_again_is_taken_out(
+    tmp_path: Path, alone: tuple[Any, Any]
+) -> None:
     spec = make_spec(tmp_path, SMALL)
-    options = {"test_limit": 1000}
-    alone, one, _ = tuned(spec, tmp_path / "one.db", [Scripted()], **options)
 
     def fail(number: int) -> None:
         if number > 20:
             raise BackendUnavailable("the device cannot be opened")
 
     devices = [Scripted("GPU-0"), Scripted("GPU-1", fail), Scripted("GPU-2")]
-    reports, several, warnings = tuned(spec, tmp_path / "r.db", devices, **options)
-    assert stored(several) == stored(one)
-    assert verdicts(reports) == verdicts(alone)
+    reports, several, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
+    assert (verdicts(reports), stored(several)) == alone
     (warning,) = warnings
     assert warning.startswith("device 1 (GPU-1) failed 3 times in a row and is not used any more")
     assert len(devices[1].asked) == 20
@@ -280,14 +288,13 @@ def test_the_last_device_that_fails_ends_the_campaign(tmp_path: Path) -> None:
         tuned(make_spec(tmp_path, MANY), tmp_path / "r.db", devices, test_limit=12)
 
 
-def test_crashes_that_only_one_device_has_are_not_the_kernels_fault(tmp_path: Path) -> None:
+def test_crashes_that_only_one_device_has_are_not_the_kernels_fault(
+    tmp_path: Path, alone: tuple[Any, Any]
+) -> None:
     """What crashed on a device that is taken out is measured again on others."""
-    spec = make_spec(tmp_path, SMALL)
-    options = {"test_limit": 1000}
-    alone, _, _ = tuned(spec, tmp_path / "one.db", [Scripted()], **options)
-    devices = [Broken(after=15), Scripted("GPU-1")]
-    reports, results, warnings = tuned(spec, tmp_path / "r.db", devices, **options)
-    assert verdicts(reports) == verdicts(alone)
+    spec, devices = make_spec(tmp_path, SMALL), [Broken(after=15), Scripted("GPU-1")]
+    reports, results, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
+    assert verdicts(reports) == alone[0]
     last = {(m.input, m.config): m.outcome for m in (row.measurement for row in results.rows)}
     assert Outcome.CRASHED not in last.values()
     (warning,) = warnings
