@@ -60,4 +60,4 @@ class Measurer(Protocol):
         """
 
     def close(self) -> None:
-        """End the worker processes."""
+        """End the worker processes; a call that waits for them in another thread raises."""
