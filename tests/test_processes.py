@@ -77,13 +77,16 @@ def test_new_processes_have_the_present_environment_and_draw_different_numbers(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked elsewhere")
-def test_processes_load_libraries_themselves_where_those_would_read_another_environment(
+def test_processes_load_libraries_themselves_where_the_server_cannot_be_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     starter = ProcessStarter()
     assert starter.context().get_start_method() == "forkserver"
     with monkeypatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", "/some", prepend=os.pathsep)
+        assert starter.context().get_start_method() == "spawn"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 1)  # as in a fork of this process
         assert starter.context().get_start_method() == "spawn"
     assert starter.context().get_start_method() == "forkserver"
 

@@ -67,24 +67,25 @@ class _Forking(ForkServerContext):
 class ProcessStarter:
     """Chooses how the processes of this process start.
 
-    The server is that of `multiprocessing`. It starts at the first use, and has the environment of
-    that moment: processes get the present one from `environment`. Where a variable has changed that
-    only counts when a library is loaded, processes load all themselves, as outside Linux, where to
-    fork is not safe.
+    The server is that of `multiprocessing`. It starts at the first use, with the environment of
+    that moment; its processes must take over the present one. Where a variable has changed that
+    only counts when a library is loaded, processes load all themselves. So they do in a fork of
+    this process, which cannot use its server, and outside Linux, where to fork is not safe.
     """
 
     def __init__(self) -> None:
-        self._at_loading: dict[str, str] | None = None
+        self._begun: tuple[int, dict[str, str]] | None = None
 
     def context(self) -> BaseContext:
         """Return the context of `multiprocessing` that starts processes."""
         if sys.platform != "linux":
             return _Spawning()
-        now = {name: value for name, value in os.environ.items() if name.startswith(_AT_LOADING)}
-        if self._at_loading is None:
+        read = {name: value for name, value in os.environ.items() if name.startswith(_AT_LOADING)}
+        now = os.getpid(), read
+        if self._begun is None:
             forkserver.set_forkserver_preload([_PRELOADED])
-            self._at_loading = now
-        return _Forking() if now == self._at_loading else _Spawning()
+            self._begun = now
+        return _Forking() if now == self._begun else _Spawning()
 
 
 def leave_server() -> None:
