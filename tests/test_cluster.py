@@ -92,7 +92,14 @@ def test_workers_answer_by_address_and_builds_run_anywhere(two: tuple[Any, Clust
     assert [member.builders for member in members] == [1, 1]
     assert len({member.address for member in members}) == 2
     assert [cluster.call(m.address, "measure", b"x") for m in members] == [b"x", b"x"]
-    assert cluster.build(b"x") == b"built x"
+    with cluster.builder() as first, cluster.builder() as second:
+        assert {first, second} == {member.address for member in members}
+        assert cluster.call(first, "build", b"x") == b"built x"
+    with (
+        pytest.raises(BackendUnavailable, match="no worker that compiles"),
+        cluster.builder([first, second]),
+    ):
+        pass
 
 
 def test_a_call_of_a_worker_that_leaves_ends(two: tuple[Any, Cluster], agent: EchoAgent) -> None:
@@ -116,7 +123,8 @@ def test_a_call_of_a_worker_that_leaves_ends(two: tuple[Any, Cluster], agent: Ec
     with pytest.raises(WorkerLost, match="was lost"):
         cluster.call(gone, "measure", b"x")
     assert cluster.call(left, "measure", b"x") == b"x"
-    assert cluster.build(b"x") == b"built x"
+    with cluster.builder() as builder:
+        assert builder == left
 
 
 def test_a_worker_of_another_version_is_refused(
@@ -152,7 +160,7 @@ def test_a_tuning_ends_though_one_of_its_workers_is_killed(tmp_path: Path) -> No
     database = tmp_path / "found.db"
     command = [
         *(sys.executable, "-m", "harness.tune", "spaces/mvmul.yaml", "--cluster", "local:2"),
-        *("--inputs", "m * n <= 52013", "--test-limit", "3", "--repeats", "5"),
+        *("--inputs", "m * n <= 48000", "--test-limit", "2", "--repeats", "2"),
         *("--database", str(database), "--no-cross"),
     ]
     environment = {**os.environ, "HARNESS_CPU_PARTS": "2"}
@@ -163,7 +171,7 @@ def test_a_tuning_ends_though_one_of_its_workers_is_killed(tmp_path: Path) -> No
         lines: list[str] = []
         for line in process.stdout:
             lines.append(line.decode())
-            if "test 3 of 3" in lines[-1]:
+            if "test 2 of 2" in lines[-1]:
                 workers = _workers_of(process.pid)
                 os.kill(workers[0], signal.SIGKILL)
                 break
@@ -171,7 +179,7 @@ def test_a_tuning_ends_though_one_of_its_workers_is_killed(tmp_path: Path) -> No
     text = "".join(lines)
     assert process.returncode == 0, text
     ends = ("default is best", "within noise", "x [")
-    assert sum(map(text.count, ends)) >= 4, text
+    assert sum(map(text.count, ends)) >= 2, text
     assert "distributed." not in text, "its log"
     assert re.search(
         r"device 0:\d.* failed 3 times in a row .* the worker tcp://\S+ was lost", text

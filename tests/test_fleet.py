@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,14 @@ from harness.core.errors import (
     HostTooSlow,
     UsageError,
 )
+from harness.core.flag_file import FlagFile
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Input, Measurement, Outcome, Timing
 from harness.fleet import wire
 from harness.fleet.address import check_address, local_count
 from harness.fleet.agent import Agent
-from harness.fleet.bundle import Bundle, pack
-from harness.fleet.measurers import FleetDevice, open_measurers
+from harness.fleet.bundle import Bundle, pack, unpacked
+from harness.fleet.measurers import FleetDevice, FleetRequest, fleet_measurers, open_measurers
 from harness.fleet.messages import (
     BuildRequest,
     DeviceRequest,
@@ -33,12 +34,15 @@ from harness.fleet.messages import (
     OfferedDevice,
     WorkerAnswer,
 )
+from harness.fleet.remote_builds import RemoteBuilds
 from harness.measure.backends.choose import Backend
+from harness.measure.build_queue import BuildWorker
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.processes import ProcessLost
 from harness.space_file import Spec, load_spec
 from tests.planted import FAULTS, GIVEN, fault, space_of
 
+ROOT = Path(__file__).parent.parent
 MEASURED = Measurement(
     Config({"A": 1, "B": 1.0, "C": True, "D": None, "E": "x\u00e9"}),
     Input({"n": -0.0}),
@@ -130,6 +134,26 @@ def test_a_bundle_has_sources_headers_and_what_the_host_module_imports(
     assert changed.digest != packed.bundle.digest
 
 
+def test_files_of_flags_travel_and_are_found_on_the_worker(
+    tmp_path: Path, own_cache: None, module_opencl: Backend
+) -> None:
+    copy = tmp_path / "flag_files" / "1a2b.acf"
+    copy.parent.mkdir()
+    copy.write_text("fast")
+    file = FlagFile("fast.acf@1a2b", tmp_path / "fast.acf", "1a2b", copy)
+    spec = dataclasses.replace(load_spec(FAULTS / "faults.yaml"), flag_files={file.value: file})
+    packed = pack(spec, "opencl")
+    program = Program("", (f"--controls={file.value}",), (str(FAULTS),), files=(file,))
+    request = BuildRequest(module_opencl, packed.sent(program), packed.bundle.digest, 10)
+    arrived = wire.decode(BuildRequest, wire.encode(BuildRequest, request))
+    there = unpacked(arrived.program, arrived.bundle)
+    (word,) = there.words
+    packed.bundle.folder()
+    assert Path(word.removeprefix("--controls=")).read_text() == "fast"
+    assert Path(word.removeprefix("--controls=")) != copy
+    assert there.key("nvcc") == program.key("nvcc")
+
+
 # ---------------------------------------------------------------------------------- addresses
 
 
@@ -180,9 +204,17 @@ class Loopback:
         """Carry out a call of a device."""
         return self.garble(self.agent.measure(request))
 
-    def build(self, request: bytes) -> bytes:
-        """Compile."""
-        return self.agent.build(request)
+    @contextlib.contextmanager
+    def builder(self, avoid: Collection[str] = ()) -> Iterator[str]:
+        """Take the one worker."""
+        if "here" in avoid:
+            raise BackendUnavailable("no worker is left")
+        yield "here"
+
+    def call(self, address: str, method: str, message: bytes) -> bytes:
+        """Build, or keep files."""
+        assert address == "here"
+        return self.store(message) if method == "store" else self.agent.build(message)
 
     def store(self, bundle: bytes) -> bytes:
         """Keep the files of a bundle."""
@@ -278,8 +310,115 @@ def test_a_build_whose_files_no_worker_keeps_is_an_answer(
     module_opencl: Backend, loopback: Loopback
 ) -> None:
     request = BuildRequest(module_opencl, Program("", (), ()), "0" * 64, 10)
-    answer = wire.decode(WorkerAnswer[Binary], loopback.build(wire.encode(BuildRequest, request)))
+    answer = wire.decode(
+        WorkerAnswer[Binary], loopback.agent.build(wire.encode(BuildRequest, request))
+    )
     assert answer.lacks_bundle
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that no other test fills."""
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
+
+
+class TwoBuilders(Loopback):
+    """Two workers that build; `spoilt` changes what the first answers."""
+
+    def __init__(self, agent: Agent, spoilt: Callable[[bytes], bytes]) -> None:
+        super().__init__(agent)
+        self.spoilt = spoilt
+        self.asked: list[str] = []
+
+    @contextlib.contextmanager
+    def builder(self, avoid: Collection[str] = ()) -> Iterator[str]:
+        """Take the first worker while it is not avoided."""
+        left = [name for name in ("first", "second") if name not in avoid]
+        if not left:
+            raise BackendUnavailable("no worker is left")
+        yield left[0]
+
+    def call(self, address: str, method: str, message: bytes) -> bytes:
+        """Build, or keep files."""
+        self.asked.append(address)
+        answer = super().call("here", method, message)
+        return self.spoilt(answer) if address == "first" and method == "build" else answer
+
+
+def _another_binary(answer: bytes) -> bytes:
+    found = wire.decode(WorkerAnswer[Binary], answer).result
+    build = dataclasses.replace(found.build, key="../../x")
+    binary = dataclasses.replace(found, build=build)
+    return wire.encode(WorkerAnswer[Binary], WorkerAnswer(binary))
+
+
+def _failed(error: HarnessError) -> bytes:
+    return wire.encode(WorkerAnswer[Binary], WorkerAnswer[Binary](failure=Failure.of(error)))
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        lambda _: b"garbage",
+        _another_binary,
+        lambda _: wire.encode(WorkerAnswer[Binary], WorkerAnswer[Binary]()),
+        lambda _: wire.encode(WorkerAnswer[Binary], WorkerAnswer[Binary](lacks_bundle=True)),
+        lambda _: _failed(BackendUnavailable("no compiler")),
+    ],
+    ids=["garbage", "another binary", "nothing", "keeps no files", "no compiler"],
+)
+def test_a_worker_that_cannot_build_is_not_asked_again(
+    faults: Spec,
+    loopback: Loopback,
+    module_opencl: Backend,
+    spoilt: Callable[[bytes], bytes],
+    own_cache: None,
+) -> None:
+    packed = pack(faults, "opencl")
+    packed.bundle.folder()
+    builders = TwoBuilders(loopback.agent, spoilt)
+    with contextlib.closing(RemoteBuilds(builders, module_opencl, packed, 1)) as builds:
+        for number in range(2):
+            program = Program(f"__kernel void f() {{}} // {number}", (), ())
+            task = builds.schedule(BuildWorker.compile, program, timeout_s=60)
+            assert builds.result_of(task).build.key
+    assert builders.asked.count("second") == 2
+    assert builders.asked[-1] == "second"
+    assert "first" not in builders.asked[builders.asked.index("second") :]
+
+
+def test_a_binary_of_another_compiler_is_not_taken(
+    faults: Spec, loopback: Loopback, module_opencl: Backend, own_cache: None
+) -> None:
+    builds = RemoteBuilds(loopback, module_opencl, pack(faults, "opencl"), 1)
+    builds.compiler = "another"
+    task = builds.schedule(BuildWorker.compile, Program("", (), ()), timeout_s=60)
+    with pytest.raises(BackendUnavailable, match="install the same compiler"):
+        builds.result_of(task)
+
+
+def test_a_worker_without_room_is_a_fault_of_the_worker(
+    loopback: Loopback, module_opencl: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise UsageError("/cache cannot be written: No space left on device")
+
+    monkeypatch.setattr(loopback.agent, "_built", full)
+    bundle = Bundle({"x": b""})
+    bundle.folder()
+    request = BuildRequest(module_opencl, Program("", (), ()), bundle.digest, 10)
+    text = loopback.agent.build(wire.encode(BuildRequest, request))
+    error = wire.decode(WorkerAnswer[Binary], text).failure.error()
+    assert isinstance(error, BackendUnavailable)
+    assert "the worker on" in str(error)
+    assert "No space left" in str(error)
+
+
+def test_programs_are_refused() -> None:
+    spec = load_spec(ROOT / "spaces" / "blur_gcc.yaml")
+    request = FleetRequest("tcp://127.0.0.1:9", (), 1, False, "this")
+    with pytest.raises(UsageError, match="leave --cluster out"), fleet_measurers(spec, request):
+        pass
 
 
 def test_an_unknown_error_of_a_worker_is_a_fault_of_the_worker() -> None:

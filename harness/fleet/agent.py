@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any
 
 import harness
-from harness.core.errors import BackendUnavailable, HarnessError
+from harness.core.errors import BackendUnavailable, HarnessError, UsageError
 from harness.core.program import Binary, Program
 from harness.core.records import Measurement
 from harness.fleet import wire
-from harness.fleet.bundle import Bundle, bundle_folder
+from harness.fleet.bundle import Bundle, bundle_folder, unpacked
 from harness.fleet.messages import (
     BuildRequest,
     Describe,
@@ -109,9 +109,7 @@ class Agent:
         return self._answered(WorkerAnswer[Binary], request.bundle, partial(self._built, request))
 
     def _built(self, request: BuildRequest) -> Binary:
-        folder = bundle_folder(request.bundle)
-        folders = tuple(str(folder / name) for name in request.program.include_dirs)
-        program = dataclasses.replace(request.program, include_dirs=folders)
+        program = unpacked(request.program, request.bundle)
         with self._starting:
             if request.backend not in self._builders:
                 make = partial(BuildWorker[Program], request.backend)
@@ -169,6 +167,10 @@ class Agent:
             return wire.encode(kind, WorkerAnswer(lacks_bundle=True))
         try:
             return wire.encode(kind, WorkerAnswer(call()))
+        except (UsageError, OSError) as error:
+            # No room on a disk, for instance: a fault of this worker, and not of the user.
+            fault = BackendUnavailable(f"the worker on {platform.node()}: {error}")
+            return wire.encode(kind, WorkerAnswer(failure=Failure.of(fault)))
         except (HarnessError, ProcessLost) as error:
             return wire.encode(kind, WorkerAnswer(failure=Failure.of(error)))
 

@@ -7,6 +7,7 @@ which the files lie to each other as on the driver's machine.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,10 +18,14 @@ from typing import ClassVar
 
 from harness.core.errors import UsageError
 from harness.core.files import cache_folder, write_folder
+from harness.core.flag_file import FlagFile
+from harness.core.program import Program
 from harness.space_file import Spec
 
 MOST_BYTES = 64 << 20
 """The most that one bundle may hold; data is made by the host module on the worker."""
+
+_FLAG_FILES = ".flag-files"  # no module can have such a name
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,16 @@ def bundle_folder(digest: str) -> Path:
     return cache_folder("fleet") / digest
 
 
+def unpacked(program: Program, digest: str) -> Program:
+    """Return a program with the paths that its folders and files have on this worker."""
+    folder = bundle_folder(digest)
+    return dataclasses.replace(
+        program,
+        include_dirs=tuple(str(folder / name) for name in program.include_dirs),
+        files=tuple(dataclasses.replace(file, copy=folder / file.copy) for file in program.files),
+    )
+
+
 @dataclass(frozen=True)
 class Packed:
     """The bundle of a space; `root` is the folder of the driver's machine that it stands for."""
@@ -68,6 +83,14 @@ class Packed:
     root: Path
     host: str
 
+    def sent(self, program: Program) -> Program:
+        """Return a program of this space with paths in the bundle."""
+        return dataclasses.replace(
+            program,
+            include_dirs=tuple(map(self.inside, program.include_dirs)),
+            files=tuple(map(_sent, program.files)),
+        )
+
     def inside(self, path: str | Path) -> str:
         """Return the path in the bundle of a file or folder below the root."""
         return PurePosixPath(Path(os.path.abspath(path)).relative_to(self.root)).as_posix()
@@ -75,7 +98,8 @@ class Packed:
 
 def pack(spec: Spec, language: str) -> Packed:
     """Collect what builds and runs of a space need: its source in a language, the headers that it
-    includes, its host module, and the modules of the same folder that this one imports.
+    includes, the files of its flags, its host module, and the modules of the same folder that
+    this one imports.
 
     Raises UsageError where they are too large to send.
     """
@@ -84,6 +108,9 @@ def pack(spec: Spec, language: str) -> Packed:
     files = {Path(os.path.abspath(path)) for path in paths}
     root = Path(os.path.commonpath([*(path.parent for path in files), *source.include_dirs]))
     contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(files)}
+    for file in spec.flag_files.values():
+        file.require_copy()
+        contents[_sent(file).copy.as_posix()] = file.copy.read_bytes()
     size_bytes = sum(map(len, contents.values()))
     if size_bytes > MOST_BYTES:
         largest = max(contents, key=lambda name: len(contents[name]))
@@ -93,6 +120,12 @@ def pack(spec: Spec, language: str) -> Packed:
         )
     host = Path(os.path.abspath(spec.host)).relative_to(root).as_posix()
     return Packed(Bundle(contents), root, host)
+
+
+def _sent(file: FlagFile) -> FlagFile:
+    """Return a flag's file with its path in a bundle."""
+    path = Path(_FLAG_FILES) / file.copy.name
+    return dataclasses.replace(file, path=path, copy=path)
 
 
 def _with_imports(host: Path) -> Iterable[Path]:

@@ -1,7 +1,7 @@
 """The workers of a Dask cluster: who they are, what they offer, and calls of them.
 
-Dask carries our messages, and says which workers are
-there; it neither sees what they mean nor decides what is measured where.
+Dask carries our messages, and says which workers are there; it neither sees what they mean nor
+decides what runs where.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import harness
-from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.errors import BackendUnavailable, HarnessError, UsageError
 from harness.core.text import counted
 from harness.fleet import wire, worker
 from harness.fleet.engine import check_certificates, load_distributed
@@ -29,7 +30,11 @@ BUILD = "build"
 
 
 class WorkerLost(BackendUnavailable):
-    """A worker left the cluster, or does not answer any more."""
+    """A worker left the cluster, does not answer any more, or answers with what nobody can read."""
+
+
+class SchedulerLost(HarnessError):
+    """The scheduler has ended, or cannot be reached any more: no worker can."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,11 @@ class Member:
 class Cluster:
     """A driver's view of a cluster."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, address: str) -> None:
         self._client = client
+        self._address = address
         self._lock = threading.Lock()
+        self._building: Counter[str] = Counter()  # builds under way, by the worker's address
         self._builders: Mapping[str, int] = {}  # of the workers that are alive, by address
         self._looked_s = -_LOOK_S
 
@@ -58,7 +65,7 @@ class Cluster:
         check_certificates(address, "client")
         options: dict[str, Any] = {"timeout": _CONNECT_S, "set_as_default": False}
         try:
-            return cls(distributed.Client(address, **options))
+            return cls(distributed.Client(address, **options), address)
         except (OSError, ValueError, TimeoutError) as error:
             raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
 
@@ -70,74 +77,116 @@ class Cluster:
         end_s = time.monotonic() + wait_s
         while len(self.alive()) < least and time.monotonic() < end_s:
             time.sleep(_LOOK_S / 5)
-        members = self.members()
+        members, reasons = self.members()
         if len(members) < least:
+            listed = "".join(f"\n  {reason}" for reason in reasons)
             raise BackendUnavailable(
                 f"the cluster has {counted(len(members), 'worker')} after {wait_s:g} s, and "
-                f"{least} are needed; start them with `harness.worker ADDRESS`"
+                f"{least} are needed; start them with `harness.worker ADDRESS`{listed}"
             )
         return members
 
-    def members(self) -> list[Member]:
-        """Return the workers that are there now, with what each offers; raises UsageError for one
-        of another version of harness."""
-        found = []
+    def members(self) -> tuple[list[Member], list[str]]:
+        """Return the workers that are there now, with what each offers, and why others offer
+        nothing; raises UsageError for one of another version of harness."""
+        found, reasons = [], []
         for address in sorted(self.alive()):
-            with contextlib.suppress(WorkerLost):
-                offer: Offer = wire.decode(Offer, self._called(address, worker.offer))
-                _require_version(address, offer)
-                found.append(Member(address, offer, self._builders[address]))
-        return found
+            try:
+                found.append(self.member(address))
+            except WorkerLost as error:
+                reasons.append(str(error))
+        return found, reasons
+
+    def member(self, address: str) -> Member:
+        """Return a worker; raises WorkerLost, UsageError for another version of harness."""
+        answer = self._called(address, worker.offer)
+        try:
+            offer: Offer = wire.decode(Offer, answer)
+        except wire.GarbledMessage as error:
+            raise UsageError(
+                f"the worker {address} offers what this version of harness cannot read; install "
+                f"{harness.__version__} there: {error}"
+            ) from None
+        _require_version(address, offer)
+        return Member(address, offer, self._builders.get(address, 0))
 
     def alive(self) -> frozenset[str]:
         """Return the addresses of the workers from which the scheduler has heard lately."""
         with self._lock:
             if time.monotonic() - self._looked_s >= _LOOK_S:
-                info = self._client.scheduler_info(n_workers=-1)["workers"]
-                heard = {address: one["last_seen"] for address, one in info.items()}
-                newest = max(heard.values(), default=0.0)
-                self._builders = {
-                    address: int(info[address]["resources"].get(BUILD, 0))
-                    for address, at_s in heard.items()
-                    if newest - at_s < _SILENT_S
-                }
+                self._look()
                 self._looked_s = time.monotonic()
             return frozenset(self._builders)
 
+    def _look(self) -> None:
+        info = self._client.scheduler_info(n_workers=-1)
+        while self._client.status == "connecting":  # again, for some seconds
+            time.sleep(_LOOK_S / 5)
+        if self._client.status != "running":
+            raise SchedulerLost(
+                f"the scheduler {self._address} does not answer any more. All measurements are "
+                "kept: start it and its workers, and run the same command again"
+            )
+        heard = {address: one["last_seen"] for address, one in info["workers"].items()}
+        newest = max(heard.values(), default=0.0)
+        self._builders = {
+            address: int(info["workers"][address]["resources"].get(BUILD, 0))
+            for address, at_s in heard.items()
+            if newest - at_s < _SILENT_S
+        }
+
     def call(self, address: str, method: str, message: bytes) -> bytes:
         """Call a method of a worker's agent; raises WorkerLost."""
-        return self._called(address, worker.call, method, message)
+        # Dask starts no more builds at once than a worker offers to all drivers.
+        return self._called(address, worker.call, method, message, builds=method == "build")
 
-    def build(self, message: bytes) -> bytes:
-        """Compile on any worker that compiles; raises WorkerLost where none is left."""
-        return self._called(None, worker.call, "build", message)
+    @contextlib.contextmanager
+    def builder(self, avoid: Collection[str] = ()) -> Iterator[str]:
+        """Take the worker that is least busy with builds; yield its address.
 
-    def store(self, message: bytes) -> None:
-        """Keep the files of a bundle on all workers."""
-        for address in self.alive():
-            with contextlib.suppress(WorkerLost):
-                self.call(address, "store", message)
+        Raises BackendUnavailable where no worker compiles, other than those to `avoid`.
+        """
+        alive = self.alive()
+        with self._lock:
+            shares = {
+                address: self._building[address] / count
+                for address, count in self._builders.items()
+                if count and address in alive and address not in avoid
+            }
+            if not shares:
+                raise BackendUnavailable("no worker that compiles is left in the cluster")
+            address = min(shares, key=shares.__getitem__)
+            self._building[address] += 1
+        try:
+            yield address
+        finally:
+            with self._lock:
+                self._building[address] -= 1
 
-    def _called(self, address: str | None, function: Callable[..., bytes], *words: object) -> bytes:
-        distributed = load_distributed()
-        where: dict[str, Any] = (
-            {"resources": {BUILD: 1}} if address is None else {"workers": [address]}
-        )
+    def _called(
+        self, address: str, function: Callable[..., bytes], *words: object, builds: bool = False
+    ) -> bytes:
+        if address not in self.alive():
+            raise WorkerLost(f"the worker {address} was lost")
+        where: dict[str, Any] = {"workers": [address], "resources": {BUILD: int(builds)}}
         future = self._client.submit(function, *words, pure=False, **where)
         try:
             while True:
                 try:
-                    return bytes(future.result(timeout=_LOOK_S))
-                except distributed.TimeoutError:
-                    if address is not None and address not in self.alive():
+                    answer = future.result(timeout=_LOOK_S)
+                    break
+                except Exception as error:  # whatever Dask or the worker raise
+                    if address not in self.alive():
                         raise WorkerLost(f"the worker {address} was lost") from None
-                    if not self.alive():
-                        raise WorkerLost("no worker is left in the cluster") from None
-                except distributed.KilledWorker as error:
-                    raise WorkerLost(f"workers died of a request: {error}") from None
+                    if not isinstance(error, TimeoutError) or future.status == "error":
+                        reason = f"{type(error).__name__}: {error}"
+                        raise WorkerLost(f"the worker {address} failed: {reason}") from None
         finally:
             with contextlib.suppress(Exception):
                 future.release()
+        if not isinstance(answer, bytes):
+            raise WorkerLost(f"the worker {address} answered with a {type(answer).__name__}")
+        return answer
 
     def close(self) -> None:
         """Leave the cluster."""

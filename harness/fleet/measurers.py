@@ -63,6 +63,11 @@ def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[dict[str, Ker
     """Open a measurer for each device of a cluster, by the devices' names; close the first one
     last, inside the block. Raises UsageError and BackendUnavailable.
     """
+    if spec.program is not None:
+        raise UsageError(
+            f"{spec.path} tunes a program, which --cluster cannot send to workers; leave --cluster "
+            "out"
+        )
     count = local_count(request.address)
     if count is None:
         check_address(request.address, request.insecure)
@@ -159,6 +164,7 @@ def open_measurers(
             equal = next(iter(opened.values()), None)
             name = device.name if device.name not in opened else f"{device.name}, {asks.uuid}"
             opened[name] = KernelMeasurer(spec, backend, equal=equal, elsewhere=elsewhere)
+            builds.compiler = opened[name].environment.compiler
     except BaseException:
         for measurer in reversed(opened.values()):
             measurer.close()

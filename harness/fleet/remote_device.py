@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from harness.core.errors import BackendUnavailable
+from harness.core.errors import BackendUnavailable, HarnessError
 from harness.core.records import Input
 from harness.fleet import wire
 from harness.fleet.agent import RESULTS
@@ -106,7 +106,7 @@ class RemoteDevice:
 
     def close(self) -> None:
         """Leave the device to others; a worker that is lost has left it."""
-        with contextlib.suppress(BackendUnavailable):
+        with contextlib.suppress(HarnessError):
             self._asked(Release())
 
 
