@@ -124,11 +124,17 @@ def _each_table_described_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Server]:
-    """A PostgreSQL server of this process."""
-    pytest.importorskip("psycopg", reason="run pip install 'psycopg[binary]>=3.2'")
+def can_start_postgres() -> None:
+    """Skip tests where no PostgreSQL server can be started."""
+    missing = "psycopg is not installed: pip install 'psycopg[binary]>=3.2'"
+    pytest.importorskip("psycopg", reason=missing)
     if programs() is None:
         pytest.skip(ADVICE)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(can_start_postgres: None) -> Iterator[Server]:
+    """A PostgreSQL server of this process."""
     with running_server() as server:
         yield server
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ADVICE = "install PostgreSQL's server (Debian: apt-get install postgresql)"
+ADVICE = "no PostgreSQL server here (Debian: apt-get install postgresql)"
 
 _OPTIONS = {  # a crash of the machine may lose what a test wrote
     "fsync": "off",

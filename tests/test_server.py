@@ -449,7 +449,7 @@ def test_a_wait_for_the_server_can_be_interrupted(
     assert printed.endswith(f"{postgres}: what was measured last is not written\n")
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("quick", "can_start_postgres")
 def test_a_server_that_is_killed_and_started_again_lost_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -467,6 +467,7 @@ def test_a_server_that_is_killed_and_started_again_lost_nothing(
     assert "connected again" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("can_start_postgres")
 def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed() -> None:
     with running_server(limit_bytes=4 << 20) as small:  # no file of it grows beyond
         url = small.make_database()
