@@ -11,7 +11,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BackendUnavailable
@@ -42,14 +42,6 @@ class Stopped(BaseException):
     """The campaign ends, so this thread ends as well; like KeyboardInterrupt no error."""
 
 
-@dataclass(frozen=True)
-class _End:
-    """The end of a thread, and its error if there was one."""
-
-    thread: threading.Thread
-    error: BaseException | None
-
-
 class SharedWork(Generic[Work]):
     """Work on inputs that is shared out over devices; an input is with one device at a time."""
 
@@ -72,9 +64,11 @@ class SharedWork(Generic[Work]):
         self._taken: set[Input] = set()
         self._baton = Baton()
         self._is_stopping = False
+        self._threads: list[threading.Thread] = []
+        # Not counted: Ctrl-C may come between an end and its count.
+        self._ended: dict[threading.Thread, BaseException | None] = {}
         # A queue in C: Ctrl-C in the middle of a wait leaves it whole.
-        self._ended: queue.SimpleQueue[_End] = queue.SimpleQueue()
-        self._running = 0
+        self._ends: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def run(self) -> int:
         """Do the work; return how much is left since it `is_over`.
@@ -83,27 +77,33 @@ class SharedWork(Generic[Work]):
         """
         try:
             for device in tuple(self._devices.left):
-                threading.Thread(target=self._serve, args=(device,), daemon=True).start()
-                self._running += 1
-            while self._running:
-                error = self._next_end()
-                if error is not None:
-                    raise error
+                thread = threading.Thread(target=self._serve, args=(device,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            while self._is_running() and self._error() is None:
+                self._wait_for_end()
+            error = self._error()
+            if error is not None:
+                raise error
+            for thread in self._threads:
+                thread.join()
         except BaseException:
             self._stop()
             raise
         return sum(map(len, self._left.values()))
 
-    def _next_end(self) -> BaseException | None:
-        """Wait until a thread ends; return its error."""
-        while True:
-            try:
-                end = self._ended.get(timeout=_LOOK_S)
-            except queue.Empty:  # now and then, for signals that another thread has received
-                continue
-            end.thread.join()
-            self._running -= 1
-            return end.error
+    def _is_running(self) -> bool:
+        """Whether a thread was started and has not ended."""
+        return any(one.ident is not None and one not in self._ended for one in self._threads)
+
+    def _error(self) -> BaseException | None:
+        """Return the error with which a thread ended."""
+        return next(filter(None, [*self._ended.values()]), None)
+
+    def _wait_for_end(self) -> None:
+        """Wait until a thread ends, or for a moment: another one may have received a signal."""
+        with suppress(queue.Empty):
+            self._ends.get(timeout=_LOOK_S)
 
     def _stop(self) -> None:
         """End all threads; they store what is measured already."""
@@ -112,8 +112,10 @@ class SharedWork(Generic[Work]):
             self._devices.close()
             with self._baton.held():
                 self._baton.notify()
-            while self._running:
-                self._next_end()
+            while self._is_running():
+                self._wait_for_end()
+            for thread in [*self._ended]:
+                thread.join()
         except BaseException:  # Ctrl-C again: leave without those that hang
             self._baton.keep()
             raise
@@ -133,7 +135,8 @@ class SharedWork(Generic[Work]):
             pass
         except BaseException as raised:
             error = raised
-        self._ended.put(_End(threading.current_thread(), error))
+        self._ended[threading.current_thread()] = error
+        self._ends.put(None)
 
     def _work_off(self, device: SharedDevice) -> None:
         """Do work until none is left for the device, or it has failed too often."""
