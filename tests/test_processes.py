@@ -465,3 +465,34 @@ def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: 
     for worker in filter(is_running, workers):
         os.kill(worker, signal.SIGKILL)
     assert ended
+
+
+SERVER = """
+import os, signal, sys, time
+from multiprocessing import forkserver, resource_tracker
+from harness.measure.processes import Processes
+
+resource_tracker.ensure_running()
+started = forkserver.util.spawnv_passfds
+
+def start(*words):
+    pid = started(*words)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        os.kill(pid, number)
+    return pid
+
+forkserver.util.spawnv_passfds = start
+processes = Processes(1)
+assert processes.run(os.getpid, timeout_s=60) != os.getpid()
+assert processes.run(signal.pthread_sigmask, signal.SIG_BLOCK, (), timeout_s=60) == set()
+processes.close()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+def test_server_that_is_being_started_when_the_run_is_ended_says_nothing() -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", SERVER], capture_output=True, text=True, env=environment
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import (
     BaseContext,
     ForkServerContext,
@@ -23,6 +24,9 @@ from typing import Any
 
 _PRELOADED = "harness.measure.preloaded"
 _LAUNCHING = threading.Lock()
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""What ends a run by a signal to all its processes."""
 
 _AT_LOADING = ("LD_", "DYLD_", "OMP_", "OPENBLAS_", "MKL_")
 """How the variables begin that libraries read once, when they are loaded."""
@@ -83,9 +87,21 @@ class ProcessStarter:
         read = {name: value for name, value in os.environ.items() if name.startswith(_AT_LOADING)}
         now = os.getpid(), read
         if self._begun is None:
-            forkserver.set_forkserver_preload([_PRELOADED])
+            _start_server()
             self._begun = now
         return _Forking() if now == self._begun else _Spawning()
+
+
+def _start_server() -> None:
+    """Start the server with ENDING held back, until it ignores them: at Ctrl-C it would print a
+    traceback while it loads."""
+    forkserver.set_forkserver_preload([_PRELOADED])
+    resource_tracker.ensure_running()  # which lets signals through when it has started
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def leave_server() -> None:
