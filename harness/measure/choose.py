@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
@@ -97,14 +97,14 @@ def open_measurers(
     if len(chosen) > count:
         why += f"; {counted(len(chosen) - count, 'more device')} would have no input"
     first = KernelMeasurer(spec, backends[0], devices=count)
-    with ThreadPoolExecutor() as threads:
-        opening = [
-            threads.submit(KernelMeasurer, spec, backend, equal=first, devices=count)
-            for backend in backends[1:]
-        ]
+    opening: list[Future[KernelMeasurer]] = []
     try:
+        with ThreadPoolExecutor() as threads:
+            for backend in backends[1:]:
+                one = threads.submit(KernelMeasurer, spec, backend, equal=first, devices=count)
+                opening.append(one)
         measurers = [first, *(each.result() for each in opening)]
-    except BaseException:
+    except BaseException:  # also Ctrl-C
         for each in opening:
             if each.exception() is None:
                 each.result().close()
