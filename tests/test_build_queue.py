@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +17,12 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.processes import spare_cores
+from harness.measure.processes import Task, spare_cores
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
-from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
-from tests.planted import FAULTS, GIVEN, space_of
+from tests.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
+from tests.planted import FAULTS, GIVEN, SOON_S, space_of
 
 
 @pytest.fixture
@@ -149,6 +152,29 @@ def test_builds_overlap_measurements_but_where_they_share_its_core(
         assert measurer.measure(space, FOUR, config, None).outcome is Outcome.OK
         measurer.expect(space, configs)
     assert (overlaps(tmp_path / "journal") == 0) == (shares_cpu or not spare)
+
+
+class _Forgetting(HereProcesses):
+    """Processes that died while they were idle, and forgot what was scheduled: it never ends."""
+
+    def schedule(self, *_: Any, timeout_s: float) -> Any:
+        """Schedule what never ends."""
+        return Task(abs, (), timeout_s, Future())
+
+
+def test_measuring_waits_for_no_build_that_was_forgotten(fake_spec: Spec) -> None:
+    backend = FakeBackend("opencl", "opencl", "a fake")
+    builds = BuildQueue(backend, "fake", processes=_Forgetting(1, object))
+    space = ConstrainedSpace.of(fake_spec, FOUR, None)
+    builds.start(make_program(fake_spec, space, space.default, "opencl"))
+    entered = threading.Event()
+
+    def measure() -> None:
+        with builds.undisturbed():
+            entered.set()
+
+    threading.Thread(target=measure, daemon=True).start()
+    assert entered.wait(SOON_S)
 
 
 @pytest.mark.parametrize(

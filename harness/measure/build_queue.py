@@ -108,6 +108,7 @@ class BuildQueue(Generic[B]):
         self._running: dict[str, Task[Binary]] = {}
         self._failed: dict[str, str] = {}
         self._rebuilding: list[Task[Binary]] = []
+        self._scheduled_count = 0
         self._changed = threading.Condition()
         self._finishing: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._undisturbed = 0  # blocks in which nothing may compile
@@ -134,6 +135,7 @@ class BuildQueue(Generic[B]):
 
     def _scheduled(self, program: B) -> Task[Binary]:
         limit_s = _limit_s(program)
+        self._scheduled_count += 1
         return self._builders.schedule(self._worker.compile, program, timeout_s=limit_s)
 
     def finish(self, program: B) -> Binary:
@@ -187,11 +189,13 @@ class BuildQueue(Generic[B]):
     def undisturbed(self) -> Iterator[None]:
         """Wait until nothing compiles, and let no other thread start a build inside the block."""
         while True:
+            count = self._scheduled_count
             self.wait_for_all()
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed or not self._waiting)
                 self._require_open()
-                if all(task.future.done() for task in self._under_way()):
+                # A build may never end: one that a dying pool forgot is begun again by `finish`.
+                if count == self._scheduled_count:
                     self._undisturbed += 1
                     break
         try:
