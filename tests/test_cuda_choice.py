@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,6 @@ def test_compilers_of_a_database_come_last_begun_first(tmp_path) -> None:
         store.commit()
     assert stored_compilers(database, SPEC.program_sha256) == ("nvrtc 2", "nvcc 1")
     assert stored_compilers(database, "another") == ()
+    with closing(sqlite3.connect(database)) as file, file:
+        file.execute("UPDATE environments SET compiler = x'00' WHERE compiler = 'nvcc 1'")
+    assert stored_compilers(database, SPEC.program_sha256) == ("nvrtc 2",)

@@ -32,5 +32,6 @@ def stored_compilers(database: str, program_sha256: str) -> tuple[str, ...]:
         .order_by(func.max(schema.runs.c.id).desc())
     )
     with suppress(ResultsError), reading(database) as engine, engine.connect() as connection:
-        return tuple(connection.execute(query).scalars())
+        found = connection.execute(query).scalars()
+        return tuple(one for one in found if isinstance(one, str))  # a damaged file has others
     return ()
