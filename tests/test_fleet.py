@@ -25,18 +25,23 @@ from harness.fleet import wire
 from harness.fleet.address import check_address, local_count
 from harness.fleet.agent import Agent
 from harness.fleet.bundle import Bundle, pack, unpacked
-from harness.fleet.measurers import FleetDevice, FleetRequest, fleet_measurers, open_measurers
+from harness.fleet.cluster import Member
+from harness.fleet.fleet_device import FleetDevice
+from harness.fleet.late import LateDevices
+from harness.fleet.measurers import FleetRequest, Opener, fleet_measurers, open_measurers
 from harness.fleet.messages import (
     BuildRequest,
     DeviceRequest,
     Failure,
     NameArguments,
+    Offer,
     OfferedDevice,
     WorkerAnswer,
 )
 from harness.fleet.remote_builds import RemoteBuilds
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker
+from harness.measure.device_worker import DeviceFacts
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.processes import ProcessLost
 from harness.space_file import Spec, load_spec
@@ -233,10 +238,16 @@ def loopback(module_opencl: Backend) -> Iterator[Loopback]:
         yield Loopback(agent)
 
 
+def _opened(spec: Spec, device: FleetDevice, driver: str) -> dict[str, KernelMeasurer]:
+    assert isinstance(device.channel, Loopback)
+    opener = Opener(spec, device.offered, device.channel, 1, driver)
+    return open_measurers(opener, [device]).measurers
+
+
 @pytest.fixture(scope="module")
 def remote(faults: Spec, loopback: Loopback) -> Iterator[KernelMeasurer]:
     device = FleetDevice(loopback.agent.offer().devices[0], "here", loopback)
-    (measurer,) = open_measurers(faults, [device], loopback, 1, "this").values()
+    (measurer,) = _opened(faults, device, "this").values()
     with contextlib.closing(measurer):
         yield measurer
 
@@ -295,15 +306,32 @@ def test_a_driver_that_runs_again_takes_its_device_back(
     faults: Spec, remote: KernelMeasurer, loopback: Loopback
 ) -> None:
     device = FleetDevice(loopback.agent.offer().devices[0], "here", loopback)
-    (again,) = open_measurers(faults, [device], loopback, 1, "this").values()
+    (again,) = _opened(faults, device, "this").values()
     assert again.measure(space_of(faults, again), GIVEN, fault("none"), None).timing
     again.close()
     held = loopback.agent._held["cpu"]
     assert held.client is None, "it was released"
-    (other,) = open_measurers(faults, [device], loopback, 1, "other").values()
+    (other,) = _opened(faults, device, "other").values()
     assert other.measure(space_of(faults, other), GIVEN, fault("none"), None).timing
     other.close()
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
+
+
+def test_a_device_that_another_driver_uses_is_left_to_it(
+    faults: Spec, remote: KernelMeasurer, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
+    offered = loopback.agent.offer().devices[0]
+    busy = FleetDevice(offered, "here", loopback)
+    opener = Opener(faults, offered, loopback, 1, "other")
+    with pytest.raises(BackendUnavailable, match="used by another driver"):
+        open_measurers(opener, [busy])
+    idle = Loopback(loopback.agent)
+    facts = wire.encode(WorkerAnswer[DeviceFacts], WorkerAnswer(remote._facts))
+    monkeypatch.setattr(idle, "garble", lambda _: facts)
+    opened = open_measurers(opener, [busy, FleetDevice(offered, "there", idle)])
+    assert [name.partition(" ")[0] for name in opened.measurers] == ["there"]
+    assert "used by another driver" in opened.skipped[0]
 
 
 def test_a_build_whose_files_no_worker_keeps_is_an_answer(
@@ -412,6 +440,77 @@ def test_a_worker_without_room_is_a_fault_of_the_worker(
     assert isinstance(error, BackendUnavailable)
     assert "the worker on" in str(error)
     assert "No space left" in str(error)
+
+
+class FakeCluster:
+    """Workers by their addresses, each with devices of these UUIDs."""
+
+    def __init__(self, **workers: tuple[str, ...]) -> None:
+        self.workers = workers
+
+    def alive(self) -> frozenset[str]:
+        """Return the addresses."""
+        return frozenset(self.workers)
+
+    def member(self, address: str) -> Member:
+        """Return a worker; one without a device is of another version."""
+        if not self.workers[address]:
+            raise UsageError("another version")
+        backend: Any = None
+        devices = tuple(OfferedDevice(uuid, "GPU", backend) for uuid in self.workers[address])
+        return Member(address, Offer("0.1.0", address, devices, 1), 1)
+
+
+def _late(cluster: FakeCluster, busy: Collection[str] = (), most: int = 9) -> LateDevices:
+    """Devices that join one whose UUID is a, of the worker one."""
+
+    def opened(device: FleetDevice) -> Any:
+        if device.offered.uuid in busy:
+            raise BackendUnavailable("used by another driver")
+        return device.offered.uuid
+
+    workers: Any = cluster
+    used = [FleetDevice(OfferedDevice("a", "GPU", workers), "one", workers, "one")]
+    return LateDevices(workers, opened, used, most)
+
+
+def _look(late: LateDevices) -> set[Any]:
+    for device in late._new():
+        late._try(device)
+    return {measurer for _, measurer in late._taken()}
+
+
+@pytest.fixture
+def _named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FleetDevice, "name", property(lambda device: device.offered.uuid))
+
+
+@pytest.mark.usefixtures("_named")
+def test_devices_of_workers_that_join_are_opened_once() -> None:
+    cluster = FakeCluster(one=("a",))
+    late = _late(cluster)
+    assert _look(late) == set()
+    cluster.workers |= {"two": ("b", "a"), "older": (), "three": ("b", "c")}
+    assert _look(late) == {"b", "c"}, "nor a, which is in use"
+    assert _look(late) == set()
+    del cluster.workers["one"]
+    assert _look(late) == {"a"}, "its worker has left, and another one offers it"
+
+
+@pytest.mark.usefixtures("_named")
+def test_a_device_that_another_driver_uses_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = {"b"}
+    late = _late(FakeCluster(one=("a",), two=("b", "c")), busy)
+    assert _look(late) == {"c"}
+    busy.clear()
+    assert _look(late) == set(), "not at once"
+    monkeypatch.setattr("harness.fleet.late.time.monotonic", lambda: 1e12)
+    assert _look(late) == {"b"}
+
+
+@pytest.mark.usefixtures("_named")
+def test_no_more_devices_join_than_there_are_inputs() -> None:
+    assert len(_look(_late(FakeCluster(one=("a",), two=("b", "c", "d")), most=3))) == 2
 
 
 def test_programs_are_refused() -> None:

@@ -22,6 +22,7 @@ from harness.results.view import Results, read_results, the_one
 from harness.space_file import Spec
 from harness.tuning.baton import Baton
 from harness.tuning.devices import EqualDevices
+from tests.planted import until
 from tests.replays import SPACE, FormulaMeasurer, make_spec, opened
 
 VALUES = ", ".join(f"{{m: {64 << number}, n: {4096 >> number}}}" for number in range(5))
@@ -316,6 +317,51 @@ def test_crashes_of_kernels_take_no_device_out(tmp_path: Path) -> None:
     )
     assert not warnings
     assert all(r.best and r.best.config["LAYOUT"] == "row" for r in reports)
+
+
+class Late:
+    """Devices that join once another one has begun."""
+
+    def __init__(self, after: Scripted, **devices: Scripted) -> None:
+        self._after, self._devices, self.is_closed = after, devices, False
+
+    def joined(self) -> dict[str, Scripted]:
+        """Return them once."""
+        if not self._after.asked:
+            return {}
+        found, self._devices = self._devices, {}
+        return found
+
+    def close(self) -> None:
+        """Note it."""
+        self.is_closed = True
+
+
+def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
+    tmp_path: Path, alone: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.tuning.sharing._LOOK_S", 0.01)
+    joins, differs = Scripted("GPU-late"), Scripted("GPU-other", name="other")
+    first = Scripted("GPU-0", lambda number: number == 3 and until(lambda: bool(joins.asked)))
+    late = Late(first, joins=joins, differs=differs)
+    spec, database = make_spec(tmp_path, SMALL), tmp_path / "r.db"
+    with opened(spec, database, EqualDevices({"first": first}, late), test_limit=1000) as (c, _):
+        found = verdicts(c.run())
+    results = the_one(read_results([str(database)]))
+    assert (found, stored(results)) == alone
+    assert joins.asked
+    assert differs.is_closed
+    assert not differs.asked
+    searched = {row.measurement.input for row in results.rows if row.stage == "search"}
+    assert searched == set(spec.inputs)
+
+
+def test_devices_that_join_end_with_the_others() -> None:
+    first = Scripted("GPU-0")
+    late = Late(first)
+    EqualDevices({"first": first}, late).close()
+    assert late.is_closed
+    assert first.is_closed
 
 
 def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -> None:

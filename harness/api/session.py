@@ -29,7 +29,7 @@ from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.space_file.flag_files import file_name
 from harness.tuning import Campaign
-from harness.tuning.devices import EqualDevices
+from harness.tuning.devices import EqualDevices, Joining
 from harness.tuning.progress import Display
 from harness.tuning.replayed import RecordedCampaign, describe_recording
 
@@ -176,6 +176,7 @@ def _open_devices(request: TuneRequest, opened: ExitStack) -> tuple[Measurer, st
     options = request.options
     most = len(request.spec.inputs)  # an input is with one device
     measurers: Mapping[str, Measurer]
+    joining: Joining | None = None
     if options.cluster is None:
         known = partial(stored_compilers, request.database, request.spec.program_sha256)
         where = options.backend, options.device, most, known
@@ -183,9 +184,11 @@ def _open_devices(request: TuneRequest, opened: ExitStack) -> tuple[Measurer, st
     else:
         driver = f"{platform.node()}: {shown_database(request.database)}"
         asked = FleetRequest(options.cluster, options.device, most, options.insecure, driver)
-        measurers = opened.enter_context(fleet_measurers(request.whole, asked))
-        why = f"--cluster {options.cluster}"
-    if len(measurers) == 1:
+        fleet = opened.enter_context(fleet_measurers(request.whole, asked))
+        measurers = fleet.opened.measurers
+        joining = fleet.late if most > 1 and options.validate is None else None
+        why = "; ".join([f"--cluster {options.cluster}", *fleet.opened.skipped])
+    if len(measurers) == 1 and joining is None:
         return next(iter(measurers.values())), why
     try:
         if options.validate is not None:
@@ -193,7 +196,7 @@ def _open_devices(request: TuneRequest, opened: ExitStack) -> tuple[Measurer, st
                 f"--validate samples all inputs on one device, and --device names {len(measurers)};"
                 " name one of them"
             )
-        devices = EqualDevices(measurers)
+        devices = EqualDevices(measurers, joining)
     except UsageError:
         for measurer in reversed([*measurers.values()]):
             measurer.close()

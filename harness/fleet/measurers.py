@@ -6,16 +6,17 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.text import counted
 from harness.fleet.address import check_address, local_count
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import AgentChannel, Cluster
+from harness.fleet.cluster import Cluster
+from harness.fleet.fleet_device import FleetDevice, devices_of
+from harness.fleet.late import LateDevices
 from harness.fleet.messages import DeviceSession, OfferedDevice
 from harness.fleet.remote_builds import Builders, RemoteBuilds
-from harness.fleet.remote_device import Channel, RemoteDevice
+from harness.fleet.remote_device import RemoteDevice
 from harness.fleet.serving import local_cluster
 from harness.measure.backends.choose import Backend
 from harness.measure.choose import with_arch, with_cache
@@ -25,21 +26,6 @@ from harness.space_file.compiler import AUTO
 
 JOIN_S = 60.0
 """A cluster without workers is given so long for the first one to come."""
-
-
-@dataclass(frozen=True)
-class FleetDevice:
-    """A device that a worker offers, the machine that it is in, and the way to it."""
-
-    offered: OfferedDevice
-    host_name: str
-    channel: Channel
-
-    @property
-    def name(self) -> str:
-        """The name for messages."""
-        device = self.offered.backend.device
-        return f"{self.host_name} device {device.index if device else 0}"
 
 
 @dataclass(frozen=True)
@@ -58,10 +44,19 @@ class FleetRequest:
     driver: str
 
 
+@dataclass(frozen=True)
+class FleetMeasurers:
+    """The measurers of a cluster's devices, and the devices that join."""
+
+    opened: OpenedMeasurers
+    late: LateDevices
+
+
 @contextmanager
-def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[dict[str, KernelMeasurer]]:
-    """Open a measurer for each device of a cluster, by the devices' names; close the first one
-    last, inside the block. Raises UsageError and BackendUnavailable.
+def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[FleetMeasurers]:
+    """Open a measurer for each device of a cluster; close the first one last, inside the block.
+
+    Raises UsageError and BackendUnavailable.
     """
     if spec.program is not None:
         raise UsageError(
@@ -78,17 +73,11 @@ def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[dict[str, Ker
         yield from _connected(spec, started, count)
 
 
-def _connected(
-    spec: Spec, request: FleetRequest, least: int
-) -> Iterator[dict[str, KernelMeasurer]]:
+def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[FleetMeasurers]:
     cluster = Cluster.connect(request.address)
     try:
         members = cluster.wait_for_members(JOIN_S, least)
-        found = [
-            FleetDevice(device, member.offer.host_name, AgentChannel(cluster, member.address))
-            for member in members
-            for device in member.offer.devices
-        ]
+        found = [device for member in members for device in devices_of(cluster, member)]
         at_once = sum(member.builders for member in members)
         if at_once == 0:
             raise BackendUnavailable(
@@ -96,7 +85,10 @@ def _connected(
                 "--builders 1 or more"
             )
         devices = _chosen(spec, found, request.names)[: request.most]
-        yield open_measurers(spec, devices, cluster, at_once, request.driver)
+        opener = Opener(spec, devices[0].offered, cluster, at_once, request.driver)
+        opened = open_measurers(opener, devices)
+        late = LateDevices(cluster, opener.open, opened.used, request.most)
+        yield FleetMeasurers(opened, late)
     finally:
         cluster.close()
 
@@ -132,44 +124,77 @@ def _words(device: FleetDevice) -> str:
     return f"{device.offered.name} {device.offered.uuid} {device.name}".casefold()
 
 
-def open_measurers(
-    spec: Spec, devices: Sequence[FleetDevice], builders: Builders, at_once: int, driver: str
-) -> dict[str, KernelMeasurer]:
-    """Open a measurer for each of these devices, by their names; they share their builds,
-    `at_once` of them. Close the first one last.
+class Opener:
+    """Opens measurers of equal devices of a fleet, which share their builds."""
 
-    Raises BackendUnavailable where a device cannot be opened.
+    def __init__(
+        self, spec: Spec, first: OfferedDevice, builders: Builders, at_once: int, driver: str
+    ) -> None:
+        """`first` is the device opened first, `at_once` how many builds run in the fleet."""
+        self._spec = spec
+        self._driver = driver
+        self._packed = pack(spec, first.backend.language)
+        self._builds = RemoteBuilds(builders, _wanted(spec, first.backend), self._packed, at_once)
+        self._first: KernelMeasurer | None = None
+
+    def open(self, device: FleetDevice) -> KernelMeasurer:
+        """Open the measurer of a device; close the first one last.
+
+        Raises BackendUnavailable where it cannot be opened.
+        """
+        backend = _wanted(self._spec, device.offered.backend)
+        session = DeviceSession(
+            driver=self._driver,
+            uuid=device.offered.uuid,
+            cache=backend.cache,
+            arch_specific=backend.arch_specific,
+            cuda_compiler=backend.cuda_compiler,
+            bundle=self._packed.bundle.digest,
+            host=self._packed.host,
+        )
+        remote = RemoteDevice(device.channel, session, self._packed.bundle)
+        elsewhere = Elsewhere(remote, self._builds)
+        opened = KernelMeasurer(self._spec, backend, equal=self._first, elsewhere=elsewhere)
+        if self._first is None:
+            self._first = opened
+            self._builds.compiler = opened.environment.compiler
+        return opened
+
+
+@dataclass(frozen=True)
+class OpenedMeasurers:
+    """The measurers of devices by the devices' names, and why other devices were skipped."""
+
+    measurers: dict[str, KernelMeasurer]
+    used: Sequence[FleetDevice]
+    skipped: Sequence[str]
+
+
+def open_measurers(opener: Opener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:
+    """Open a measurer for each of these devices that can be opened; close the first one last.
+
+    Raises BackendUnavailable where none can.
     """
     opened: dict[str, KernelMeasurer] = {}
-    first = devices[0].offered.backend
-    packed = pack(spec, first.language)
-    compiling = _wanted(spec, first)
-    builds = RemoteBuilds(builders, compiling, packed, at_once)
-    session = partial(
-        DeviceSession,
-        driver=driver,
-        bundle=packed.bundle.digest,
-        host=packed.host,
-    )
+    used, skipped = list[FleetDevice](), list[str]()
     try:
         for device in devices:
-            backend = _wanted(spec, device.offered.backend)
-            asks = session(
-                uuid=device.offered.uuid,
-                cache=backend.cache,
-                arch_specific=backend.arch_specific,
-                cuda_compiler=backend.cuda_compiler,
-            )
-            elsewhere = Elsewhere(RemoteDevice(device.channel, asks, packed.bundle), builds)
-            equal = next(iter(opened.values()), None)
-            name = device.name if device.name not in opened else f"{device.name}, {asks.uuid}"
-            opened[name] = KernelMeasurer(spec, backend, equal=equal, elsewhere=elsewhere)
-            builds.compiler = opened[name].environment.compiler
+            name = device.name
+            if name in opened:
+                name = f"{name}, {device.offered.uuid}"
+            try:
+                opened[name] = opener.open(device)
+            except BackendUnavailable as error:
+                if device is devices[-1] and not opened:
+                    raise
+                skipped.append(f"{name} is not used: {error}")
+            else:
+                used.append(device)
     except BaseException:
         for measurer in reversed(opened.values()):
             measurer.close()
         raise
-    return opened
+    return OpenedMeasurers(opened, used, skipped)
 
 
 def _wanted(spec: Spec, backend: Backend) -> Backend:

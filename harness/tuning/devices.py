@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -41,6 +41,16 @@ class Waiting(Protocol):
         """Return the result of a call that waits."""
 
 
+class Joining(Protocol):
+    """Opens devices that become available while a campaign runs."""
+
+    def joined(self) -> Mapping[str, Measurer]:
+        """Return the measurers of devices that joined since the last call, by their names."""
+
+    def close(self) -> None:
+        """Open no more devices, and close those that nobody uses yet."""
+
+
 @dataclass(eq=False)
 class SharedDevice:
     """One of several equal devices.
@@ -71,12 +81,13 @@ class EqualDevices:
 
     is_replay = False
 
-    def __init__(self, measurers: Mapping[str, Measurer]) -> None:
-        """`measurers` are the devices' by their names. Raises UsageError for devices that are not
-        equal."""
+    def __init__(self, measurers: Mapping[str, Measurer], joining: Joining | None = None) -> None:
+        """`measurers` are the devices' by their names; others may join. Raises UsageError for
+        devices that are not equal."""
+        self._joining = joining
         self.left = [SharedDevice(name, measurer) for name, measurer in measurers.items()]
         _require_equal(self.left)
-        self._all = tuple(self.left)
+        self._all = list(self.left)
         self._home: dict[Input, SharedDevice] = {}
         self._measured: dict[Input, list[Measurement]] = {}
         self._worked: dict[Input, tuple[Space, Config]] = {}
@@ -87,6 +98,8 @@ class EqualDevices:
         """Say which devices there are."""
         names = ", ".join(map(str, self._all[:_MOST_SHOWN]))
         more = "" if len(self._all) <= _MOST_SHOWN else ", ..."
+        if len(self._all) == 1:
+            return f"{names}; equal devices that join later take inputs as well"
         return f"{len(self._all)} equal devices share the inputs: {names}{more}"
 
     @property
@@ -106,6 +119,19 @@ class EqualDevices:
     def home_of(self, problem: Input) -> SharedDevice | None:
         """Return the device on which an input is measured; None before its first measurement."""
         return self._home.get(problem)
+
+    def joined(self) -> Iterator[SharedDevice]:
+        """Yield the devices that joined since the last call; one that is not equal is closed."""
+        for name, measurer in self._joining.joined().items() if self._joining else ():
+            device = SharedDevice(name, measurer)
+            try:
+                _require_equal([self._all[0], device])
+            except UsageError:
+                measurer.close()
+                continue
+            self._all.append(device)
+            self.left.append(device)
+            yield device
 
     def take_out(self, device: SharedDevice) -> None:
         """Use a device no more; its inputs may go to any other one, without its last failures."""
@@ -186,6 +212,8 @@ class EqualDevices:
         """End the worker processes of all devices; threads that wait for them get an exception."""
         if not self._is_closed:
             self._is_closed = True
+            if self._joining is not None:
+                self._joining.close()
             with ExitStack() as closing:  # the first last: it has the builds
                 for device in self._all:
                     closing.callback(device.measurer.close)

@@ -77,11 +77,11 @@ class SharedWork(Generic[Work]):
         """
         try:
             for device in tuple(self._devices.left):
-                thread = threading.Thread(target=self._serve, args=(device,), daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                self._start(device)
             while self._is_running() and self._error() is None:
                 self._wait_for_end()
+                for device in self._devices.joined():
+                    self._start(device)
             error = self._error()
             if error is not None:
                 raise error
@@ -91,6 +91,11 @@ class SharedWork(Generic[Work]):
             self._stop()
             raise
         return sum(map(len, self._left.values()))
+
+    def _start(self, device: SharedDevice) -> None:
+        thread = threading.Thread(target=self._serve, args=(device,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _is_running(self) -> bool:
         """Whether a thread was started and has not ended."""

@@ -1,0 +1,104 @@
+"""The devices of workers that join a cluster while a campaign runs."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from harness.core.errors import BackendUnavailable, HarnessError
+from harness.fleet.cluster import Cluster
+from harness.fleet.fleet_device import FleetDevice, devices_of
+from harness.measure.kernels import KernelMeasurer
+
+_LOOK_S = 2.0
+_ENDING_S = 5.0  # a device that takes longer to open is free again once its worker notices
+_AGAIN_S = 30.0
+"""A device that cannot be opened, since another driver uses it, is tried again after so long."""
+
+
+class LateDevices:
+    """Opens the devices that join, in a thread of its own, which begins with the first call."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        open_device: Callable[[FleetDevice], KernelMeasurer],
+        used: Sequence[FleetDevice],
+        most: int,
+    ) -> None:
+        """`used` are the devices in use, equal ones; with them there are at most `most`."""
+        self._cluster = cluster
+        self._open = open_device
+        self._model = used[0].offered.name
+        self._used = {device.offered.uuid: device.address for device in used}
+        self._most = most
+        self._offered: dict[str, Sequence[FleetDevice]] = {}  # by the worker's address
+        self._next_s: dict[str, float] = {}  # when a device is tried again, by its UUID
+        self._opened: queue.SimpleQueue[tuple[str, KernelMeasurer]] = queue.SimpleQueue()
+        self._is_over = threading.Event()
+        self._looking: threading.Thread | None = None
+
+    def joined(self) -> dict[str, KernelMeasurer]:
+        """Return the measurers of devices that joined since the last call, by their names."""
+        if self._looking is None:
+            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking.start()
+        return dict(self._taken())
+
+    def _taken(self) -> Iterator[tuple[str, KernelMeasurer]]:
+        while not self._opened.empty():
+            yield self._opened.get()
+
+    def close(self) -> None:
+        """Open no more devices, and close those that nobody uses yet."""
+        self._is_over.set()
+        if self._looking is not None:
+            self._looking.join(_ENDING_S)
+        for _, measurer in self._taken():
+            measurer.close()
+
+    def _look(self) -> None:
+        try:
+            while not self._is_over.wait(_LOOK_S):
+                for device in self._new():
+                    self._try(device)
+        except Exception as error:
+            # At the end the cluster is closed. Those who measure report a scheduler that is lost.
+            if not self._is_over.is_set() and not isinstance(error, HarnessError):
+                raise
+
+    def _new(self) -> Iterator[FleetDevice]:
+        """Yield the devices of the same model that are not in use, nor tried lately.
+
+        A device is free again when its worker has left.
+        """
+        alive = self._cluster.alive()
+        for address in sorted(alive - self._offered.keys()):
+            try:
+                self._offered[address] = devices_of(self._cluster, self._cluster.member(address))
+            except HarnessError:  # lost already, or of another version
+                self._offered[address] = ()
+        for address in alive:
+            for device in self._offered[address]:
+                uuid = device.offered.uuid
+                in_use = sum(used in alive for used in self._used.values())
+                if (
+                    device.offered.name == self._model
+                    and self._used.get(uuid) not in alive
+                    and in_use < self._most
+                    and time.monotonic() >= self._next_s.get(uuid, 0.0)
+                    and not self._is_over.is_set()
+                ):
+                    yield device
+
+    def _try(self, device: FleetDevice) -> None:
+        uuid = device.offered.uuid
+        try:
+            measurer = self._open(device)
+        except BackendUnavailable:
+            self._next_s[uuid] = time.monotonic() + _AGAIN_S
+            return
+        self._used[uuid] = device.address
+        self._opened.put((device.name, measurer))
