@@ -9,6 +9,7 @@ import sys
 import time
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -457,8 +458,12 @@ def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
 # -------------------------------------------------------------------------- who else uses a GPU
 
 
-def test_processes_of_others_are_named_with_their_memory(nvml: Script) -> None:
-    listed = [[4711, 3 << 29], [12, None], [os.getpid(), 1], [os.getppid(), 1]]
+def test_processes_of_others_are_named_with_their_memory(
+    nvml: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = SimpleNamespace(pid=77)  # a worker is forked from a server for this process
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: asking)
+    listed = [[4711, 3 << 29], [12, None], [os.getpid(), 1], [77, 1]]
     nvml(nvmlDeviceGetComputeRunningProcesses=[listed], names={"4711": "/usr/bin/py\x1bthon"})
     found = other_processes(BUS)
     assert found == ("/usr/bin/py\\x1bthon (process 4711, 1.5 GiB)", "unknown (process 12)")

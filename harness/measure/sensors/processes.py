@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,7 +56,8 @@ def processes_notice(processes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _processes(gpu: NvmlGpu) -> Iterator[GpuProcess]:
-    ours = {os.getpid(), os.getppid()}
+    asking = multiprocessing.parent_process()  # not the system's parent, which is a server
+    ours = {os.getpid(), asking.pid if asking else None}
     for found in gpu.ask(_PROCESSES_CALL) or ():
         if found.pid not in ours:
             yield GpuProcess(found.pid, gpu.process_name(found.pid), found.usedGpuMemory)
