@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -465,6 +466,27 @@ def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: 
     for worker in filter(is_running, workers):
         os.kill(worker, signal.SIGKILL)
     assert ended
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+def test_threads_that_ask_at_once_how_a_process_ended_get_one_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process: Any = ProcessStarter().context().Process(target=os._exit, args=(3,))  # type: ignore[attr-defined]
+    process.start()
+    read = forkserver.read_signed
+
+    def read_late(sentinel: int) -> Any:
+        time.sleep(0.2)  # the other thread asks meanwhile
+        return read(sentinel)
+
+    monkeypatch.setattr(forkserver, "read_signed", read_late)
+    threads = [threading.Thread(target=process._popen.poll, args=(0,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert process.exitcode == 3
 
 
 SERVER = """

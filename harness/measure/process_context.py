@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import connection, forkserver, popen_forkserver, resource_tracker
 from multiprocessing.context import (
     BaseContext,
     ForkServerContext,
@@ -56,8 +56,26 @@ class _SpawnedProcess(_WithoutMain, SpawnProcess):
     _starts_as = SpawnProcess
 
 
+class _Forked(popen_forkserver.Popen):
+    """A process whose end several threads may ask for at once: the server says it a single time,
+    and who reads nothing takes it for exit status 255."""
+
+    _asking = threading.Lock()
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        """Return the exit status; None where the process has not ended and `flag` is WNOHANG."""
+        if flag != os.WNOHANG:
+            connection.wait([self.sentinel])
+        with self._asking:
+            return super().poll(os.WNOHANG)
+
+
+class _ForkServerProcess(ForkServerProcess):
+    _Popen = _Forked
+
+
 class _ForkedProcess(_WithoutMain, ForkServerProcess):
-    _starts_as = ForkServerProcess
+    _starts_as = _ForkServerProcess
 
 
 class _Spawning(SpawnContext):
