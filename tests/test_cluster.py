@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import re
 import signal
@@ -149,6 +150,14 @@ def test_no_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_encrypted_scheduler_needs_a_certificate() -> None:
     with pytest.raises(UsageError, match=r"tls\.ca-file` of Dask's settings is not set"):
         Cluster.connect("tls://127.0.0.1:9")
+
+
+def test_a_worker_under_a_nanny_says_how_to_start_it(
+    two: tuple[Any, Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    with pytest.raises(BackendUnavailable, match=r"start it with `harness\.worker ADDRESS`"):
+        two[1].wait_for_members(60, 1)
 
 
 def test_an_offer_of_this_machine_can_be_sent() -> None:

@@ -168,7 +168,9 @@ class Cluster:
     ) -> bytes:
         if address not in self.alive():
             raise WorkerLost(f"the worker {address} was lost")
-        where: dict[str, Any] = {"workers": [address], "resources": {BUILD: int(builds)}}
+        where: dict[str, Any] = {"workers": [address]}
+        if builds:
+            where["resources"] = {BUILD: 1}
         future = self._client.submit(function, *words, pure=False, **where)
         try:
             while True:

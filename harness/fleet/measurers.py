@@ -82,7 +82,7 @@ def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[FleetM
         if at_once == 0:
             raise BackendUnavailable(
                 f"no worker of {request.address} compiles; start one with `harness.worker` and "
-                "--builders 1 or more"
+                "--builders 1 or more, or `dask worker` with --resources build=1"
             )
         devices = _chosen(spec, found, request.names)[: request.most]
         opener = Opener(spec, devices[0].offered, cluster, at_once, request.driver)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import platform
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.core.errors import BackendUnavailable
 from harness.fleet import wire
 from harness.fleet.agent import Agent
 from harness.fleet.messages import Offer, OfferedDevice
@@ -19,7 +21,12 @@ from one call to the next must be kept by a module, as in harness.measure.proces
 
 
 def offer() -> bytes:
-    """Return what this worker has, as an Offer."""
+    """Return what this worker has, as an Offer; raises BackendUnavailable under Dask's nanny."""
+    if multiprocessing.current_process().daemon:
+        raise BackendUnavailable(
+            "Dask's nanny started it, and lets no child processes run; start it with "
+            "`harness.worker ADDRESS`, or with `dask worker --no-nanny`"
+        )
     return wire.encode(Offer, _agent().offer())
 
 
