@@ -51,6 +51,12 @@ def test_each_choice_gets_its_share() -> None:
     assert sum(problem["layout"] == "a" for problem in found) == 20
 
 
+def test_thousands_of_choices_need_no_table_of_their_square() -> None:
+    found = drawn(3, word={"choices": list(range(100_000))}, n={"linear": [0.0, 1.0]})
+    assert [problem["n"] for problem in found[:2]] == [0.0, 1.0]
+    assert found[0]["word"] != found[1]["word"]
+
+
 def test_a_condition_holds_for_all_inputs() -> None:
     found = drawn(
         30,
@@ -79,6 +85,9 @@ def test_a_small_space_is_taken_whole() -> None:
         ({"choices": ["a"], "multiple_of": 2}, "does not go with"),
         ({"choices": ["a", "a"]}, "there twice"),
         ({"linear": [1, float("inf")]}, "finite"),
+        ({"linear": [-1.7e308, 1.7e308]}, "too wide"),
+        ({"log": [1e-300, 1e300]}, "too wide"),
+        ({"log": [1, 1e300], "multiple_of": 2}, r"whole numbers lie between -2\*\*53 and 2\*\*53"),
     ],
 )
 def test_a_faulty_range_is_refused(given: dict[str, Any], reason: str) -> None:

@@ -14,9 +14,9 @@ from harness.constraints.expression import Expression
 from harness.core.arrays import Array
 from harness.core.errors import ExpressionError
 from harness.core.records import Input, Value
-from harness.space_file.tuned import StrictModel, distinct, plain
+from harness.space_file.tuned import MAX_INTEGER, StrictModel, distinct, plain
 
-MOST_INPUTS = 10_000
+MOST_INPUTS = 1_000
 _CANDIDATES = 4096
 """So many inputs are candidates; where there are no more in all, all of them are."""
 
@@ -56,6 +56,10 @@ class FeatureRange(StrictModel):
             raise ValueError(f"the smallest comes first, but got [{low}, {high}]")
         if self.log is not None and low <= 0:
             raise ValueError(f"`log` needs numbers above 0, but got {low}; write `linear`")
+        if not math.isfinite(high - low if self.log is None else high / low):
+            raise ValueError(f"[{low}, {high}] is too wide to compute with; narrow it")
+        if self.is_whole and max(-low, high) > MAX_INTEGER:
+            raise ValueError(f"whole numbers lie between -2**53 and 2**53, but got [{low}, {high}]")
         step = self.multiple_of or 1
         if self.is_whole and math.ceil(low / step) * step > high:
             raise ValueError(f"there is no multiple of {step} from {low} to {high}")
@@ -108,13 +112,12 @@ class FeatureRange(StrictModel):
         return min(max(round(number / step), first), last) * step
 
     def coordinates(self, values: Sequence[Any]) -> Array:
-        """Return the coordinates of values, shape (values, dimensions): a number's share of the
-        range, or a dimension for each choice, so that two choices are 1 apart."""
+        """Return the coordinates of values, shape (values,): a number's share of the range, or the
+        index of a choice."""
         if self.choices is not None:
-            places = np.array([self.choices.index(value) for value in values])
-            apart: Array = np.eye(len(self.choices))[places] / math.sqrt(2)
-            return apart
-        numbers: Array = np.array([values], dtype=np.float64).T
+            indices = {choice: index for index, choice in enumerate(self.choices)}
+            return np.array([indices[value] for value in values], dtype=np.float64)
+        numbers: Array = np.array(values, dtype=np.float64)
         ends: Array = np.array(self.ends, dtype=np.float64)
         if self.log is not None:
             numbers, ends = np.log(numbers), np.log(ends)
@@ -139,14 +142,17 @@ def draw_inputs(
     if not candidates:
         return []
     columns = [ranges[name].coordinates([p[name] for p in candidates]) for name in features]
-    points = np.hstack(columns)
+    points = np.stack(columns, axis=1)
+    is_choice = np.array([ranges[name].choices is not None for name in features])
     middle = (points.min(axis=0) + points.max(axis=0)) / 2
-    chosen = int(np.argmax(((points - middle) ** 2).sum(axis=1)))
+    chosen = int(np.argmax((((points - middle) ** 2)[:, ~is_choice]).sum(axis=1)))
     distances = np.full(len(points), np.inf)
     found = []
     for _ in range(min(count, len(candidates))):
         found.append(candidates[chosen])
-        distances = np.minimum(distances, ((points - points[chosen]) ** 2).sum(axis=1))
+        apart = (points - points[chosen]) ** 2
+        apart[:, is_choice] = apart[:, is_choice] > 0  # two choices are 1 apart
+        distances = np.minimum(distances, apart.sum(axis=1))
         distances[chosen] = -1
         chosen = int(np.argmax(distances))
     return found
