@@ -104,8 +104,9 @@ def _each_table_described_once() -> Iterator[None]:
     texts: dict[sqlalchemy.MetaData, list[str]] = {}
 
     def from_texts(tables: sqlalchemy.MetaData, bind: Any) -> None:
-        there = described(bind) if bind.dialect.name == "sqlite" else {}
-        if bind.dialect.name != "sqlite" or tables.tables.keys() & there.keys():
+        can_copy = isinstance(bind, sqlalchemy.Connection) and bind.dialect.name == "sqlite"
+        there = described(bind) if can_copy else {}
+        if not can_copy or tables.tables.keys() & there.keys():
             create_all(tables, bind)
         elif tables in texts:
             for text in texts[tables]:

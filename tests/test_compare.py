@@ -500,7 +500,7 @@ def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     page = (Path(__file__).parent.parent / "docs" / "ci.md").read_text(encoding="utf-8")
-    github, gitlab = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    github, gitlab, *_ = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
     steps = [step.get("run", "") for step in github["jobs"]["performance"]["steps"]]
     uploaded = [s["with"]["path"] for s in github["jobs"]["performance"]["steps"] if "with" in s]
     kept = gitlab["performance"]["artifacts"]["paths"]

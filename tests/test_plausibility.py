@@ -123,10 +123,10 @@ def test_proof_must_end_well_and_be_about_as_fast() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Opened(Backend):
-    device: FakeDevice = dataclasses.field(default_factory=FakeDevice)
+    opened: FakeDevice = dataclasses.field(default_factory=FakeDevice)
 
     def open_device(self) -> FakeDevice:
-        return self.device
+        return self.opened
 
 
 def test_kernel_that_knows_the_data_is_found_on_other_data(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_kernel_that_knows_the_data_is_found_on_other_data(tmp_path: Path) -> No
         y[...] = remembered
 
     device = FakeDevice(kernels=KERNELS | {"cheat": cheat})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
     job = KernelJob(
         config=OTHER,
         input=GIVEN,
@@ -273,7 +273,7 @@ def test_kernel_that_keeps_results_where_nobody_looks_is_found_by_its_first_runs
             yield 1.0 if missed else 0.2
 
     device = FakeDevice(clock(), KERNELS | {"twice": keeping})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
     job = KernelJob(
         config=OTHER,
         input=GIVEN,
@@ -313,7 +313,7 @@ def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(tmp_pat
         x[0] += 1
 
     device = FakeDevice(kernels=KERNELS | {"spoils": spoils})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
     worker.prepare(GIVEN)
     jobs = [job_of(kernel) for kernel in ("spoils", "twice", "twice")]
     found = worker.run_interleaved(jobs, Block(rounds=4)).result.measured
@@ -343,7 +343,7 @@ def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measure
     host.write_text(FAKE_HOST)
     together, alone = WrongAt((2,)), WrongAt((1,))
     device = FakeDevice(kernels=KERNELS | {"together": together, "alone": alone})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
     worker.prepare(GIVEN)
     jobs = [job_of(kernel) for kernel in ("together", "twice")]
     found = worker.run_interleaved(jobs, Block(rounds=4)).result.measured
@@ -372,7 +372,7 @@ def test_configuration_that_another_takes_down_alone_is_not_measured_on_a_broken
         y[...] = 2 * x
 
     device = FakeDevice(kernels={"breaks": breaks, "honest": honest})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
     worker.prepare(GIVEN)
     reply = worker.run_interleaved([job_of("breaks"), job_of("honest")], Block(rounds=4))
     assert reply.result is not None
@@ -431,7 +431,7 @@ def test_kernel_that_saves_half_of_its_work_on_data_it_has_seen_is_found(
             yield keeping.time_s
 
     device = FakeDevice(clock(), KERNELS | {"twice": keeping})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", device=device), host)
+    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
     job = job_of("twice")
     for seed in OCCASIONS:
         if worker._holds(GIVEN, seed) is None:

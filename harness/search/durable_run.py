@@ -72,7 +72,7 @@ class DurableRun(TuningRunMain):  # type: ignore[misc]
     def _new_run(self, version: Any) -> Any:
         run = TuningRun(
             uuid=uuid.uuid4().hex,
-            name=self.args.label[:_LONGEST_NAME],
+            name=(self.args.label or "unnamed")[:_LONGEST_NAME],
             args=self.args,
             start_date=datetime.now(),
             program_version=version,
