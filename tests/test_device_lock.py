@@ -20,6 +20,7 @@ from harness.core.errors import DeviceBusy, UsageError
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.cuda_driver import CudaGpu
 from harness.measure.backends.opencl import DeviceName
+from harness.measure.device_client import DeviceClient
 from harness.measure.device_lock import device_locked
 from harness.measure.kernels import KernelMeasurer
 from harness.space_file import load_spec
@@ -31,6 +32,7 @@ SAME = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:
 CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 HOLDER = """
 import sys
+from harness.measure.device_client import DeviceClient
 from harness.measure.device_lock import device_locked
 from tests.test_device_lock import CPU, of
 with device_locked(of(CPU)):
@@ -140,6 +142,20 @@ def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
         with pytest.raises(DeviceBusy):
             KernelMeasurer(spec, opencl)
     KernelMeasurer(spec, opencl).close()
+
+
+def test_lock_is_free_where_ctrl_c_came_while_its_process_was_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.measure.device_client.Processes", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook keeps the last error
+        DeviceClient(Path("host.py"), of(CPU))
+    with device_locked(of(CPU)):
+        pass
+    assert kept.tb is not None
 
 
 def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl: Backend) -> None:

@@ -80,8 +80,10 @@ class DeviceClient:
         self._process: _DeviceProcess
         self._lock = ExitStack()
         if owner is None:
-            self._lock.enter_context(device_locked(backend))
-            self._process = _DeviceProcess(Processes(1, partial(DeviceWorker, backend, host)))
+            with ExitStack() as lock:  # which is free again where no process can be started
+                lock.enter_context(device_locked(backend))
+                self._process = _DeviceProcess(Processes(1, partial(DeviceWorker, backend, host)))
+                self._lock = lock.pop_all()
         else:
             self._process = owner._process
         self._names: dict[Input, tuple[str, ...]] = {}

@@ -38,12 +38,12 @@ def device_locked(backend: Backend) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked_file(path))
+            stack.callback(holder.unlink, missing_ok=True)
+            holder.write_text(json.dumps(_this_process()), encoding="utf-8")
         except FileHeld:
             raise DeviceBusy(_busy(str(device), holder)) from None
         except OSError as error:
             raise unwritable(path, error, CACHE_ADVICE) from None
-        holder.write_text(json.dumps(_this_process()), encoding="utf-8")
-        stack.callback(holder.unlink, missing_ok=True)
         yield
 
 
