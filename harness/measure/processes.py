@@ -202,7 +202,12 @@ class Processes:
     def _started(self) -> ProcessPool:
         stderr = f"/proc/{os.getpid()}/fd/{self._stderr.fileno()}"
         start = (dict(os.environ), stderr, str(self._folder.path), self._make_worker)
-        return self._keeper.submit(_start_pool, self._count, start).result()
+        starting = self._keeper.submit(_start_pool, self._count, start)
+        try:
+            return starting.result()
+        except KeyboardInterrupt:  # else its processes would begin without their parent
+            _end(starting.result())
+            raise
 
     def _last_words(self) -> str:
         """Return the end of the processes' standard error, and empty it."""
