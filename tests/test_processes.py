@@ -466,6 +466,7 @@ def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: 
     for worker in filter(is_running, workers):
         os.kill(worker, signal.SIGKILL)
     assert ended
+    assert until(lambda: list(tmp_path.iterdir()) == [script])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
@@ -512,9 +513,12 @@ processes.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
-def test_server_that_is_being_started_when_the_run_is_ended_says_nothing() -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+def test_server_that_is_being_started_when_the_run_is_ended_says_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 30)  # longer than the address of a socket may be
+    folder.mkdir()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
     done = subprocess.run(
         [sys.executable, "-c", SERVER], capture_output=True, text=True, env=environment
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert list(folder.iterdir()) == []

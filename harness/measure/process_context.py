@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import threading
-from multiprocessing import connection, forkserver, popen_forkserver, resource_tracker
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import connection, forkserver, popen_forkserver, resource_tracker, util
 from multiprocessing.context import (
     BaseContext,
     ForkServerContext,
@@ -19,11 +21,15 @@ from multiprocessing.context import (
     SpawnProcess,
 )
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from harness.measure.run_folder import RunFolder
+
 _PRELOADED = "harness.measure.preloaded"
 _LAUNCHING = threading.Lock()
+_LAST = -100  # as multiprocessing's own folder
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """What ends a run by a signal to all its processes."""
@@ -112,14 +118,31 @@ class ProcessStarter:
 
 def _start_server() -> None:
     """Start the server with ENDING held back, until it ignores them: at Ctrl-C it would print a
-    traceback while it loads."""
+    traceback while it loads. Its socket is in a folder that is removed also where this process is
+    killed."""
     forkserver.set_forkserver_preload([_PRELOADED])
     resource_tracker.ensure_running()  # which lets signals through when it has started
+    folder = RunFolder()
+    util.Finalize(None, folder.close, exitpriority=_LAST)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
-        forkserver.ensure_running()
+        with _sockets_in(folder.path):
+            forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _sockets_in(folder: Path) -> Iterator[None]:
+    """Let `multiprocessing` make sockets in a folder, whose path may be long: an address has 107
+    bytes at most, so it is that of the open folder."""
+    config = vars(multiprocessing.current_process())["_config"]
+    before = config.get("tempdir")
+    config["tempdir"] = f"/proc/self/fd/{os.open(folder, os.O_PATH)}"
+    try:
+        yield
+    finally:
+        config["tempdir"] = before
 
 
 def leave_server() -> None:
