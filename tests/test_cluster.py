@@ -80,7 +80,7 @@ def two(agent: EchoAgent) -> Iterator[tuple[Any, Cluster]]:
             host="127.0.0.1",
             protocol="tcp://",
             resources={BUILD: 1},
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
         ) as local,
         contextlib.closing(Cluster.connect(local.scheduler_address)) as cluster,
     ):

@@ -21,7 +21,7 @@ from harness.fleet import wire, worker
 from harness.fleet.engine import check_certificates, load_distributed
 from harness.fleet.messages import Offer
 
-_LOOK_S, _CONNECT_S = 0.5, 10.0
+_LOOK_S, _WAIT_S, _CONNECT_S = 0.5, 1.0, 10.0
 _SILENT_S = 30.0
 """A worker of which the scheduler heard nothing for so long is lost, as one without a network."""
 
@@ -166,29 +166,37 @@ class Cluster:
     def _called(
         self, address: str, function: Callable[..., bytes], *words: object, builds: bool = False
     ) -> bytes:
-        if address not in self.alive():
-            raise WorkerLost(f"the worker {address} was lost")
+        self._require_alive(address)
         where: dict[str, Any] = {"workers": [address]}
         if builds:
             where["resources"] = {BUILD: 1}
         future = self._client.submit(function, *words, pure=False, **where)
         try:
-            while True:
-                try:
-                    answer = future.result(timeout=_LOOK_S)
-                    break
-                except Exception as error:  # whatever Dask or the worker raise
-                    if address not in self.alive():
-                        raise WorkerLost(f"the worker {address} was lost") from None
-                    if not isinstance(error, TimeoutError) or future.status == "error":
-                        reason = f"{type(error).__name__}: {error}"
-                        raise WorkerLost(f"the worker {address} failed: {reason}") from None
+            ended = threading.Event()
+            # Not with Dask's own timeout: hundreds of waiting threads keep its loop busy, and a
+            # result that comes at the same moment is an UnboundLocalError (distributed 2026.8).
+            future.add_done_callback(lambda _: ended.set())
+            while not ended.wait(_WAIT_S):
+                self._require_alive(address)
+            answer = self._result(address, future)
         finally:
             with contextlib.suppress(Exception):
                 future.release()
         if not isinstance(answer, bytes):
             raise WorkerLost(f"the worker {address} answered with a {type(answer).__name__}")
         return answer
+
+    def _result(self, address: str, future: Any) -> object:
+        try:
+            return future.result()
+        except Exception as error:  # whatever Dask or the worker raise
+            self._require_alive(address)
+            reason = f"{type(error).__name__}: {error}"
+            raise WorkerLost(f"the worker {address} failed: {reason}") from None
+
+    def _require_alive(self, address: str) -> None:
+        if address not in self.alive():
+            raise WorkerLost(f"the worker {address} was lost")
 
     def close(self) -> None:
         """Leave the cluster."""

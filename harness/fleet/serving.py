@@ -73,7 +73,7 @@ def local_cluster(count: int, names: Sequence[str]) -> Iterator[str]:
             processes=False,
             host="127.0.0.1",
             protocol="tcp://",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
         ) as cluster,
         contextlib.ExitStack() as started,
     ):
