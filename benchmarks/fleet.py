@@ -1,0 +1,269 @@
+"""Measure how many tests a second one driver gets out of a fleet of simulated devices.
+
+The driver is real: its search, its messages over Dask, and its database, into which each test is
+committed. Devices and compilers sleep: a build takes 1 s, a measurement 0.2 s. So the figures show
+what the driver costs, and with how many devices that is the limit. The ideal is the rate of one
+device, times their number. Workers run in a second process, eight devices each, so two idle cores
+are enough. Run it where harness is installed with the extra `fleet`:
+
+    python -m benchmarks.fleet
+
+It takes 3 minutes, with `--devices 1 8 64 256` some more. The last line is one JSON object:
+`devices_8_tests_per_s`, `devices_8_efficiency` (the share of the ideal), and so on, and
+`driver_ms_per_test`, the driver's CPU time in the largest fleet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.arguments import count, make_parser
+from benchmarks.overhead import SPACE_FILE
+from harness.core.program import Binary
+from harness.core.records import (
+    COLD,
+    DEVICE_UUID,
+    Build,
+    DeviceLimits,
+    Environment,
+    Measurement,
+    Outcome,
+    Timing,
+)
+from harness.fleet import wire, worker
+from harness.fleet.agent import RESULTS
+from harness.fleet.cluster import BUILD
+from harness.fleet.engine import load_distributed
+from harness.fleet.measurers import FleetRequest, fleet_measurers
+from harness.fleet.messages import (
+    BuildRequest,
+    Describe,
+    DeviceRequest,
+    MadeData,
+    NameArguments,
+    Offer,
+    OfferedDevice,
+    RunInterleaved,
+    RunOne,
+    WorkerAnswer,
+)
+from harness.measure.backends.choose import Backend
+from harness.measure.device_worker import DeviceFacts, Together
+from harness.measure.kernel_runner import KernelJob
+from harness.measure.sensors import SensorFacts
+from harness.results import Store, writing
+from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.space_file import Spec, load_spec
+from harness.tuning import Campaign, CampaignPlan, Stages
+from harness.tuning.devices import EqualDevices
+from harness.tuning.progress import SilentDisplay
+
+BUILD_S, MEASURE_S = 1.0, 0.2
+BUILDERS = 8
+"""Builds at once for each device: more than a device can measure, so that it waits for none."""
+
+DEVICES = (1, 8, 64)
+PER_WORKER = 8
+INPUTS, TESTS = 2, 20
+"""The inputs of each device, and the tests of each input."""
+
+COMPILER = "simulated compiler"
+
+
+class SleepingAgent:
+    """The agent of all workers of this process; its devices and its compiler sleep."""
+
+    def offer(self) -> Offer:
+        """Offer the devices of the worker that is asked."""
+        import distributed
+
+        asked = distributed.get_worker()
+        devices = int(asked.state.total_resources[BUILD]) // BUILDERS
+        name = str(asked.name)
+        backend = Backend("cuda", "nvcc", "", arch="sm_90")
+        offered = (OfferedDevice(f"{name}-{n}", "simulated", backend) for n in range(devices))
+        return Offer(harness_version(), name, tuple(offered), devices * BUILDERS)
+
+    def store(self, bundle: bytes) -> bytes:
+        """Keep nothing."""
+        return bundle
+
+    def build(self, text: bytes) -> bytes:
+        """Sleep, and return a binary that equals no other."""
+        time.sleep(BUILD_S)
+        request: BuildRequest = wire.decode(BuildRequest, text)
+        key = request.program.key(COMPILER)
+        build = Build(key, "", COMPILER, BUILD_S, binary_sha256=key)
+        return wire.encode(WorkerAnswer[Binary], WorkerAnswer(Binary(build, b"code")))
+
+    def measure(self, text: bytes) -> bytes:
+        """Sleep, and answer with times from a formula."""
+        request: DeviceRequest = wire.decode(DeviceRequest, text)
+        answer = self._answer(request.session.uuid, request.call)
+        return wire.encode(RESULTS[type(request.call)], WorkerAnswer(answer))
+
+    def _answer(self, uuid: str, call: object) -> object:
+        if isinstance(call, Describe):
+            return _facts(uuid)
+        if isinstance(call, NameArguments):
+            return MadeData(("x",), 0.0)
+        if isinstance(call, RunOne):
+            time.sleep(MEASURE_S)
+            return _measured(call.job)
+        if isinstance(call, RunInterleaved):
+            time.sleep(MEASURE_S * len(call.jobs))
+            return Together([_measured(job) for job in call.jobs], complete=True)
+        return True
+
+    def close(self) -> None:
+        """Nothing is to be closed."""
+
+
+def harness_version() -> str:
+    """Return the version that the driver compares with its own."""
+    import harness
+
+    return harness.__version__
+
+
+def _facts(uuid: str) -> DeviceFacts:
+    made = ("cuda", "simulated", "none", "none", COMPILER, COLD, {DEVICE_UUID: uuid})
+    limits = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 100, 32)
+    return DeviceFacts(Environment(*made), limits, False, "sm_90", SensorFacts())
+
+
+def _measured(job: KernelJob) -> Measurement:
+    time_s = 1e-3 * (1 + int(job.config.digest[:8], 16) % 1000 / 250)
+    samples_s = tuple(time_s * (1 + 1e-3 * number) for number in range(20))
+    return Measurement(job.config, job.input, Outcome.OK, Timing(samples_s), job.binary.build)
+
+
+def serve(devices: int) -> None:
+    """Run a scheduler and workers with these devices until standard input ends."""
+    agent: Any = SleepingAgent()
+    worker._agents.append(agent)
+    distributed = load_distributed()
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(
+            distributed.LocalCluster(
+                n_workers=0, processes=False, host="127.0.0.1", protocol="tcp://", **_NO_DASHBOARD
+            )
+        )
+        sizes = [min(PER_WORKER, devices - n) for n in range(0, devices, PER_WORKER)]
+        specs = {
+            f"node{number}": {
+                "cls": distributed.Worker,
+                "options": {
+                    "nthreads": size * (1 + BUILDERS),
+                    "resources": {BUILD: size * BUILDERS},
+                    "dashboard": False,
+                },
+            }
+            for number, size in enumerate(sizes)
+        }
+        cluster.worker_spec.update(specs)
+        cluster.sync(cluster._correct_state)
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
+
+
+_NO_DASHBOARD: dict[str, Any] = {"dashboard_address": "127.0.0.1:0"}
+
+
+@contextlib.contextmanager
+def served(devices: int) -> Iterator[str]:
+    """Start workers with these devices in a process of their own; yield the scheduler's address."""
+    command = [sys.executable, "-m", "benchmarks.fleet", "--serve", str(devices)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().decode().strip()
+        finally:
+            process.stdin.close()
+
+
+class Clock(SilentDisplay):
+    """A display that shows nothing and notes when the first and the last test ended."""
+
+    def __init__(self) -> None:
+        self.tests_s: list[tuple[float, float]] = []
+
+    def on(self, device: str) -> Clock:
+        """Return this display."""
+        return self
+
+    def test(self, progress: object) -> None:
+        """Note the time, and the driver's CPU time."""
+        self.tests_s.append((time.perf_counter(), time.process_time()))
+
+
+def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float, float]:
+    """Search all inputs; return the tests a second, and the driver's CPU seconds for each."""
+    options = SearchOptions(resolve_techniques(["UniformRandom"]), TESTS, 0, "fleet", 4)
+    clock = Clock()
+    request = FleetRequest(address, (), devices, False, database)
+    with fleet_measurers(spec, request) as fleet, writing(database) as engine:
+        measurer = EqualDevices(fleet.opened.measurers)
+        assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
+        with contextlib.closing(measurer), Store(engine) as store:
+            make_opentuner_tables(store)
+            stages = Stages(cross=False, ablate=False, finalists=1)
+            Campaign(CampaignPlan(spec, options, stages), measurer, store, clock).run()
+    (began_s, began_cpu_s), (ended_s, ended_cpu_s) = clock.tests_s[0], clock.tests_s[-1]
+    tests = len(clock.tests_s) - 1
+    assert tests >= devices * INPUTS * TESTS - 1, f"only {tests} tests"
+    return tests / (ended_s - began_s), (ended_cpu_s - began_cpu_s) / tests
+
+
+def _spec(folder: Path, devices: int) -> Spec:
+    (folder / "kernel.cu").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")
+    host = "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
+    (folder / "kernel.py").write_text(host)
+    path = folder / "fleet.yaml"
+    values = ", ".join(f"{{n: {4096 + n}}}" for n in range(devices * INPUTS))
+    text = SPACE_FILE.replace("{n: 4096}", values).replace("kernel.cl", "kernel.cu")
+    path.write_text(text.replace("name: overhead", "name: fleet"))
+    return load_spec(path)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each number of devices, and the JSON line."""
+    parser = make_parser("fleet", __doc__)
+    parser.add_argument("--devices", type=count, nargs="+", default=list(DEVICES), metavar="N")
+    parser.add_argument("--serve", type=count, metavar="N", help="be the workers of N devices")
+    args = parser.parse_args(arguments)
+    if args.serve is not None:
+        return serve(args.serve)
+    figures: dict[str, float] = {}
+    alone = 0.0
+    for devices in sorted({1, *args.devices}):
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, served(devices) as address:
+            os.environ["HARNESS_CACHE_DIR"] = name  # what is built for one fleet is not for others
+            folder = Path(name)
+            rate, cpu_s = rates(_spec(folder, devices), f"{name}/fleet.db", address, devices)
+        alone = alone or rate
+        share = rate / (alone * devices)
+        print(
+            f"{devices:>4} devices: {rate:7.1f} tests/s, ideal {alone * devices:7.1f} "
+            f"({share:.0%}); driver {1e3 * cpu_s:.1f} ms a test",
+            flush=True,
+        )
+        figures[f"devices_{devices}_tests_per_s"] = round(rate, 2)
+        figures[f"devices_{devices}_efficiency"] = round(share, 3)
+        figures["driver_ms_per_test"] = round(1e3 * cpu_s, 2)
+    print(json.dumps(figures))
+    return None
+
+
+if __name__ == "__main__":
+    main()
