@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -375,7 +376,13 @@ def test_a_commit_whose_answer_was_lost_is_not_repeated(
         add(store, search, 1)
         add(store, search, 2)
         assert next(lost, False) is False
-    assert stored(postgres) == [1, 2]
+        assert stored(postgres) == [1, 2]
+        lost = iter([True])  # and of a test which a measurement answers that was there before
+        ordinal = store.next_ordinal(search.run_id)
+        row = store.measured(search.plan)[search.plan.problem].of_stages(["search"])[0]
+        store.transact(partial(store.add_tests, search.run_id, ordinal, [9], [row.id], ["a"]))
+        assert next(lost, False) is False
+        assert store.next_ordinal(search.run_id) == ordinal + 1
 
 
 @pytest.mark.usefixtures("quick")

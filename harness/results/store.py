@@ -368,6 +368,7 @@ class Store(Transactions):
             }
             for number, (result_id, measurement_id, requestor) in enumerate(tests, ordinal)
         ]
+        self.note_witness(schema.tests, run_id=run_id, ordinal=ordinal)
         insert_rows(self.connection, schema.tests, rows)
 
     def next_ordinal(self, run_id: int) -> int:
@@ -382,13 +383,12 @@ class Store(Transactions):
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
         if rows:
-            self.note_witness(table, str(rows[-1]["uuid"]))
+            self.note_witness(table, uuid=rows[-1]["uuid"])
         return insert_keyed(self.connection, table, rows, NATURAL_KEYS[table])
 
 
 def _ordinal(test: StoredRow) -> int:
-    ordinal: int = test["ordinal"]
-    return ordinal
+    return int(test["ordinal"])
 
 
 def _noted(plan: RunPlan, earlier: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, Table, select
@@ -28,7 +28,7 @@ class Transactions:
             self.factory, scopefunc=lambda: None
         )
         self._is_in_work = False
-        self._witness: tuple[Table, str] | None = None
+        self._witness: tuple[Table, Mapping[str, object]] | None = None
 
     def __exit__(self, *_: object) -> None:
         """Close the session: with one open, SQLite leaves its log beside the file."""
@@ -80,16 +80,15 @@ class Transactions:
         a server busy while a configuration is measured."""
         return query() if self.session.in_transaction() else self.transact(query)
 
-    def note_witness(self, table: Table, uuid: str) -> None:
-        """Note a new row of the present transaction: it is there if the transaction is."""
-        self._witness = table, uuid
+    def note_witness(self, table: Table, **key: object) -> None:
+        """Note a new row of the present transaction, by columns that no other row shares: it is
+        there if the transaction is."""
+        self._witness = table, key
 
     def _is_committed(self) -> bool:
         """Whether the transaction whose commit was not answered is on the server."""
         if self._witness is None:
             return False
-        table, uuid = self._witness
-        return (
-            self.connection.execute(select(table.c.id).where(table.c.uuid == uuid)).first()
-            is not None
-        )
+        table, key = self._witness
+        found = select(table.c.id).where(*(table.c[name] == value for name, value in key.items()))
+        return self.connection.execute(found).first() is not None
