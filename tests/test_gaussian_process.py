@@ -131,6 +131,29 @@ def test_predictions_are_those_of_the_textbook() -> None:
     np.testing.assert_allclose(deviation, np.sqrt(variance - explained), atol=2e-2)
 
 
+def test_points_believed_are_as_if_measured_with_the_predicted_means() -> None:
+    pending, unseen = RNG.random((3, 4)), RNG.random((50, 4))
+    found, anew = fitted(), fitted()
+    believed, _ = anew.predict(pending)
+    found.believe(pending[:1])
+    found.believe(pending[1:])
+    outputs = np.append(outputs_of(POINTS), believed)
+    anew.fit(np.vstack([POINTS, pending]), outputs, learn=False)
+    np.testing.assert_allclose(found.predict(unseen)[0], fitted().predict(unseen)[0])
+    np.testing.assert_allclose(found.predict(unseen), anew.predict(unseen), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("count", [1, 64, 500])
+@pytest.mark.parametrize("best", [-30.0, -1.0, 0.5, 30.0])
+def test_the_most_promising_point_has_the_greatest_expected_improvement_of_all(
+    count: int, best: float
+) -> None:
+    found, unseen, shifts = fitted(), RNG.random((count, 4)), RNG.normal(size=count) / 3
+    mean, deviation = found.predict(unseen)
+    gains = expected_improvement(mean + shifts, deviation, best)
+    assert found.most_promising(unseen, shifts, best) == gains.argmax()
+
+
 def test_unseen_points_are_predicted() -> None:
     unseen = RNG.integers(0, 5, (200, 4)) / 4
     mean, _ = fitted().predict(unseen)

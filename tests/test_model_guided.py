@@ -15,6 +15,7 @@ import pytest
 
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Input
+from harness.models.gaussian_process import expected_improvement
 from harness.models.transfer_prior import SourceTask, TransferData
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques.gaussian_process import ALTERNATE_FROM, GaussianProcess
@@ -120,15 +121,19 @@ class Flat:
     def __init__(self, evidence: float) -> None:
         self.evidence = evidence
         self.outputs: list[list[float]] = []
+        self.believed: list[int] = []
         self.asked = 0
 
     def fit(self, points: Array, outputs: Array, learn: bool) -> None:
         assert len(points) == len(outputs)
         self.outputs.append(outputs.tolist())
 
-    def predict(self, points: Array) -> tuple[Array, Array]:
+    def believe(self, points: Array) -> None:
+        self.believed.append(len(points))
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
         self.asked += 1
-        return np.full(len(points), -0.25), np.ones(len(points))
+        return int(expected_improvement(shifts - 0.25, np.ones(len(points)), best).argmax())
 
 
 class FlatlyGuided(GaussianProcess):
@@ -226,9 +231,9 @@ def test_pending_proposals_count_as_if_measured_with_the_predicted_time(space: S
         guided.add_result(config, valley_s(config))
     guided.generation(4)
     (model,) = guided.technique.models
-    results, believed = model.outputs[-1][:10], model.outputs[-1][10:]
-    assert np.mean(results) == pytest.approx(0)
-    assert believed == [-0.25] * 3
+    assert [len(outputs) for outputs in model.outputs[-3:]] == [10] * 3
+    assert np.mean(model.outputs[-1]) == pytest.approx(0)
+    assert model.believed == [1, 2, 3]
 
 
 # ------------------------------------------------------------------------------- prior
@@ -425,7 +430,10 @@ class Fitted:
         assert learn
         self.outputs, self.fits = outputs, self.fits + 1
 
-    def predict(self, points: Array) -> tuple[Array, Array]:
+    def believe(self, points: Array) -> None:
+        raise NotImplementedError
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
         raise NotImplementedError
 
 

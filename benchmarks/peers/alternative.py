@@ -8,6 +8,7 @@ OpenTuner's own techniques.
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,21 +23,43 @@ from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 from benchmarks.peers.ours import Ours
 from harness.core.records import Config
 from harness.models.encoding.configs import ConfigEncoder
+from harness.models.gaussian_process import expected_improvement
 from harness.search.techniques.gaussian_process import GaussianProcess, SurrogateModel
 
 Array = npt.NDArray[np.float64]
 
+_Member = Callable[[npt.NDArray[np.float32]], Array]
 _LEAST_DEVIATION = 1e-3
 
 
-class _Ensemble:
+class _Ensemble(ABC):
     """Several models; their disagreement is the deviation."""
 
     def __init__(self) -> None:
         self.evidence = 0.0
-        self._members: list[Callable[[npt.NDArray[np.float32]], Array]] = []
+        self._members: list[_Member] = []
 
-    def predict(self, points: Array) -> tuple[Array, Array]:
+    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
+        """Fit the members anew."""
+        self._points, self._outputs = points, outputs
+        self._members = self._fitted(points, outputs)
+
+    @abstractmethod
+    def _fitted(self, points: Array, outputs: Array) -> list[_Member]:
+        """Return fitted members."""
+
+    def believe(self, points: Array) -> None:
+        """Fit anew, with the predicted means as outputs of the points."""
+        means, _ = self._predict(points)
+        known, outputs = self._points, np.append(self._outputs, means)
+        self.fit(np.vstack([known, points]), outputs, learn=False)
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
+        """Return the index of the point of the greatest expected improvement."""
+        means, deviations = self._predict(points)
+        return int(expected_improvement(means + shifts, deviations, best).argmax())
+
+    def _predict(self, points: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation over the members."""
         singles = points.astype(np.float32)
         each = np.array([member(singles).ravel() for member in self._members])
@@ -46,25 +69,26 @@ class _Ensemble:
 class _Forest(_Ensemble):
     """Extremely randomised trees (Geurts, Ernst, Wehenkel, 2006)."""
 
-    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
+    def _fitted(self, points: Array, outputs: Array) -> list[_Member]:
         """Fit 40 new trees."""
         forest = ExtraTreesRegressor(40, random_state=len(outputs))
-        self._members = [tree.tree_.predict for tree in forest.fit(points, outputs).estimators_]
+        return [tree.tree_.predict for tree in forest.fit(points, outputs).estimators_]
 
 
 class _Boosted(_Ensemble):
     """Stochastic gradient boosting (Friedman, 2002) on three bootstrap samples."""
 
-    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
+    def _fitted(self, points: Array, outputs: Array) -> list[_Member]:
         """Fit 25 new boosted trees with at most 8 leaves."""
         rng = np.random.default_rng(len(outputs))
-        self._members = []
+        members: list[_Member] = []
         for seed in range(3):
             rows = rng.integers(len(outputs), size=len(outputs))
             boosted = GradientBoostingRegressor(
                 n_estimators=25, learning_rate=0.2, max_depth=3, random_state=seed
             )
-            self._members.append(boosted.fit(points[rows], outputs[rows]).predict)
+            members.append(boosted.fit(points[rows], outputs[rows]).predict)
+        return members
 
 
 class ExtraTrees(GaussianProcess):

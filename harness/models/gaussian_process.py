@@ -10,6 +10,8 @@ Hellsten, Nardi, "Vanilla Bayesian Optimization Performs Great in High Dimension
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 import scipy  # its parts load when they are first used
@@ -17,11 +19,15 @@ import scipy  # its parts load when they are first used
 from harness.core.arrays import Array
 
 Singles = npt.NDArray[np.float32]
+_Real = TypeVar("_Real", np.float32, np.float64)
 
 _ROOT_5 = 5**0.5
 _JITTER = 1e-8
 _ITERATIONS = 15
 _LEARNT_FROM = 128
+_LEAST_VARIANCE = 1e-8
+_ROUNDING = 1e-4  # of single precision, generously
+_FIRST_BOUNDS = 64  # the points with the greatest bounds, which are looked at first
 
 # Medians, and widths of the logarithms, of the priors for standardised outputs. The length scale is
 # for one feature; with n features it is sqrt(n) times as long.
@@ -55,21 +61,66 @@ class Surrogate:
         if learn:
             self._learn(points[:_LEARNT_FROM], outputs[:_LEARNT_FROM])
         self._points = self._scaled(points)
-        covariance = self._covariance(self._points).astype(np.float64)
-        covariance[np.diag_indices_from(covariance)] += np.exp(self._logs[-1]) + _JITTER
-        factor = _factored(covariance)
-        self._weights = scipy.linalg.cho_solve(factor, outputs, check_finite=False)
-        self._factor = np.asfortranarray(factor[0], dtype=np.float32)
+        self._factor = _factored(self._noisy(self._points))
+        self._weights = scipy.linalg.cho_solve((self._factor, True), outputs, check_finite=False)
+        self._rounded = np.asfortranarray(self._factor, dtype=np.float32)
+
+    def believe(self, points: Array) -> None:
+        """Condition also on points, as if each were measured with its predicted mean.
+
+        That leaves all means as they are, so the factor grows by rows, and nothing is fitted anew.
+        """
+        added, known = self._scaled(points), len(self._points)
+        across = self._covariance(added, self._points).T.astype(np.float64)
+        rows = _solved(self._factor, across).T
+        factor = np.zeros((known + len(added),) * 2, order="F")
+        factor[:known, :known], factor[known:, :known] = self._factor, rows
+        factor[known:, known:] = _factored(self._noisy(added) - rows @ rows.T)
+        self._factor, self._rounded = factor, factor.astype(np.float32)
+        self._points = np.vstack([self._points, added])
+        self._weights = np.append(self._weights, np.zeros(len(added)))
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Predict mean and standard deviation at points, each of shape (points,)."""
-        covariance = self._covariance(self._scaled(points))
-        explained = scipy.linalg.solve_triangular(
-            self._factor, covariance.T, lower=True, check_finite=False
-        )
-        variance = float(np.exp(self._logs[-2])) - np.einsum("ij,ij->j", explained, explained)
-        mean = covariance @ self._weights.astype(np.float32)
-        return mean.astype(np.float64), np.sqrt(np.maximum(variance, 1e-8)).astype(np.float64)
+        covariance = self._covariance(self._scaled(points), self._points)
+        return self._means(covariance), self._deviations(covariance)
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
+        """Return the index of the point of the greatest expected improvement on `best`, where
+        `shifts` are added to the predicted means.
+
+        The improvement grows with the deviation, and one fitted point alone bounds that. So most
+        deviations, which take the most time, need not be computed.
+        """
+        covariance = self._covariance(self._scaled(points), self._points)
+        means = self._means(covariance) + shifts
+        variance, noise = np.exp(self._logs[-2:])
+        nearest = covariance.max(axis=1).astype(np.float64)
+        most = np.sqrt(np.maximum(variance - nearest**2 / (variance + noise), _LEAST_VARIANCE))
+        bounds = expected_improvement(means, most, best) * (1 + _ROUNDING)
+        gains = np.full(len(points), -np.inf)
+        order = np.argsort(-bounds)
+        for rows in (order[:_FIRST_BOUNDS], order[_FIRST_BOUNDS:]):
+            left = rows[bounds[rows] >= gains.max()]
+            gains[left] = expected_improvement(
+                means[left], self._deviations(covariance[left]), best
+            )
+        return int(gains.argmax())
+
+    def _means(self, covariance: Singles) -> Array:
+        means: Singles = covariance @ self._weights.astype(np.float32)
+        return means.astype(np.float64)
+
+    def _deviations(self, covariance: Singles) -> Array:
+        explained = _solved(self._rounded, covariance.T)
+        rest: Singles = float(np.exp(self._logs[-2])) - np.einsum("ij,ij->j", explained, explained)
+        return np.sqrt(np.maximum(rest, _LEAST_VARIANCE)).astype(np.float64)
+
+    def _noisy(self, scaled: Singles) -> Array:
+        """Compute the covariance of points with each other, with noise."""
+        covariance = self._covariance(scaled, scaled).astype(np.float64)
+        covariance[np.diag_indices_from(covariance)] += np.exp(self._logs[-1]) + _JITTER
+        return covariance
 
     def _scaled(self, points: Array) -> Singles:
         """Divide points by the length scales, so that the covariance depends on the distance.
@@ -80,13 +131,11 @@ class Surrogate:
         scaled = points * (_ROOT_5 / np.exp(self._logs[self._groups]))
         return np.asarray(scaled, dtype=np.float32)
 
-    def _covariance(self, scaled: Singles) -> Singles:
-        """Compute the covariance of these points with the fitted ones, without noise."""
-        fitted = self._points
-        apart: Singles = scaled @ fitted.T
-        apart *= -2
+    def _covariance(self, scaled: Singles, others: Singles) -> Singles:
+        """Compute the covariance of points with others, without noise."""
+        apart: Singles = scaled @ (-2 * others).T
         apart += np.square(scaled).sum(axis=1)[:, None]
-        apart += np.square(fitted).sum(axis=1)
+        apart += np.square(others).sum(axis=1)
         np.sqrt(np.maximum(apart, 0, out=apart), out=apart)
         decay = np.exp(-apart)
         decay *= np.float32(np.exp(self._logs[-2]))
@@ -146,18 +195,25 @@ class Surrogate:
         return float(fit + 0.5 * off @ off), -0.5 * gradient + off / self._width
 
 
-def _factored(covariance: Array) -> tuple[Array, bool]:
-    """Compute the Cholesky factor; add a little noise while rounding leaves none."""
+def _factored(covariance: Array) -> Array:
+    """Compute the lower Cholesky factor; add a little noise while rounding leaves none."""
     jitter = _JITTER
     while True:
         try:
-            factor: tuple[Array, bool] = scipy.linalg.cho_factor(
-                covariance, lower=True, check_finite=False
-            )
+            factor: Array
+            factor, _ = scipy.linalg.cho_factor(covariance, lower=True, check_finite=False)
             return factor
         except np.linalg.LinAlgError:
             jitter *= 10
             covariance[np.diag_indices_from(covariance)] += jitter
+
+
+def _solved(factor: npt.NDArray[_Real], sides: npt.NDArray[_Real]) -> npt.NDArray[_Real]:
+    """Solve with a lower triangular factor, for each column of `sides`."""
+    found: npt.NDArray[_Real] = scipy.linalg.solve_triangular(
+        factor, sides, lower=True, check_finite=False
+    )
+    return found
 
 
 def logs_of(times_s: Array) -> Array:

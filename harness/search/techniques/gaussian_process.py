@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from harness.core.records import Config
 from harness.models.encoding.configs import ConfigEncoder
-from harness.models.gaussian_process import Surrogate, expected_improvement, standardised
+from harness.models.gaussian_process import Surrogate, standardised
 from harness.search.manipulator import Cfg
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
 from harness.space import PointArray
@@ -47,8 +47,12 @@ class SurrogateModel(Protocol):
     def fit(self, points: Array, outputs: Array, learn: bool) -> None:
         """Fit to outputs, shape (points,); with `learn`, fit hyper-parameters as well."""
 
-    def predict(self, points: Array) -> tuple[Array, Array]:
-        """Return mean and standard deviation, each of shape (points,)."""
+    def believe(self, points: Array) -> None:
+        """Add points to the last fit, as if each were measured with its predicted mean."""
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
+        """Return the index of the point of the greatest expected improvement on `best`, where
+        `shifts` are added to the predicted means."""
 
 
 class GaussianProcess(SearchTechnique):  # type: ignore[misc]
@@ -135,14 +139,9 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         rests = outputs - mean.of(sample.expected)
         model.fit(sample.points, rests, learn=False)
         if len(waiting):
-            points = known.encoder.points(waiting)
-            believed, _ = model.predict(points)
-            points, rests = np.vstack([sample.points, points]), np.append(rests, believed)
-            model.fit(points, rests, learn=False)
-        predicted, deviation = model.predict(known.encoder.points(candidates))
-        predicted = predicted + mean.of(known.expect(candidates))
-        gains = expected_improvement(predicted, deviation, float(outputs.min()))
-        return candidates[[gains.argmax()]]
+            model.believe(known.encoder.points(waiting))
+        points, shifts = known.encoder.points(candidates), mean.of(known.expect(candidates))
+        return candidates[[model.most_promising(points, shifts, float(outputs.min()))]]
 
     def _learn(self, sample: Sample, outputs: Array) -> None:
         """Fit hyper-parameters and compare the evidence, once per tenth more results."""
