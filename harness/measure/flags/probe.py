@@ -35,6 +35,7 @@ _CUDA = "__global__ void f(int *x) { *x = 1; }\n"
 _MAIN = "int main(void) { return 0; }\n"
 _C = "int f(int *x, int n) { int s = 0; for (int i = 0; i < n; i++) s += x[i]; return s; }\n"
 _OPENCL = "__kernel void f(__global int *x) { x[get_global_id(0)] = 1; }\n"
+_STATUS = re.compile(r"\A\w+ ended with status \d+\n")  # what the compiler printed follows
 _OF_BACKENDS = {"opencl": _OPENCL, "nvcc": _CUDA}
 
 
@@ -145,7 +146,7 @@ class ProbedBackend:
             self._build(Program(_OF_BACKENDS[self._name], tuple(words), ()))
         except BuildFailed as error:
             lines = conflicts(self._name, str(error))
-            return lines[0] if lines else str(error)
+            return lines[0] if lines else _STATUS.sub("", str(error), count=1)
         return None
 
 
