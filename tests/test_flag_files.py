@@ -171,6 +171,9 @@ def test_link_is_followed_out_of_the_tree(load, packs: Path, tmp_path: Path) -> 
         ("controls: {files: packs/pipe}", r"pipe is not a regular file"),
         ("controls: {files: packs/large}", r"large is too large: a flag's file has at most 0 MiB"),
         ("controls: {files: packs/odd*}", r"odd\\nname has a name that is not printable"),
+        ('controls: {files: "a\\0b"}', r"is no pattern: it must be a text of one line"),
+        ("controls: {files: '**/**/*.acf'}", r"has `\*\*` more than once"),
+        ("controls: {files: 'packs/circle/**'}", r"matches more than 30 files; narrow it"),
         ("controls: {files: []}", r"files: must not be empty"),
         ("controls: {files: 3}", r"must be a pattern such as packs/\*.acf, or a list of"),
         ("controls: {files: [3]}", r"controls.files.0: must be a text"),
@@ -185,9 +188,12 @@ def test_what_cannot_be_is_one_error_at_its_line(
     (packs / "folder").mkdir()
     (packs / "gone.lnk").symlink_to("nothing")
     os.mkfifo(packs / "pipe")
+    (packs / "circle").mkdir()
+    (packs / "circle" / "again").symlink_to(".")
     (packs / "large").write_bytes(b"0" * 101)
     (packs / "odd\nname").write_text("odd")
     monkeypatch.setattr(flag_files, "MAX_FILE_BYTES", 100)
+    monkeypatch.setattr(flag_files, "_MOST_MATCHES", 30)
     with pytest.raises(SpecError, match=rf"^[^\n]*space.yaml:5: [^\n]*{message}[^\n]*$"):
         load(f"flags: {{nvcc: {{{flags}}}}}")
 

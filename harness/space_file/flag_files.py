@@ -13,6 +13,7 @@ import ast
 import contextlib
 import glob
 import hashlib
+import itertools
 import os
 import re
 from collections import Counter
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from harness.space_file.parameters import Parameter
 
 MAX_FILE_BYTES = 64 << 20
+_MOST_MATCHES = 20_000  # `**` over a whole disk, or around a circle of links, ends here
 _DIGITS = 12
 _MOST_CACHE_BYTES = 1 << 30
 _VALUE = re.compile(rf"(?P<name>.+)@[0-9a-f]{{{_DIGITS}}}")
@@ -85,6 +87,7 @@ def _expand(document: Document, location: Location, folder: Path, found: FoundFi
         return
     paths = list(_matching(document, (*location, "files"), flags[name]["files"], folder))
     files = [file for path in paths if (file := _read(document, location, path)) is not None]
+    trim_folder(_copies(), _MOST_CACHE_BYTES)  # here: it reads the whole folder
     if len(files) < len(paths) or not files:
         return
     flag = {key: value for key, value in flags[name].items() if key != "files"}
@@ -132,12 +135,19 @@ def _matching(
 
 def _files(pattern: str, folder: Path) -> list[Path]:
     """Return the files that a pattern matches, without folders; raises ValueError for none."""
+    if not pattern.isprintable():
+        raise ValueError(f"{pattern!r} is no pattern: it must be a text of one line")
+    if pattern.count("**") > 1:
+        raise ValueError(f"`{pattern}` has `**` more than once, which would take too long")
     if not glob.has_magic(pattern):
         path = folder / pattern
         if path.is_dir():
             raise ValueError(f"{path} is a folder; name its files, such as `{pattern}/*`")
         return [path]
-    paths = [folder / name for name in glob.glob(pattern, root_dir=folder, recursive=True)]
+    matching = glob.iglob(pattern, root_dir=folder, recursive=True)
+    paths = [folder / name for name in itertools.islice(matching, _MOST_MATCHES + 1)]
+    if len(paths) > _MOST_MATCHES:
+        raise ValueError(f"`{pattern}` matches more than {_MOST_MATCHES:,} files; narrow it")
     files = [path for path in paths if not path.is_dir()]
     if not files:
         others = f", only {counted(len(paths), 'folder')}" if paths else ""
@@ -153,8 +163,11 @@ def _read(document: Document, location: Location, path: Path) -> FlagFile | None
             raise ValueError("has a name that is not printable; rename it")
         if path.exists() and not path.is_file():
             raise ValueError("is not a regular file")
-        with path.open("rb") as file:
+        # Some files of /proc, such as kmsg, would keep a reader waiting for ever.
+        with open(path, "rb", opener=lambda name, how: os.open(name, how | os.O_NONBLOCK)) as file:
             content = file.read(MAX_FILE_BYTES + 1)
+        if content is None:
+            raise ValueError("has no content yet")
         if len(content) > MAX_FILE_BYTES:
             most = f"a flag's file has at most {MAX_FILE_BYTES >> 20} MiB"
             raise ValueError(f"is too large: {most}")
@@ -165,16 +178,19 @@ def _read(document: Document, location: Location, path: Path) -> FlagFile | None
     return FlagFile(f"{path.name}@{sha256[:_DIGITS]}", path, sha256, _copy(path, sha256, content))
 
 
+def _copies() -> Path:
+    return cache_folder("flag_files").absolute()
+
+
 def _copy(path: Path, sha256: str, content: bytes) -> Path:
     """Return the path of a copy in the cache, under a name that any option can hold."""
-    folder = cache_folder("flag_files").absolute()
+    folder = _copies()
     suffix = path.suffix if re.fullmatch(r"\.\w+", path.suffix, re.ASCII) else ""
     copy = folder / f"{sha256}{suffix}"
     if copy.is_file() and copy.read_bytes() == content:
         mark_used(copy)
     else:
         write_file(copy, content, advice=CACHE_ADVICE)
-        trim_folder(folder, _MOST_CACHE_BYTES)
     return copy
 
 
