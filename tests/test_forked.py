@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 import pytest
 
+from harness.core.errors import UsageError
 from harness.measure.forked import ForkLost, run_forked
 
 
@@ -45,3 +47,37 @@ def test_child_that_hangs_is_killed() -> None:
     assert lost.value.is_late
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_child_that_dies_of_a_signal_without_a_name_is_lost() -> None:
+    number = signal.SIGRTMIN + 5
+
+    def die() -> bytes:
+        os.kill(os.getpid(), number)
+        return b""
+
+    with pytest.raises(ForkLost, match=rf"crashed \(signal {number}\)"):
+        run_forked(die, 60.0)
+
+
+def test_result_comes_back_where_ended_children_are_not_kept() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run_forked(lambda: b"result", 60.0) == b"result"
+        with pytest.raises(ForkLost, match="ended without a result"):
+            run_forked(lambda: os._exit(1), 60.0)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_no_process_left_is_one_error_and_no_pipe_stays_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fork() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(UsageError, match="cannot be started: Resource temporarily unavailable"):
+        run_forked(lambda: b"", 60.0)
+    assert len(os.listdir("/proc/self/fd")) == len(before)

@@ -381,6 +381,15 @@ def test_next_run_removes_the_folder_of_a_killed_one_and_no_other(
     assert not mine.path.exists()
 
 
+def test_pool_that_cannot_start_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("harness.measure.processes.ProcessPool", refuse)
+    with pytest.raises(UsageError, match=r"cannot be started: .*Too many open files; see `ulimit"):
+        Processes(1)
+
+
 def test_folder_that_cannot_be_made_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

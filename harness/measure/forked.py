@@ -10,6 +10,9 @@ import signal
 import time
 from collections.abc import Callable
 
+from harness.core.errors import UsageError
+from harness.core.text import signal_name
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -29,11 +32,17 @@ def run_forked(function: Callable[[], bytes], timeout_s: float) -> bytes:
 
     The child holds what the process holds, but of its threads only the one that calls, so that the
     function may not need another one. It ends with this thread. Raises ForkLost where the child
-    crashes, hangs, or the function raises.
+    crashes, hangs, or the function raises, and UsageError where the system has no process left.
     """
     prctl = ctypes.CDLL(None).prctl  # here, since the child should load nothing
     parent, (reader, writer) = os.getpid(), os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        os.close(reader)
+        os.close(writer)
+        text = f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
+        raise UsageError(text) from None
     if child == 0:
         _serve(function, writer, parent, prctl)
     os.close(writer)
@@ -47,13 +56,16 @@ def run_forked(function: Callable[[], bytes], timeout_s: float) -> bytes:
         os.close(reader)
         if is_late:
             os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
+        with contextlib.suppress(ChildProcessError):  # who started this process ignores SIGCHLD
+            _, status = os.waitpid(child, 0)
     if is_late:
         raise ForkLost(f"did not finish within {timeout_s:g} s and was killed", is_late=True)
     if os.WIFSIGNALED(status):
-        raise ForkLost(f"crashed ({signal.Signals(os.WTERMSIG(status)).name})")
+        raise ForkLost(f"crashed ({signal_name(os.WTERMSIG(status))})")
     if os.WEXITSTATUS(status):
         raise ForkLost(f"ended with status {os.WEXITSTATUS(status)}")
+    if not content:
+        raise ForkLost("ended without a result")
     return content
 
 

@@ -24,6 +24,8 @@ from typing import Generic, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
+from harness.core.errors import UsageError
+from harness.core.text import signal_name
 from harness.measure.process_context import ProcessStarter, leave_server, parent_is_alive
 from harness.measure.run_folder import RunFolder, no_room
 from harness.measure.stopped import StoppedWorkers
@@ -218,13 +220,18 @@ class Processes:
 
 
 def _start_pool(count: int, start: tuple[object, ...]) -> ProcessPool:
-    pool = ProcessPool(
-        max_workers=count,
-        initializer=_start_worker,
-        initargs=start,
-        context=_STARTER.context(),
-    )
-    if not pool.active:  # reading it starts the pool, in this thread
+    try:
+        pool = ProcessPool(
+            max_workers=count,
+            initializer=_start_worker,
+            initargs=start,
+            context=_STARTER.context(),
+        )
+        is_active = pool.active  # reading it starts the pool, in this thread
+    except (OSError, BrokenProcessPool) as error:
+        text = f"worker processes cannot be started: {error.__cause__ or error}; see `ulimit -a`"
+        raise UsageError(text) from None
+    if not is_active:
         raise RuntimeError("the worker processes cannot be started")
     return pool
 
@@ -290,14 +297,6 @@ def _is_chance(code: int | None) -> bool:
 def is_from_outside(number: int) -> bool:
     """Say whether others end processes by a signal, as the system does when memory runs out."""
     return signal_name(number) in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
-
-
-def signal_name(number: int) -> str:
-    """Return the name of a signal, such as SIGKILL."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def usable_cores() -> int:

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.measure.processes import signal_name
+from harness.core.text import signal_name
 from harness.measure.programs.descendants import (
     adopt_orphans,
     commands_children,
