@@ -103,6 +103,13 @@ def test_workers_answer_by_address_and_builds_run_anywhere(two: tuple[Any, Clust
         pass
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_large_bundle_arrives_without_a_warning_of_dask(two: tuple[Any, Cluster]) -> None:
+    _, cluster = two
+    (member, _) = cluster.wait_for_members(60, 2)
+    assert len(cluster.call(member.address, "store", bytes(20_000_000))) == 20_000_000
+
+
 def test_a_call_of_a_worker_that_leaves_ends(two: tuple[Any, Cluster], agent: EchoAgent) -> None:
     _, cluster = two
     gone, left = (member.address for member in cluster.wait_for_members(60, 2))

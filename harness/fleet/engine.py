@@ -20,6 +20,8 @@ def load_distributed() -> Any:
     dask.config.set({"logging": {"distributed": "critical", "distributed.client": "critical"}})
     import distributed
 
+    # A bundle is large, and sent once.
+    dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"})
     return distributed
 
 
