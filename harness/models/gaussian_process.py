@@ -10,7 +10,7 @@ Hellsten, Nardi, "Vanilla Bayesian Optimization Performs Great in High Dimension
 
 from __future__ import annotations
 
-from typing import TypeVar
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,6 @@ import scipy  # its parts load when they are first used
 from harness.core.arrays import Array
 
 Singles = npt.NDArray[np.float32]
-_Real = TypeVar("_Real", np.float32, np.float64)
 
 _ROOT_5 = 5**0.5
 _JITTER = 1e-8
@@ -62,7 +61,7 @@ class Surrogate:
             self._learn(points[:_LEARNT_FROM], outputs[:_LEARNT_FROM])
         self._points = self._scaled(points)
         self._factor = _factored(self._noisy(self._points))
-        self._weights = scipy.linalg.cho_solve((self._factor, True), outputs, check_finite=False)
+        self._weights, _ = scipy.linalg.lapack.dpotrs(self._factor, outputs, lower=True)
         self._rounded = np.asfortranarray(self._factor, dtype=np.float32)
 
     def believe(self, points: Array) -> None:
@@ -72,7 +71,7 @@ class Surrogate:
         """
         added, known = self._scaled(points), len(self._points)
         across = self._covariance(added, self._points).T.astype(np.float64)
-        rows = _solved(self._factor, across).T
+        rows = scipy.linalg.lapack.dtrtrs(self._factor, across, lower=True)[0].T
         factor = np.zeros((known + len(added),) * 2, order="F")
         factor[:known, :known], factor[known:, :known] = self._factor, rows
         factor[known:, known:] = _factored(self._noisy(added) - rows @ rows.T)
@@ -112,7 +111,7 @@ class Surrogate:
         return means.astype(np.float64)
 
     def _deviations(self, covariance: Singles) -> Array:
-        explained = _solved(self._rounded, covariance.T)
+        explained, _ = scipy.linalg.lapack.strtrs(self._rounded, covariance.T, lower=True)
         rest: Singles = float(np.exp(self._logs[-2])) - np.einsum("ij,ij->j", explained, explained)
         return np.sqrt(np.maximum(rest, _LEAST_VARIANCE)).astype(np.float64)
 
@@ -137,7 +136,8 @@ class Surrogate:
         apart += np.square(scaled).sum(axis=1)[:, None]
         apart += np.square(others).sum(axis=1)
         np.sqrt(np.maximum(apart, 0, out=apart), out=apart)
-        decay = np.exp(-apart)
+        decay = np.negative(apart)
+        np.exp(decay, out=decay)
         decay *= np.float32(np.exp(self._logs[-2]))
         # (1 + r + r^2 / 3) exp(-r), in place.
         polynomial: Singles = apart / np.float32(3)
@@ -161,10 +161,11 @@ class Surrogate:
         self.evidence = -float(found.fun)
 
     def _squares(self, points: Array) -> Array:
-        """Compute squared distances by group, shape (groups, points, points)."""
-        squares = np.zeros((len(self._logs) - 2, len(points), len(points)))
+        """Compute squared distances by group, shape (groups, pairs); see `_pairs`."""
+        one, other = _pairs(len(points))
+        squares = np.zeros((len(self._logs) - 2, len(one)))
         for axis, group in enumerate(self._groups):
-            squares[group] += np.square(points[:, axis, None] - points[None, :, axis])
+            squares[group] += np.square(points[one, axis] - points[other, axis])
         return squares
 
     def _loss(self, logs: Array, squares: Array, outputs: Array) -> tuple[float, Array]:
@@ -173,47 +174,49 @@ class Surrogate:
         shrinkage = np.exp(-2 * logs[:-2])
         variance, noise = np.exp(logs[-2:])
         # The root's slope is infinite where the distance is 0.
-        apart = np.sqrt(5 * np.tensordot(shrinkage, squares, 1) + 1e-14)
+        apart = np.sqrt(5 * (shrinkage @ squares) + 1e-14)
         decay = np.exp(-apart)
         covariance = variance * (1 + apart + apart**2 / 3) * decay
-        noisy = covariance.copy()
-        noisy[np.diag_indices_from(noisy)] += noise + _JITTER
-        try:
-            factor = scipy.linalg.cho_factor(noisy, lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
+        pairs = _pairs(len(outputs))
+        noisy = np.diag(np.full(len(outputs), variance + noise + _JITTER))
+        noisy[pairs] = covariance
+        factor, failed = scipy.linalg.lapack.dpotrf(noisy, lower=True)
+        if failed:
             return 1e10, np.zeros_like(logs)
-        weights = scipy.linalg.cho_solve(factor, outputs, check_finite=False)
-        inverse = scipy.linalg.cho_solve(factor, np.eye(len(outputs)), check_finite=False)
-        slope = np.outer(weights, weights) - inverse
+        weights, _ = scipy.linalg.lapack.dpotrs(factor, outputs, lower=True)
+        inverse, _ = scipy.linalg.lapack.dpotri(factor, lower=True)
+        own = (np.square(weights) - np.diag(inverse)).sum()
+        # Each pair counts twice.
+        slope = 2 * (weights[pairs[0]] * weights[pairs[1]] - inverse[pairs])
         weighted = 5 / 3 * variance * (1 + apart) * decay * slope
         gradient = np.empty_like(logs)
-        gradient[:-2] = np.tensordot(squares, weighted, ([1, 2], [0, 1])) * shrinkage
-        gradient[-2] = (slope * covariance).sum()
-        gradient[-1] = noise * np.trace(slope)
+        gradient[:-2] = (squares @ weighted) * shrinkage
+        gradient[-2] = slope @ covariance + variance * own
+        gradient[-1] = noise * own
         off = (logs - self._median) / self._width
-        fit = 0.5 * outputs @ weights + np.log(np.diag(factor[0])).sum()
+        fit = 0.5 * outputs @ weights + np.log(np.diag(factor)).sum()
         return float(fit + 0.5 * off @ off), -0.5 * gradient + off / self._width
+
+
+@lru_cache(maxsize=4)
+def _pairs(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the rows and the columns below the diagonal of a square matrix."""
+    return np.tril_indices(count, -1)
+
+
+# LAPACK is called by name: around it, scipy.linalg takes as long for matrices of this size.
 
 
 def _factored(covariance: Array) -> Array:
     """Compute the lower Cholesky factor; add a little noise while rounding leaves none."""
     jitter = _JITTER
     while True:
-        try:
-            factor: Array
-            factor, _ = scipy.linalg.cho_factor(covariance, lower=True, check_finite=False)
+        factor: Array
+        factor, failed = scipy.linalg.lapack.dpotrf(covariance, lower=True)
+        if not failed:
             return factor
-        except np.linalg.LinAlgError:
-            jitter *= 10
-            covariance[np.diag_indices_from(covariance)] += jitter
-
-
-def _solved(factor: npt.NDArray[_Real], sides: npt.NDArray[_Real]) -> npt.NDArray[_Real]:
-    """Solve with a lower triangular factor, for each column of `sides`."""
-    found: npt.NDArray[_Real] = scipy.linalg.solve_triangular(
-        factor, sides, lower=True, check_finite=False
-    )
-    return found
+        jitter *= 10
+        covariance[np.diag_indices_from(covariance)] += jitter
 
 
 def logs_of(times_s: Array) -> Array:

@@ -167,10 +167,10 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         yield known.space.sample_points(known.rng, drawn)
         yield known.favourites(_LEADERS)
         for centre in known.fastest(_CENTRES):
-            near = known.space.neighbour_points(centre)
+            near = known.neighbours(centre)
             yield near
             for start in known.rng.permutation(len(near))[:_STARTS]:
-                yield known.space.neighbour_points(near[start])
+                yield known.neighbours(near[start])
 
 
 @cache

@@ -21,6 +21,7 @@ MOST_POINTS = 256
 """The results of a sample; the time of a fit grows with their cube."""
 
 _BEST_POINTS = 96  # of those, the fastest; the others are drawn uniformly
+_MOST_NEAR = 64  # points whose neighbours are kept
 _WORKING = 3  # results with a time, which a model needs
 
 
@@ -54,6 +55,7 @@ class Memory:
         self._points = self.encoder.points(self._positions)
         self._times_s, self._expected = np.empty(0), np.empty(0)
         self._seen: set[bytes] = set()  # measured, or asked for
+        self._near: dict[bytes, PointArray] = {}
 
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
@@ -92,6 +94,18 @@ class Memory:
         order = np.argsort(self._times_s[: self.count], kind="stable")
         found: PointArray = self._positions[order[:count]]
         return found
+
+    def neighbours(self, position: PointArray) -> PointArray:
+        """Return the neighbours of a point, kept since the fastest are asked for again and again.
+
+        See Space.neighbour_points.
+        """
+        key = position.tobytes()
+        if key not in self._near:
+            if len(self._near) >= _MOST_NEAR:
+                self._near.clear()
+            self._near[key] = self.space.neighbour_points(position)
+        return self._near[key]
 
     def sample(self) -> Sample:
         """Return all results while they are few, later the fastest and some others. Their order is
