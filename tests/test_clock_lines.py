@@ -49,3 +49,11 @@ def test_nothing_is_said_of_clocks_that_are_alike_or_unknown(tmp_path: Path) -> 
         assert list(clock_lines(found)) == []
         assert clock_range(found) == ("990 MHz" if observed else "")
         assert ("GPU clock" in dict(facts_of(found))) == bool(observed)
+
+
+def test_counts_that_nobody_can_have_counted_are_none(tmp_path: Path) -> None:
+    absurd = {HOST_RETRIES: -1e308, THROTTLED_SAMPLES: 1e308}
+    found = results_of(tmp_path, absurd, absurd, {HOST_RETRIES: 2.0})
+    assert list(clock_lines(found)) == [
+        "The host was too slow for 2 timed runs: thrown away, and taken again."
+    ]

@@ -12,6 +12,7 @@ from harness.core.observations import HOST_RETRIES, SM_CLOCK_MHZ, THROTTLED_SAMP
 from harness.core.text import counted
 from harness.measure.clock_watch import LOW_CLOCK
 from harness.measure.sensors.nvml import THROTTLED, THROTTLED_BY
+from harness.space_file.tuned import MAX_INTEGER
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 def clock_lines(results: Results) -> Iterator[str]:
     """Yield a sentence on runs that were thrown away for their low clock, one on those for which
     the host was too slow, and one on measurements that ran at a low clock all the same."""
-    thrown = int(_observed(results, THROTTLED_SAMPLES).sum())
+    thrown = _total(results, THROTTLED_SAMPLES)
     if thrown:
         runs, share = counted(thrown, "timed run"), f"{100 * LOW_CLOCK:g} %"
         yield f"{runs} met a GPU clock under {share} of the full one: thrown away, and taken again."
-    late = int(_observed(results, HOST_RETRIES).sum())
+    late = _total(results, HOST_RETRIES)
     if late:
         yield (
             f"The host was too slow for {counted(late, 'timed run')}: thrown away, and taken again."
@@ -43,7 +44,7 @@ def clock_lines(results: Results) -> Iterator[str]:
 def throttled_lines(results: Results) -> Iterator[str]:
     """Yield a sentence where the driver says that a GPU was throttled around samples."""
     found = _observed(results, THROTTLED)
-    count = int(found.sum())
+    count = _total(results, THROTTLED)
     if not count:
         return
     names = [name for name in results.rows.columns.observed if name.startswith(THROTTLED_BY)]
@@ -63,6 +64,12 @@ def clock_range(results: Results) -> str:
         return ""
     low, median, high = (f"{mhz:,.0f}" for mhz in np.quantile(clocks_mhz, [0, 0.5, 1]))
     return f"{median} MHz" if low == high else f"{median} MHz ({low} to {high})"
+
+
+def _total(results: Results, name: str) -> int:
+    """Return the sum of counts; numbers that harness never writes, in a damaged file, are none."""
+    counts = _observed(results, name)
+    return int(counts[(counts > 0) & (counts <= MAX_INTEGER)].sum())
 
 
 def _observed(results: Results, name: str) -> Array:
