@@ -256,6 +256,16 @@ def test_file_in_the_processs_own_folder_is_no_header(compiler, tmp_path, monkey
         compiler.compile(program('#include "mine.h"\n'))
 
 
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["parts/outer.h", "cooperative_groups.h"])
+def test_header_includes_one_of_its_own_folder(compiler, name, tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "outer.h").write_text('#include "inner.h"\n')
+    (parts / "inner.h").touch()
+    compiler.compile(program(f"#include <{name}>\n", include_dirs=(str(tmp_path),)))
+
+
 @pytest.mark.parametrize(
     ("text", "needs"),
     [

@@ -34,9 +34,9 @@ _INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
 _CURE = "install {} release of the wheel nvidia-cuda-nvrtc"
 _USE_NVCC = "To compile with nvcc, install it and leave `compiler: {cuda: nvrtc}` out"
 
-# NVRTC asks the driver for cubins that it kept, even a broken driver, and looks for headers in the
-# process's own folder. Early releases do not, and do not know these options.
-_ALWAYS = ("--no-cache", "--no-source-include")
+# NVRTC asks the driver for cubins that it kept, even a broken driver. Early releases do not, and do
+# not know this option.
+_NO_CACHE = "--no-cache"
 
 _RELEASE = re.compile(r"Compiler Build ID: (?:CL-)?(\S+)\n.*\bV(\d[\d.]*)")
 _NO_FILE = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
@@ -73,9 +73,8 @@ class Nvrtc:
         self._nvrtc = load_nvrtc()
         known = self._supported()
         self._always: tuple[str, ...] = ()
-        for option in _ALWAYS:
-            if self._takes(known[-1], option):
-                self._always += (option,)
+        if self._takes(known[-1], _NO_CACHE):
+            self._always = (_NO_CACHE,)
         self._release = self._read_release(known[-1])
         self.arch = checked_arch(f"nvrtc {self._release}", arch, known, self._takes, _CURE)
         if specific and arch in known and self._takes(f"{arch}a"):
@@ -135,7 +134,13 @@ class Nvrtc:
         return output, log
 
     def _build(self, text: bytes, words: Sequence[bytes], kind: str) -> bytes:
-        """Compile; return the status and the log in a line of JSON, and the output."""
+        """Compile; return the status and the log in a line of JSON, and the output.
+
+        Changes the folder of the process.
+        """
+        # NVRTC looks for headers in this folder too. With --no-source-include it would not, but
+        # then a header finds no other one in its own folder.
+        os.chdir("/")
         status, handle = self._nvrtc.nvrtcCreateProgram(text, SOURCE_NAME.encode(), 0, None, None)
         log, output = "", b""
         if status == 0:
