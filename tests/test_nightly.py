@@ -52,9 +52,12 @@ class Night:
 
     def __init__(self, folder: Path, server: Server) -> None:
         (setup,) = _blocks("sql")
+        where = "postgres"
         for statement in setup.strip().splitlines():
-            where = "harness" if "DEFAULT PRIVILEGES" in statement else "postgres"
-            execute(server.url(where), statement)
+            if statement.startswith("\\connect "):
+                where = statement.split()[1]
+            else:
+                execute(server.url(where), statement)
         self._folder = folder
         self._urls = {
             name.upper(): server.url("harness", f"harness_{name}") for name in ("writer", "reader")
