@@ -165,6 +165,7 @@ def test_link_is_followed_out_of_the_tree(load, packs: Path, tmp_path: Path) -> 
         ),
         ("controls: {files: packs/folde*}", r"`packs/folde\*` matches no file, only 1 folder"),
         ("controls: {files: packs/fats.acf}", r"fats.acf does not exist \(did you mean .*fast.acf"),
+        ("controls: {files: packs/}", r"such as `packs/\*`"),
         ("controls: {files: packs}", r"packs is a folder; name its files, such as `packs/\*`"),
         ("controls: {files: packs/gone.lnk}", r"gone.lnk does not exist"),
         ("controls: {files: packs/*.lnk}", r"gone.lnk does not exist"),

@@ -142,7 +142,7 @@ def _files(pattern: str, folder: Path) -> list[Path]:
     if not glob.has_magic(pattern):
         path = folder / pattern
         if path.is_dir():
-            raise ValueError(f"{path} is a folder; name its files, such as `{pattern}/*`")
+            raise ValueError(f"{path} is a folder; name its files, such as `{Path(pattern) / '*'}`")
         return [path]
     matching = glob.iglob(pattern, root_dir=folder, recursive=True)
     paths = [folder / name for name in itertools.islice(matching, _MOST_MATCHES + 1)]
