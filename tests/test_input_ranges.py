@@ -76,6 +76,7 @@ def test_a_small_space_is_taken_whole() -> None:
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
+        ([1, 2], r"write `{log: \[1, 2\]}`, `{linear:"),
         ({}, "needs one of `linear`, `log` and `choices`, but got none"),
         ({"linear": [1, 2], "log": [1, 2]}, "but got `linear` and `log`"),
         ({"log": [0, 2]}, "`log` needs numbers above 0, but got 0"),
@@ -90,7 +91,7 @@ def test_a_small_space_is_taken_whole() -> None:
         ({"log": [1, 1e300], "multiple_of": 2}, r"whole numbers lie between -2\*\*53 and 2\*\*53"),
     ],
 )
-def test_a_faulty_range_is_refused(given: dict[str, Any], reason: str) -> None:
+def test_a_faulty_range_is_refused(given: Any, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         FeatureRange.model_validate(given)
 

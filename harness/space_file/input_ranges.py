@@ -41,6 +41,15 @@ class FeatureRange(StrictModel):
         default=None, description="numbers are multiples of this"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _names_a_kind(cls, data: object) -> object:
+        if isinstance(data, list):
+            raise ValueError(
+                f"write `{{log: {data}}}`, `{{linear: {data}}}` or `{{choices: {data}}}`"
+            )
+        return data
+
     @model_validator(mode="after")
     def _is_one_kind(self) -> FeatureRange:
         kinds = [kind for kind in _KINDS if getattr(self, kind) is not None]
