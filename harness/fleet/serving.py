@@ -65,7 +65,8 @@ def local_cluster(count: int, names: Sequence[str]) -> Iterator[str]:
     devices = choose_devices("auto", names or [ALL])
     if len(devices) < count:
         raise BackendUnavailable(
-            f"--cluster local:{count} needs {count} devices, and there are {len(devices)} here"
+            f"--cluster local:{count} needs {count} devices, but only {len(devices)} can be used "
+            f"here; write local:{len(devices)}"
         )
     with (
         distributed.LocalCluster(
