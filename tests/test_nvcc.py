@@ -143,6 +143,19 @@ extern "C" __global__ void f(float *x) {
 
 
 @needs_nvcc
+def test_macro_in_an_unroll_pragma_is_a_failed_build_with_advice(compiler):
+    source = """
+#define UNROLL 4
+extern "C" __global__ void f(float *x) {
+#pragma unroll UNROLL
+    for (int i = 0; i < 8; i++)
+        x[i] += 1;
+}"""
+    with pytest.raises(BuildFailed, match="expands no macro in `#pragma unroll`"):
+        compiler.compile(program(source))
+
+
+@needs_nvcc
 def test_headers_are_found_in_a_folder_relative_to_where_we_stand_and_are_known_afterwards(
     compiler, tmp_path, monkeypatch
 ):

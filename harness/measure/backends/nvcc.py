@@ -36,6 +36,13 @@ _WHEEL_NEEDS = {
     "include/crt/host_config.h": "nvidia-cuda-crt",
 }
 
+# nvcc's preprocessor leaves pragmas as they are; NVRTC's does not.
+_MACRO_IN_UNROLL = re.compile(r'identifier "(\w+)" is undefined\n\s*#\s*pragma unroll\b.*\b\1\b')
+_USE_CONSTANT = (
+    "nvcc expands no macro in `#pragma unroll`: for a parameter UNROLL write "
+    "`constexpr int factor = UNROLL;` and `#pragma unroll factor`"
+)
+
 
 class Nvcc:
     """Compile programs for one architecture, such as `sm_90`; a `Compiler`.
@@ -88,6 +95,8 @@ class Nvcc:
             raise BuildFailed(f"{reason}\n{readable_log(report)}".strip())
         if status != 0:
             log = readable_log(report) or "nvcc printed nothing"
+            if _MACRO_IN_UNROLL.search(report):
+                log += f"\n{_USE_CONSTANT}"
             raise BuildFailed(f"nvcc ended with status {status}\n{log}")
         return (folder / _BINARY_NAME).read_bytes(), report
 
