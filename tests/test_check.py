@@ -22,9 +22,11 @@ from harness.commands.check.sweep import _rows
 from harness.commands.check.targets import (
     ARCHITECTURE_LIMITS,
     CompileTarget,
+    architecture_target,
     device_target,
     target_spaces,
     unchecked,
+    why_no_dynamic_memory,
 )
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary
@@ -370,9 +372,29 @@ def test_arguments_that_do_not_fit_the_cuda_kernel_are_found_without_a_gpu(
 
 
 @needs_nvcc
+@pytest.mark.parametrize(
+    ("text", "shared", "is_missing"),
+    [
+        ("extern __shared__ float tile[];", None, True),
+        ("extern __align__(16) __shared__ char tile[];", None, True),
+        ("extern __shared__ float tile[];", "BLOCK * 4", False),
+        ("// extern __shared__ float tile[];", None, False),
+        ('extern "C" __global__ void f() { __shared__ int x; }', None, False),
+    ],
+)
+def test_a_dynamic_array_without_bytes_is_noted(text, shared, is_missing, write, tmp_path):
+    launch = {"group": ["BLOCK"], "grid": [1], **({"shared": shared} if shared else {})}
+    path = write(launch=launch)
+    source = tmp_path / "scale.cu"
+    source.write_text(f"{source.read_text()}\n{text}\n")
+    target = architecture_target("sm_90")
+    assert (why_no_dynamic_memory(load_spec(path), target) is not None) == is_missing
+
+
+@needs_nvcc
 def test_default_and_sample_compile_for_several_architectures(write, capsys):
     path = str(write())
-    assert main([path, "--arch", "sm_90", "--arch", "sm_80", "--sample", "1"]) == 0
+    assert main([path, "--arch", "sm_90,sm_80", "--arch", "sm_90", "--sample", "1"]) == 0
     text = capsys.readouterr().out
     for part in ("scale for sm_90", "scale for sm_80", "registers", "shared memory", "occupancy"):
         assert part in text

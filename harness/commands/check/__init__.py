@@ -57,8 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--devices", action="store_true",
                         help="list this machine's devices, and exit")  # fmt: skip
     parser.add_argument("--arch", dest="archs", action="append", default=[], metavar="SM",
-                        help="compile for this NVIDIA architecture, such as sm_90; needs no GPU; "
-                        "may be repeated")  # fmt: skip
+                        help="compile for this NVIDIA architecture, such as sm_90, or for several, "
+                        "such as sm_80,sm_90; needs no GPU")  # fmt: skip
     parser.add_argument("--sample", type=whole_number(0), metavar="N",
                         help="also compile N other legal configurations, drawn uniformly "
                         f"(default {DEFAULT_SAMPLE} with --backend, --device or --arch; else "

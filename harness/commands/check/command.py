@@ -264,7 +264,8 @@ def _refuse_mismatched(specs: Sequence[Spec], options: CheckOptions) -> None:
 
 def _targets(options: CheckOptions) -> list[CompileTarget]:
     if options.archs:
-        return [architecture_target(arch) for arch in dict.fromkeys(options.archs)]
+        named = (arch.strip() for archs in options.archs for arch in archs.split(","))
+        return [architecture_target(arch) for arch in dict.fromkeys(named)]
     return [device_target(options.backend or "auto", options.device)]
 
 

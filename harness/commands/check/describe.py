@@ -17,7 +17,7 @@ from harness.commands.check.inspection import (
     SpaceSize,
     size_of,
 )
-from harness.commands.check.targets import DEVICE_ONLY_LIMIT, unchecked
+from harness.commands.check.targets import DEVICE_ONLY_LIMIT, unchecked, why_no_dynamic_memory
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted, format_time
@@ -173,7 +173,8 @@ def print_compile_notes(console: Console, inspection: Inspection) -> None:
     spec, target = inspection.spec, inspection.target
     print_line(console, f"  within the limits of {target.name}: {format_size(inspection.size)}")
     print_notices(console, spec, target.backend.compiler)
-    print_lines(console, (f"  note: {sentence}" for sentence in unchecked(spec, target)))
+    notes = [*unchecked(spec, target), why_no_dynamic_memory(spec, target)]
+    print_lines(console, (f"  note: {sentence}" for sentence in notes if sentence))
     print_missing(console, inspection)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,10 @@ ARCHITECTURE_LIMITS = DeviceLimits(
 
 DEVICE_ONLY_LIMIT = "compute_units"
 """The limit that depends on the device, not on its architecture."""
+
+_DYNAMIC_ARRAY = re.compile(
+    r"^[^/\n]*\bextern\s+((__align__|alignas)\s*\([^)]*\)\s*)?__shared__\b", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,19 @@ def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
     name = target.name.replace(target.arch, compiler.arch or "")
     return dataclasses.replace(
         target, name=name, backend=backend, identity=compiler.identity, arch=compiler.arch
+    )
+
+
+def why_no_dynamic_memory(spec: Spec, target: CompileTarget) -> str | None:
+    """Describe a CUDA source with a dynamic array to which the launch gives no bytes."""
+    if target.language != "cuda" or spec.launch is None or spec.launch.shared is not None:
+        return None
+    source = spec.sources["cuda"]
+    if not _DYNAMIC_ARRAY.search(source.text):
+        return None
+    return (
+        f"{source.path} has an `extern __shared__` array, but the launch gives it no bytes; write "
+        "`shared: BYTES` in `launch`"
     )
 
 
