@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import signal
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -54,6 +55,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         # pytest-xdist gives its workers the width of the terminal; output is tested without one.
         patch.delenv("COLUMNS", raising=False)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c_ends() -> None:
+    """Take SIGINT as commands of a terminal do: a shell's jobs in the background ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
