@@ -270,7 +270,9 @@ def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) ->
     with reading(url) as engine, engine.connect() as connection:
         assert len(campaigns(connection)) == 1
     with (
-        pytest.raises(ResultsError, match=r"viewer:\*\*\*@.* permission denied") as error,
+        pytest.raises(
+            ResultsError, match=r"viewer:\*\*\*@.* permission denied.*; docs/ci\.md"
+        ) as error,
         opened(url) as store,
     ):
         claimed(store)

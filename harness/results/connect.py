@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import socket
 import sqlite3
@@ -125,8 +126,23 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
             _check_written(database, written)
 
 
+_ADVICE = (
+    (
+        "no password supplied|password authentication failed",
+        "harness finds passwords where psql does: in PGPASSWORD, ~/.pgpass or a service file",
+    ),
+    ("permission denied", "docs/ci.md shows which rights a reader and a writer need"),
+    (
+        '(database|role) ".*" does not exist',
+        "docs/ci.md shows how to create the database and its roles",
+    ),
+)
+"""What may be said of a server's errors, and what helps."""
+
+
 def _reason(error: DBAPIError | UnicodeDecodeError) -> str:
-    return " ".join(str(getattr(error, "orig", error)).split())  # a server says it in several lines
+    said = " ".join(str(getattr(error, "orig", error)).split())  # a server says it in several lines
+    return next((f"{said}; {advice}" for words, advice in _ADVICE if re.search(words, said)), said)
 
 
 def _check_written(database: str, written: int) -> None:
