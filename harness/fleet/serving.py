@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.core.errors import BackendUnavailable
 from harness.fleet import worker
+from harness.fleet.address import check_address
 from harness.fleet.cluster import BUILD
 from harness.fleet.engine import check_certificates, load_distributed
 from harness.fleet.messages import Offer
@@ -20,14 +21,19 @@ _CONNECT_S = 30
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
+def check_can_serve(address: str, insecure: bool) -> None:
+    """Raise UsageError for an address that nobody should use, and for an encrypted one without a
+    certificate; BackendUnavailable without Dask."""
+    check_address(address, insecure)
+    load_distributed()
+    check_certificates(address, "worker")
+
+
 def serve(address: str, offer: Offer) -> None:
     """Serve a scheduler until it ends, or a signal asks this process to end.
 
-    Raises BackendUnavailable where no scheduler answers, UsageError without a certificate for an
-    encrypted one.
+    Raises BackendUnavailable where no scheduler answers.
     """
-    load_distributed()
-    check_certificates(address, "worker")
     try:
         asyncio.run(_served(address, offer))
     finally:

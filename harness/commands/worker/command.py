@@ -6,13 +6,12 @@ import argparse
 
 from harness.core.text import counted
 from harness.fleet import worker
-from harness.fleet.address import check_address
-from harness.fleet.serving import serve
+from harness.fleet.serving import check_can_serve, serve
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until the scheduler ends; return the exit code."""
-    check_address(args.address, args.insecure)
+    check_can_serve(args.address, args.insecure)
     offer = worker.open_agent(args.device, args.builders)
     if not args.quiet:
         for device in offer.devices:
