@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import harness
-from harness.core.records import Outcome
+from harness.core.records import Config, Input, Outcome
 from harness.measure.kernels import KernelMeasurer
 from harness.results.view import Results, read_results, the_one
 from harness.space import ConstrainedSpace
@@ -139,14 +139,19 @@ def test_two_parts_of_a_cpu_measure_all_that_one_does(
     monkeypatch.setenv("HARNESS_CPU_PARTS", "2")
     space = tmp_path / "mvmul.yaml"
     space.write_text(MVMUL)
-    database = tmp_path / "r.db"
-    found = harness.tune(space, device="all", database=database, test_limit=4, progress=False)
-    rows = [r.measurement for r in the_one(read_results([str(database)])).rows]
+
+    def tuned(device: str) -> set[tuple[Input, Config, Outcome]]:
+        database = tmp_path / f"{device[-1]}.db"
+        found = harness.tune(space, device=device, database=database, test_limit=4, progress=False)
+        assert len(found.inputs) == 3
+        rows = [row.measurement for row in the_one(read_results([str(database)])).rows]
+        return {(m.input, m.config, m.outcome) for m in rows}
+
     spec = load_spec(space)
-    assert {(m.input, m.config) for m in rows} == {
-        (problem, config)
+    every = {
+        (problem, config, Outcome.OK)
         for problem in spec.inputs
         for config in ConstrainedSpace.of(spec, problem, None)
     }
-    assert {m.outcome for m in rows} == {Outcome.OK}
-    assert len(found.inputs) == 3
+    assert tuned("all") == every
+    assert tuned("0:1") == every
