@@ -6,11 +6,13 @@ decides what runs where.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,11 +190,23 @@ class Cluster:
 
     def _result(self, address: str, future: Any) -> object:
         try:
-            return future.result()
+            if future.status in ("error", "cancelled"):
+                return future.result()  # which raises why
+            return self._fetched(address, future)
+        except WorkerLost:
+            raise
         except Exception as error:  # whatever Dask or the worker raise
             self._require_alive(address)
             reason = f"{type(error).__name__}: {error}"
             raise WorkerLost(f"the worker {address} failed: {reason}") from None
+
+    def _fetched(self, address: str, future: Any) -> object:
+        """Fetch a result; that of a worker which dies meanwhile would never come."""
+        coroutine = self._client.gather(future, asynchronous=True)
+        fetched = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
+        while not wait([fetched], timeout=_WAIT_S).done:
+            self._require_alive(address)  # Dask ends the coroutine when the future is released
+        return fetched.result()
 
     def _require_alive(self, address: str) -> None:
         if address not in self.alive():
