@@ -184,6 +184,8 @@ def test_a_tuning_ends_though_one_of_its_workers_is_killed(tmp_path: Path) -> No
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         assert process.stdout is not None
+        hung = threading.Timer(240, process.terminate)  # it fails then, and waits no longer
+        hung.start()
         lines: list[str] = []
         for line in process.stdout:
             lines.append(line.decode())
@@ -192,6 +194,7 @@ def test_a_tuning_ends_though_one_of_its_workers_is_killed(tmp_path: Path) -> No
                 os.kill(workers[0], signal.SIGKILL)
                 break
         lines += [line.decode() for line in process.stdout]
+        hung.cancel()
     text = "".join(lines)
     assert process.returncode == 0, text
     ends = ("default is best", "within noise", "x [")
