@@ -10,10 +10,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from harness.measure.process_status import STATE, status_field
 
 ADVICE = "no PostgreSQL server here (Debian: apt-get install postgresql)"
 
@@ -51,6 +53,8 @@ class Server:
             os.chown(folder, user.pw_uid, user.pw_gid)
         self._run(
             "initdb",
+            "-D",
+            str(self._data),
             "-U",
             "harness",
             "-A",
@@ -62,15 +66,10 @@ class Server:
             "--wal-segsize=1",
         )
 
-    def _run(self, program: str, *words: str, limit_bytes: int | None = None) -> None:
-        command: Sequence[str] = [str(self._bin / program), "-D", str(self._data), *words]
-        if limit_bytes is not None:
-            limit = f'ulimit -f {limit_bytes // 512}; exec "$@"'  # sh counts blocks of 512 bytes
-            command = ["sh", "-c", limit, "sh", *command]
+    def _run(self, program: str, *words: str) -> None:
         done = subprocess.run(
-            command,
+            [str(self._bin / program), *words],
             cwd=self._folder,
-            capture_output=False,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -84,25 +83,51 @@ class Server:
         return path.read_text() if path.exists() else ""
 
     def start(self, limit_bytes: int | None = None) -> None:
-        """Start the server; with a limit, no file of it may grow beyond."""
+        """Start the server; with a limit, no file of it may grow beyond.
+
+        It is our own child, so that no trace of it is left once we have waited for its end. Where
+        the reaper of orphans is slow, `pg_ctl` would take a killed server's for a running one.
+        """
         options = {**_OPTIONS, "unix_socket_directories": str(self._folder)}
-        words = " ".join(f"-c {name}={value}" for name, value in options.items())
-        log = str(self._folder / "log")
-        self._run("pg_ctl", "start", "-w", "-s", "-l", log, "-o", words, limit_bytes=limit_bytes)
+        words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+        command = [str(self._bin / "postgres"), "-D", str(self._data), *words]
+        if limit_bytes is not None:
+            limit = f'ulimit -f {limit_bytes // 512}; exec "$@"'  # sh counts blocks of 512 bytes
+            command = ["sh", "-c", limit, "sh", *command]
+        with open(self._folder / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **self._as,
+            )
+        is_ready = [str(self._bin / "pg_isready"), "-q", "-h", str(self._folder)]
+        end = time.monotonic() + _PATIENCE_S
+        while subprocess.run(is_ready, check=False).returncode != 0:
+            assert self._process.poll() is None, self.log()
+            assert time.monotonic() < end, self.log()
+            time.sleep(0.02)
 
     def stop(self) -> None:
-        self._run("pg_ctl", "stop", "-m", "immediate", "-s")
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(_PATIENCE_S)
 
     def kill(self) -> None:
         """Kill the server and all that it started."""
-        postmaster = int((self._data / "postmaster.pid").read_text().split()[0])
         children = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(postmaster)], capture_output=True, text=True
+            ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True
         ).stdout.split()
-        for pid in (postmaster, *map(int, children)):
-            os.kill(pid, signal.SIGKILL)
+        self._process.kill()
+        for pid in map(int, children):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait(_PATIENCE_S)
         end = time.monotonic() + _PATIENCE_S
-        while any(Path(f"/proc/{pid}").exists() for pid in children):
+        # A zombie has ended; nobody may ever wait for it.
+        while any(status_field(int(pid), STATE) not in (None, "Z") for pid in children):
             assert time.monotonic() < end
             time.sleep(0.01)
 
