@@ -18,6 +18,7 @@ from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
 from harness.dispatch.dispatcher import KernelFile, Provenance
+from harness.dispatch.formats import check_formats
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.package import (
@@ -66,6 +67,7 @@ class DispatchOptions:
     arch: str | None = None
     force: bool = False
     seed: int = 0
+    format: tuple[str, ...] = ()
 
     # How messages spell the options that they advise.
     spec_option: ClassVar[str] = "--spec FILE"
@@ -167,6 +169,7 @@ class LearntDispatcher:
             kernels=_kernels(self.spec, program, results, self.arch),
             limits=results.limits,
             launcher=program_launcher(self.spec, results),
+            formats=options.format,
         )
         return _relative(written, options.output)
 
@@ -180,6 +183,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     if options.choice not in CHOICES:
         hint = suggestion(options.choice, CHOICES)
         raise UsageError(f"no choice `{options.choice}`; {hint}")
+    check_formats(options.format)
     check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = _spec(options, campaigns)
@@ -362,6 +366,7 @@ def _provenance(results: Results, found: Study, name: str, choice: str) -> Prove
         choice=choice,
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         verdict=(*verdict_lines(found), "", sentence(found, name)),
+        judged=tuple(found.judged.values()),
     )
 
 

@@ -151,10 +151,12 @@ class TuneResults:
         choice: str = "auto",
         force: bool = False,
         space: str | Path | Spec | None = None,
+        formats: Sequence[str] = (),
     ) -> list[Path]:
         """Write code that chooses by input, as `python -m harness.dispatch`; return its files.
 
-        `choice` is "auto", "tree", "ensemble" or "gadapt". `space` defaults to the one that was
+        `choice` is "auto", "tree", "ensemble" or "gadapt"; `formats` are written besides C and
+        Python, such as "json". `space` defaults to the one that was
         tuned, or to its file as the database notes it. Raises UsageError where choosing is not
         significantly faster than one configuration for all, unless `force` is set or `choice` is
         "tree" and it is not significantly slower.
@@ -170,6 +172,7 @@ class TuneResults:
             spec=Path(space) if isinstance(space, str) else space or self.space,
             choice=choice,
             force=force,
+            format=tuple(formats),
         )
         learnt = learn(options, SilentDisplay())
         if learnt.why_not_written:

@@ -17,6 +17,7 @@ from harness.dispatch.formulas import Bounds, Formula, Type, conjunction
 from harness.dispatch.guards import Translator
 from harness.dispatch.program import DispatchProgram
 from harness.dispatch.spelling import INT64_MAX
+from harness.dispatch.verdict import Judged
 from harness.models.encoding.columns import ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
 
@@ -27,7 +28,8 @@ _Translated = tuple[tuple[Formula, ...], tuple[tuple[tuple[Formula, ...], ...], 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a dispatcher comes from; `verdict` is the printed text, in lines.
+    """Where a dispatcher comes from; `verdict` is the printed text, in lines, and `judged` its
+    figures.
 
     `program_sha256` is the digest of the measured kernel source, host module and launch; `inputs`
     counts the inputs it was learnt from; `choice` names the dispatcher.
@@ -41,6 +43,7 @@ class Provenance:
     date: str
     verdict: tuple[str, ...]
     harness_version: str = __version__
+    judged: tuple[Judged, ...] = ()
 
 
 @dataclass(frozen=True)

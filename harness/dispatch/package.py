@@ -8,6 +8,7 @@
     NAME/programs/        in place of kernels: the program of each configuration
     NAME/flag_files/      the files that flags of configurations pass to the compiler
     NAME.c, run_NAME, ... the launcher of a program (see `harness.dispatch.launcher`)
+    NAME.json, ...        what `--format` asks for (see `harness.dispatch.formats`)
     dispatch.json         the files written here, with their digests, and the number of inputs
 
 The folder is written next to its final place and then renamed, so that nobody finds half of it.
@@ -29,6 +30,7 @@ from harness.core.records import Environment
 from harness.dispatch.c_code import c_header
 from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.features import features_of
+from harness.dispatch.formats import format_files
 from harness.dispatch.launcher import Launcher
 from harness.dispatch.launcher_code import compile_launcher, launcher_compiler, launcher_files
 from harness.dispatch.loaders import loader_files
@@ -59,19 +61,21 @@ def write_dispatcher(
     kernels: Sequence[KernelFile] = (),
     limits: Mapping[str, int] | None = None,
     launcher: Launcher | None = None,
+    formats: Sequence[str] = (),
 ) -> list[Path]:
     """Write the dispatcher of a space into a folder, and return the files.
 
     `kernels` are those of the candidates (see `harness.dispatch.package`); without them only
     the choice is written. `limits` are the device's numbers that launch sizes may name
     (`DeviceLimits.names()`). A program also gets a `launcher`, which is compiled if there is a C
-    compiler. A dispatcher's folder is replaced.
+    compiler. `formats` are those to write besides C and Python (see `harness.dispatch.formats`). A
+    dispatcher's folder is replaced.
 
     Raises UsageError if the folder holds anything else, ExpressionError for a constraint or
     launch size that cannot be written exactly, and BuildFailed if the launcher does not compile.
     """
     dispatcher = _dispatcher(program, spec, provenance, kernels, limits or {}, launcher)
-    files = files_of(dispatcher)
+    files = files_of(dispatcher) | format_files(dispatcher, formats)
     if launcher is None:
         return write_files(out, files, provenance.inputs)
     files |= launcher_files(dispatcher, launcher)

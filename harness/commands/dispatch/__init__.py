@@ -50,6 +50,14 @@ def _parser() -> argparse.ArgumentParser:
         "--arch", metavar="SM", help="architecture of CUDA's cubins (default: the tuned one)"
     )
     parser.add_argument(
+        "--format",
+        action="extend",
+        nargs="+",
+        choices=("json",),
+        default=[],
+        help="write this as well: json, for any other language (docs/dispatch.md)",
+    )
+    parser.add_argument(
         "--force",
         action="store_true",
         help="write even a choice that is not significantly faster than one configuration",
