@@ -72,6 +72,8 @@ def _is_space(value: object) -> bool:
 _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "space": (_is_space, "the path of a space, or a Spec"),
     "inputs": (_is_text, "a condition such as 'n <= 4096'"),
+    "inputs_from": (_is_path, "the path of a workload"),
+    "cover": (_is_number, "a share such as 0.95"),
     "backend": (_is_text, "a text such as 'opencl'"),
     "device": (_is_device, "the name or the index of a device, or a list of them"),
     "replay": (_is_path, "the path of a recording"),
@@ -90,6 +92,8 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 _MAY_BE_NONE = (
     "space",
     "inputs",
+    "inputs_from",
+    "cover",
     "replay",
     "test_limit",
     "max_time_s",

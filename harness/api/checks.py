@@ -18,6 +18,10 @@ def check_options(options: TuneOptions) -> None:
         raise UsageError("name a space, for example spaces/mvmul.yaml, or --replay FILE")
     _check_replay(options)
     _check_validation(options)
+    if options.cover is not None and options.inputs_from is None:
+        raise UsageError("--cover needs --inputs-from FILE, whose calls it counts")
+    if options.cover is not None and not 0 < options.cover <= 1:
+        raise UsageError(f"--cover must be a share above 0, up to 1, got {options.cover}")
     for option, path in _files(options):
         _check_file(option, path)
     if isinstance(options.space, Path):
@@ -77,6 +81,8 @@ def _files(options: TuneOptions) -> Iterator[tuple[str, Path]]:
     """
     if isinstance(options.space, Path):
         yield "", options.space
+    if options.inputs_from is not None:
+        yield "--inputs-from ", options.inputs_from
     if options.replay is not None:
         yield "--replay ", options.replay
     yield from (("--warm-start ", path) for path in options.warm_start)

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
 
+COVER = 0.95
+"""The share of a workload's calls whose inputs are tuned, by default."""
+
 
 @dataclass(frozen=True)
 class TuneOptions:
@@ -21,6 +24,8 @@ class TuneOptions:
 
     space: Path | Spec | None = None
     inputs: str | None = None
+    inputs_from: Path | None = None
+    cover: float | None = None
     backend: str = "auto"
     device: Sequence[str] = ()
     cluster: str | None = None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.api.options import TuneOptions
+from harness.api.workload import with_inputs_of
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.outputs import check_output
@@ -44,7 +45,7 @@ class TuneRequest:
 
     `whole` has all inputs of the space, `spec` only those that are tuned. `recording` stands in
     for a space and a device. `seeds` are the user's own configurations, perhaps incomplete.
-    `database` is a path or a URL.
+    `database` is a path or a URL. `notices` say which inputs of a workload are tuned.
     """
 
     options: TuneOptions
@@ -56,6 +57,7 @@ class TuneRequest:
     search: SearchOptions
     database: str
     predictor: StencilPredictor | None = None
+    notices: tuple[str, ...] = ()
 
     def seeds_for(self, compiler: str | None) -> tuple[Config, ...]:
         """Complete the seeds with the defaults of the parameters that they leave out."""
@@ -95,7 +97,10 @@ def read_request(options: TuneOptions) -> TuneRequest:
     recording = files[0].read() if alone else None
     whole = recording_spec(recording) if recording else loaded
     assert whole is not None  # check_options refuses a command line without both
-    whole = whole.with_measure(options.measure)
+    whole, notices = whole.with_measure(options.measure), list[str]()
+    if options.inputs_from is not None:
+        workload = options.inputs_from, options.cover, database, options.fresh
+        whole, notices = with_inputs_of(whole, *workload)
     spec = whole if options.inputs is None else select_inputs(whole, options.inputs)
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):
@@ -111,6 +116,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
         search=search,
         database=database,
         predictor=predictor,
+        notices=tuple(notices),
     )
 
 

@@ -229,6 +229,8 @@ def _described(request: TuneRequest, listener: Listener, opened: ExitStack) -> I
         line += f"; {why}" if why else ""
     try:
         listener.note(line)
+        for notice in request.notices:
+            listener.note(notice)
         for notice in measurer.notices:
             listener.note(f"note: {notice}")
         if recording is not None:

@@ -37,6 +37,8 @@ def tune(
     space: str | Path | Spec | None = None,
     *,
     inputs: str | None = None,
+    inputs_from: str | Path | None = None,
+    cover: float | None = None,
     backend: str = "auto",
     device: str | int | Sequence[str | int] = (),
     replay: str | Path | None = None,
@@ -70,6 +72,8 @@ def tune(
     options = TuneOptions(
         space=space if space is None or isinstance(space, Spec) else Path(space),
         inputs=inputs,
+        inputs_from=None if inputs_from is None else Path(inputs_from),
+        cover=cover,
         backend=backend,
         device=list(map(str, [device] if isinstance(device, str | int) else device)),
         replay=None if replay is None else Path(replay),
@@ -88,6 +92,10 @@ def tune(
         finalists=finalists,
         no_reduce=not reduce,
     )
+    return _checked_results(options, progress)
+
+
+def _checked_results(options: TuneOptions, progress: bool) -> TuneResults:
     with _naming_arguments():
         check_options(options)
         check_recordings(options)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from harness.api.options import TuneOptions
+from harness.api.options import COVER, TuneOptions
 from harness.commands.run import add_device, add_json, report_file, whole_number
 from harness.core.invocation import command_line
 from harness.measure.backends.choose import BACKENDS
@@ -53,6 +53,20 @@ def make_parser() -> argparse.ArgumentParser:
         type=_text,
         metavar="EXPR",
         help="tune only inputs that satisfy EXPR, such as 'n <= 4096 and m > 10' (default: all)",
+    )
+    parser.add_argument(
+        "--inputs-from",
+        type=Path,
+        metavar="FILE",
+        help="tune the inputs of a workload that matter (docs/dispatch.md), in place of the "
+        "space's, and measure the candidates on those that the database holds",
+    )
+    parser.add_argument(
+        "--cover",
+        type=_cover,
+        metavar="SHARE",
+        help="of a workload, tune the most frequent inputs that make up this share of the calls "
+        f"(default {COVER:g})",
     )
     _add_machine_options(parser.add_argument_group("device or recording"))
     _add_search_options(parser.add_argument_group("search"))
@@ -250,6 +264,10 @@ def _share(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f"{error}; to use the default, put --validate last"
         ) from None
+
+
+def _cover(text: str) -> float:
+    return _within(text, lambda share: 0 < share <= 1, "a share of the calls above 0, up to 1")
 
 
 def _precision(text: str) -> float:

@@ -1,0 +1,64 @@
+"""Tune the inputs of a workload that matter: `--inputs-from FILE --cover SHARE`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.api.options import COVER
+from harness.core.records import Input
+from harness.core.text import counted
+from harness.results import campaigns, reading, sqlite_path
+from harness.results.runs import placed_runs, read_runs
+from harness.space_file import Spec
+from harness.space_file.workload import Workload, read_workload
+
+
+def with_inputs_of(
+    spec: Spec, path: Path, cover: float | None, database: str, fresh: bool
+) -> tuple[Spec, list[str]]:
+    """Replace the inputs of a space by those of a workload that are the fewest to make up this
+    share of the calls, and those that a database already holds; also say which.
+
+    A choice is learnt only from configurations that were measured on every input, so these are
+    measured on the earlier inputs as well.
+    """
+    workload = read_workload(path, spec)
+    chosen = workload.most_frequent(COVER if cover is None else cover)
+    stored = [] if fresh else stored_inputs(database, spec)
+    taken = set(chosen)
+    earlier = [problem for problem in stored if problem not in taken]
+    notices = list(_describe(workload, chosen, earlier))
+    return dataclasses.replace(spec, inputs=(*chosen, *earlier)), notices
+
+
+def _describe(workload: Workload, chosen: list[Input], earlier: list[Input]) -> Iterator[str]:
+    yield from workload.notes
+    share = sum(workload.weights(chosen))
+    make_up = "makes" if len(chosen) == 1 else "make"
+    yield (
+        f"{workload.path}: {len(chosen)} of {counted(len(workload.calls), 'input')} {make_up} up "
+        f"{share:.1%} of {counted(workload.total, 'call')}; these are tuned"
+    )
+    if earlier:
+        takes = "takes" if len(earlier) == 1 else "take"
+        yield f"{counted(len(earlier), 'earlier input')} of the database {takes} part in the choice"
+
+
+def stored_inputs(database: str, spec: Spec) -> list[Input]:
+    """Return the inputs of a space that a database holds, in the order of their searches; none
+    where there is no database yet, and none of another version of the kernel."""
+    path = sqlite_path(database)
+    if path is not None and not path.exists():
+        return []
+    with reading(database) as engine, engine.connect() as connection:
+        runs = placed_runs(connection)
+        found = [
+            run.problem
+            for campaign in campaigns(connection, runs)
+            if (campaign.space_name, campaign.key.program_sha256)
+            == (spec.name, spec.program_sha256)
+            for run in read_runs(connection, campaign.key, spec.name, runs)
+        ]
+    return [problem for problem in dict.fromkeys(found) if set(problem) == set(spec.features)]

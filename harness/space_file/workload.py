@@ -1,0 +1,249 @@
+"""Read a workload: the inputs that a program meets, and how often it calls the kernel with each.
+
+Dispatchers record it (docs/dispatch.md); a person can write it as well:
+
+    m,n,calls
+    4096,512,120
+    64,64,3
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from harness.core.errors import UsageError
+from harness.core.records import Input, Value, shown
+from harness.core.text import counted, first_few, printable, suggestion
+from harness.space_file.spec import Spec
+
+TITLE = "# workload of "
+"""Begins the first line of a recorded file; the name of the space follows."""
+
+CALLS, CHOICE, REASON = "calls", "choice", "reason"
+"""Columns behind the features: how often, the configuration that was chosen, and why."""
+
+REASONS = {
+    "tuned": "in the tuned range",
+    "outside": "outside of the tuned range",
+    "device": "on another device",
+    "none": "without a configuration that applies",
+}
+"""Why a dispatcher chose as it did."""
+
+_LONGEST = 65_536  # characters of a line
+_MOST_INPUTS = 1_000_000
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_CALLS = re.compile(r"[0-9]{1,15}")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How often each input came: `calls` is above 0, and has at least one input.
+
+    `by_reason` counts the recorded calls by REASONS; it is empty for a file that does not say why.
+    `unnamed` counts calls with a word that the dispatcher did not know. `notes` say what of the
+    file was left out.
+    """
+
+    path: Path
+    calls: Mapping[Input, int]
+    by_reason: Mapping[str, int]
+    unnamed: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """All calls, the unnamed ones as well."""
+        return sum(self.calls.values()) + self.unnamed
+
+    def weights(self, inputs: Sequence[Input]) -> list[float]:
+        """Return the share of all calls that came with each of these inputs."""
+        total = self.total
+        return [self.calls.get(problem, 0) / total for problem in inputs]
+
+    def most_frequent(self, share: float) -> list[Input]:
+        """Return the fewest inputs that make up this share of the calls, most frequent first; all
+        inputs where some calls are unnamed and the others are fewer than that."""
+        chosen, covered = list[Input](), 0
+        for problem, calls in sorted(self.calls.items(), key=lambda one: -one[1]):
+            if covered >= share * self.total:
+                break
+            chosen.append(problem)
+            covered += calls
+        return chosen
+
+
+def read_workload(path: Path, spec: Spec) -> Workload:
+    """Read the calls of a space's inputs from a file.
+
+    Raises UsageError, with the line, for a file of another space, and for what is not a workload. A
+    line that was cut off, because a disk was full, is left out and noted.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return _read(path, file, spec)
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not a workload: it is not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _read(path: Path, file: TextIO, spec: Spec) -> Workload:
+    columns: _WorkloadColumns | None = None
+    calls, by_reason = Counter[Input](), Counter[str]()
+    unnamed, cut = 0, list[int]()
+    known = {tuple(problem[name] for name in spec.features): problem for problem in spec.inputs}
+    for number, line in _lines(path, file):
+        where = f"{path}:{number}"
+        if line.startswith("#"):
+            _check_title(where, line, spec)
+            continue
+        cells = _cells(line)
+        if columns is None:
+            columns = _WorkloadColumns.of(where, cells, spec)
+            continue
+        if cells == columns.header:  # several processes may have begun the file at once
+            continue
+        if len(cells) != len(columns.header) or not columns.is_whole(cells):
+            cut.append(number)
+            continue
+        count = columns.count(where, cells)
+        if reason := columns.reason(cells):
+            by_reason[reason] += count
+        values = columns.values(where, cells)
+        if None in values:
+            unnamed += count
+            continue
+        problem = known.setdefault(values, Input(dict(zip(spec.features, values, strict=True))))
+        calls[problem] += count
+        if len(calls) > _MOST_INPUTS:
+            raise UsageError(f"{where}: more than {_MOST_INPUTS:,} different inputs; record fewer")
+    if not calls:
+        raise UsageError(f"{path} has no calls; {_EXPECTED.format(','.join(spec.features))}")
+    return Workload(path, dict(calls), dict(by_reason), unnamed, tuple(_notes(path, cut, unnamed)))
+
+
+_EXPECTED = (
+    "expected a line with the columns `{},calls`, then a line for each input with its features and "
+    "how often it came"
+)
+
+
+def _notes(path: Path, cut: Sequence[int], unnamed: int) -> Iterator[str]:
+    if cut:
+        lines = first_few(map(str, cut), ", ")
+        yield f"{path}: {counted(len(cut), 'line')} cut off and left out: line {lines}"
+    if unnamed:
+        calls = counted(unnamed, "call")
+        yield f"{path}: {calls} had a word that the dispatcher did not know, so no input is named"
+
+
+def _lines(path: Path, file: TextIO) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty, with their numbers; reads no line to its end that is too
+    long."""
+    number = 0
+    while line := file.readline(_LONGEST + 1):
+        number += 1
+        if len(line) > _LONGEST or "\0" in line:
+            raise UsageError(f"{path}:{number}: is not a line of a workload: too long, or not text")
+        if line.strip():
+            yield number, line.rstrip("\r\n")
+
+
+def _cells(line: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], strict=True))]
+    except csv.Error:  # a quote that is not closed
+        return []
+
+
+def _check_title(where: str, line: str, spec: Spec) -> None:
+    name = line.removeprefix(TITLE).strip()
+    if line.startswith(TITLE) and name != spec.name:
+        raise UsageError(f"{where}: is a workload of {printable(name)}, not of {spec.name}")
+
+
+@dataclass(frozen=True)
+class _WorkloadColumns:
+    """Where the columns of a workload are, and how the space writes its features."""
+
+    header: list[str]
+    features: Mapping[str, int]
+    others: Mapping[str, int]
+    types: Mapping[str, type]
+
+    @classmethod
+    def of(cls, where: str, header: list[str], spec: Spec) -> _WorkloadColumns:
+        """Find the columns: the first of its name is a feature's. Raises UsageError."""
+        features = {name: header.index(name) for name in spec.features if name in header}
+        left = {name: i for i, name in enumerate(header) if i not in features.values()}
+        missing = [name for name in spec.features if name not in features]
+        if missing:
+            raise UsageError(
+                f"{where}: lacks the feature `{missing[0]}` of {spec.name} among the columns "
+                f"{printable(', '.join(header))}; {_EXPECTED.format(','.join(spec.features))}"
+            )
+        wanted = (CALLS, CHOICE, REASON)
+        for name in (name for name in left if name not in wanted):
+            hint = suggestion(name, [*wanted, *spec.features])
+            raise UsageError(f"{where}: unknown column `{printable(name)}`; {hint}")
+        if CALLS not in left:
+            raise UsageError(f"{where}: lacks the column `{CALLS}`, how often each input came")
+        return cls(header, features, left, {name: _type(spec, name) for name in spec.features})
+
+    def is_whole(self, cells: Sequence[str]) -> bool:
+        """Whether a line was written to its end: the reason stands last."""
+        return REASON not in self.others or cells[self.others[REASON]] in REASONS
+
+    def reason(self, cells: Sequence[str]) -> str:
+        """Return the reason of a line; empty if the file has none."""
+        return cells[self.others[REASON]] if REASON in self.others else ""
+
+    def count(self, where: str, cells: Sequence[str]) -> int:
+        """Return how often the input of a line came; raises UsageError."""
+        text = cells[self.others[CALLS]]
+        if not _CALLS.fullmatch(text) or not int(text):
+            raise UsageError(f"{where}: `{CALLS}` must be a whole number from 1, got {_got(text)}")
+        return int(text)
+
+    def values(self, where: str, cells: Sequence[str]) -> tuple[Value, ...]:
+        """Return the features of a line; None for an unknown word. Raises UsageError."""
+        return tuple(
+            _value(f"{where}: `{name}`", cells[index], self.types[name])
+            for name, index in self.features.items()
+        )
+
+
+def _type(spec: Spec, name: str) -> type:
+    """Return str, int or float: the type of a feature among the space's inputs."""
+    values = [problem[name] for problem in spec.inputs]
+    if any(isinstance(value, str) for value in values):
+        return str
+    return int if all(isinstance(value, int) for value in values) else float
+
+
+def _value(what: str, text: str, kind: type) -> Value:
+    if kind is str:
+        return text or None
+    if kind is int:
+        if not _WHOLE.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+            raise UsageError(f"{what} must be a whole number of 64 bits, got {_got(text)}")
+        return int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UsageError(f"{what} must be a number, got {_got(text)}")
+    return number
+
+
+def _got(text: str) -> str:
+    return f"`{printable(shown(text))}`" if text else "nothing"
