@@ -101,36 +101,6 @@ def _each_statement_compiled_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _each_table_described_once() -> Iterator[None]:
-    """Make the tables of new SQLite databases from the text of the first one's.
-
-    To describe 26 tables takes SQLAlchemy longer than most tests.
-    """
-    create_all = sqlalchemy.MetaData.create_all
-    texts: dict[sqlalchemy.MetaData, list[str]] = {}
-
-    def from_texts(tables: sqlalchemy.MetaData, bind: Any) -> None:
-        can_copy = isinstance(bind, sqlalchemy.Connection) and bind.dialect.name == "sqlite"
-        there = described(bind) if can_copy else {}
-        if not can_copy or tables.tables.keys() & there.keys():
-            create_all(tables, bind)
-        elif tables in texts:
-            for text in texts[tables]:
-                bind.exec_driver_sql(text)
-        else:
-            create_all(tables, bind)
-            made = described(bind)
-            texts[tables] = [text for name, text in made.items() if text and name not in there]
-
-    def described(connection: sqlalchemy.Connection) -> dict[str, str | None]:
-        return dict(connection.exec_driver_sql("SELECT name, sql FROM sqlite_master").all())
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlalchemy.MetaData, "create_all", from_texts)
-        yield
-
-
 @pytest.fixture(scope="session")
 def can_start_postgres() -> None:
     """Skip tests where no PostgreSQL server can be started."""

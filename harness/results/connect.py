@@ -8,8 +8,8 @@ import shlex
 import socket
 import sqlite3
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ from harness.results.server import (
     writer_of,
 )
 from harness.results.stock import is_stock, read_stock
+from harness.results.tables import make_tables, table_names
 from harness.results.url import (
     database_url,
     is_postgres,
@@ -183,18 +184,15 @@ def _existing(database: str, url: URL, *, compare: bool = True) -> Iterator[Engi
         raise ResultsError(f"{path}: {what}; `{command_line('tune')}` makes databases")
     engine = make_engine(database, url)
     try:
-        tables = _table_names(engine, database)
-        if is_stock(tables):
-            guard(engine, database, is_writer=False)
-            yield _from_stock(engine, database)
-            return
-        _check_version(engine, database)
-        _check_tables(engine, database)
-        guard(engine, database, is_writer=False)
-        if compare:
-            with engine.connect() as connection:
+        with _opened(engine, database) as (connection, tables):
+            stock = is_stock(tables)
+            version = None if stock else _checked_version(connection, database, tables)
+            if not stock:
+                _check_tables(database, tables, version)
+            guard(connection, database, is_writer=False)
+            if compare and not stock:
                 check_record(connection, tables, without_password(database))
-        yield engine.execution_options(version=_version(engine))
+        yield _from_stock(engine, database) if stock else engine.execution_options(version=version)
     except DBAPIError as error:
         raise ResultsError(
             f"{without_password(database)} cannot be read: {_reason(error)}"
@@ -277,23 +275,23 @@ def _who_holds(database: str) -> str:
 
 def _prepare(engine: Engine, database: str) -> None:
     """Make the tables and columns that are missing, and note who writes."""
-    _check_version(engine, database, may_be_new=True)
-    guard(engine, database, is_writer=True)
-    check_encoding(engine, without_password(database))
-    tables = _table_names(engine, database)
-    if schema.runs.name in tables:
-        with engine.connect() as connection:
-            check_record(connection, tables, without_password(database))
+    name = without_password(database)
+    with _opened(engine, database) as (connection, tables):
+        version = _checked_version(connection, database, tables, may_be_new=True)
+        guard(connection, database, is_writer=True)
+        check_encoding(connection, name)
+        if schema.runs.name in tables:
+            check_record(connection, tables, name)
     if engine.dialect.name == "sqlite":
         _use_write_ahead_log(engine)
     with engine.begin() as connection:
         lock_shared_rows(connection)
-        schema.metadata.create_all(connection)
-        _add_columns(connection)
-        versions = schema.schema_version
-        if connection.execute(select(versions.c.version)).scalars().all() != [schema.VERSION]:
-            connection.execute(versions.delete())
-            connection.execute(versions.insert().values(version=schema.VERSION))
+        make_tables(connection, schema.metadata)
+        if tables and version != schema.VERSION:
+            _add_columns(connection)
+        if version != schema.VERSION:
+            connection.execute(schema.schema_version.delete())
+            connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
         if writer_of(connection) is None:
             connection.execute(schema.writers.delete())  # of a writer that was killed
             connection.execute(schema.writers.insert().values(_this_process()))
@@ -324,8 +322,11 @@ def _use_write_ahead_log(engine: Engine) -> None:
         connection.close()
 
 
-def _check_version(engine: Engine, database: str, may_be_new: bool = False) -> None:
-    tables = _table_names(engine, database)
+def _checked_version(
+    connection: Connection, database: str, tables: Collection[str], may_be_new: bool = False
+) -> int | None:
+    """Return the version of the schema, None in a new database; raises ResultsError where harness
+    cannot use it."""
     if schema.schema_version.name not in tables:
         if tables or not may_be_new:
             if is_stock(tables):
@@ -334,41 +335,42 @@ def _check_version(engine: Engine, database: str, may_be_new: bool = False) -> N
                     "and does not add to it. Choose another --database; to add its results to "
                     f"one: {command_line('merge', 'NEW.db', without_password(database))}"
                 )
-            there = f"; it has the tables {', '.join(tables[:5])}" if tables else ""
+            there = f"; it has the tables {', '.join(list(tables)[:5])}" if tables else ""
             raise ResultsError(f"{without_password(database)} holds no results of harness{there}")
-        return
-    version = _version(engine)
+        return None
+    version = connection.execute(select(schema.schema_version.c.version)).scalar()
     known = range(1, schema.VERSION + 1)
     if version not in known and not (version is None and may_be_new):
         raise ResultsError(
             f"{without_password(database)} has schema version {version}, but this harness knows "
             f"{known[0]} to {known[-1]}; use the harness that wrote it, or another --database"
         )
+    return version
 
 
-def _version(engine: Engine) -> int | None:
-    with engine.connect() as connection:
-        return connection.execute(select(schema.schema_version.c.version)).scalar()
+@contextmanager
+def _opened(engine: Engine, database: str) -> Iterator[tuple[Connection, list[str]]]:
+    """Connect for the first time; yield the connection with the names of the tables."""
+    with ExitStack() as stack:
+        try:
+            connection = stack.enter_context(engine.connect())
+            tables = table_names(connection)
+        except (DBAPIError, UnicodeDecodeError) as error:
+            not_text = isinstance(error, UnicodeDecodeError)
+            reason = "the names of its tables are no text" if not_text else _reason(error)
+            what = "is no results database" if sqlite_path(database) else "cannot be opened"
+            raise ResultsError(f"{without_password(database)} {what}: {reason}") from None
+        yield connection, tables
 
 
-def _table_names(engine: Engine, database: str) -> list[str]:
-    try:
-        return inspect(engine).get_table_names()
-    except (DBAPIError, UnicodeDecodeError) as error:
-        not_text = isinstance(error, UnicodeDecodeError)
-        reason = "the names of its tables are no text" if not_text else _reason(error)
-        what = "is no results database" if sqlite_path(database) else "cannot be opened"
-        raise ResultsError(f"{without_password(database)} {what}: {reason}") from None
-
-
-def _check_tables(engine: Engine, database: str) -> None:
+def _check_tables(database: str, tables: Collection[str], version: int | None) -> None:
     """Refuse a database that lacks a table.
 
     A view in place of a table would run SQL of the file's author, so views do not count.
     """
-    version = _version(engine) or schema.VERSION
-    expected = {n for n in schema.metadata.tables if schema.TABLES_SINCE.get(n, 1) <= version}
-    missing = sorted(expected - set(_table_names(engine, database)))
+    since = schema.TABLES_SINCE
+    expected = {n for n in schema.metadata.tables if since.get(n, 1) <= (version or 1)}
+    missing = sorted(expected - set(tables))
     if missing:
         raise ResultsError(
             f"{without_password(database)} is damaged: the table {missing[0]} is missing"

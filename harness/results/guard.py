@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, inspect, text
+from sqlalchemy import Connection, bindparam, inspect, text
 
 from harness.core.errors import ResultsError
 from harness.core.kept import Kept, content_key
@@ -26,24 +27,24 @@ _INDICES = (  # index, table, and a sum of its columns
     ("sqlite_autoindex_tests_1", "tests", "run_id + 31 * ordinal"),
 )
 
-_OBJECTS = text(
-    "SELECT type, name, tbl_name FROM sqlite_master WHERE type IN ('trigger', 'view') ORDER BY name"
+_OBJECTS = (
+    "SELECT type, name, tbl_name, upper(sql) LIKE '%ON CONFLICT%' FROM sqlite_master ORDER BY name"
 )
-_COLUMNS = text(
+_COLUMNS = (
     "SELECT t.name, c.name, c.hidden FROM sqlite_master AS t, pragma_table_xinfo(t.name) AS c "
-    "WHERE t.type = 'table' AND t.name IN :names AND (c.hidden > 0 OR c.dflt_value IS NOT NULL)"
-).bindparams(bindparam("names", expanding=True))
-_CONFLICTS = text(
-    "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN :names "
-    "AND upper(sql) LIKE '%ON CONFLICT%'"
-).bindparams(bindparam("names", expanding=True))
+    f"WHERE t.type = 'table' AND t.name IN ({', '.join(map(repr, schema.metadata.tables))}) "
+    "AND (c.hidden > 0 OR c.dflt_value IS NOT NULL)"
+)
+_Objects = Sequence[Any]
+"""The type, name and table of each object of a SQLite file; whether it has a rule for conflicts."""
+
 _TRIGGERS = text(
     "SELECT trigger_name, event_object_table FROM information_schema.triggers "
     "WHERE event_object_table IN :names"
 ).bindparams(bindparam("names", expanding=True))
 
 
-def guard(engine: Engine, database: str, *, is_writer: bool) -> None:
+def guard(connection: Connection, database: str, *, is_writer: bool) -> None:
     """Raise ResultsError where the file of a SQLite database is damaged, or where a database of any
     kind holds a trigger, view or column that harness did not make.
 
@@ -51,36 +52,41 @@ def guard(engine: Engine, database: str, *, is_writer: bool) -> None:
     of it; a writer compares indices with their tables as well, which takes three times as long.
     """
     name = without_password(database)
-    with engine.connect() as connection:
-        if engine.dialect.name == "sqlite":
-            _refuse_damage_once(connection, database, is_writer)
-            found = next(_foreign_in_sqlite(connection, name, is_writer), None)
-        elif engine.dialect.name == POSTGRES:
-            found = next(foreign_on_server(connection), None)
-        else:
-            found = next(_foreign_elsewhere(connection, is_writer), None)
+    if connection.dialect.name == "sqlite":
+        objects = connection.exec_driver_sql(_OBJECTS).all()
+        _refuse_damage_once(connection, database, objects, is_writer)
+        found = next(_foreign_in_sqlite(connection, name, objects, is_writer), None)
+    elif connection.dialect.name == POSTGRES:
+        found = next(foreign_on_server(connection), None)
+    else:
+        found = next(_foreign_elsewhere(connection, is_writer), None)
     if found is not None:
         raise ResultsError(f"{name} has {found}")
 
 
-def _refuse_damage_once(connection: Connection, database: str, is_writer: bool) -> None:
+def _refuse_damage_once(
+    connection: Connection, database: str, objects: _Objects, is_writer: bool
+) -> None:
     """Do not look again at a large file in which a reader found no damage, to its last bit."""
     name, path = without_password(database), sqlite_path(database)
+    there = {found for _, found, _, _ in objects}
     digest = None if is_writer or path is None else file_digest(path)
     if digest is None:
-        _refuse_damage(connection, name, thorough=is_writer)
+        _refuse_damage(connection, name, there, thorough=is_writer)
         return
     kept, key = Kept.in_cache(), content_key("no damage", digest)
     if not kept.get(key):
-        _refuse_damage(connection, name, thorough=False)
+        _refuse_damage(connection, name, there, thorough=False)
         kept.put(key, True)
 
 
-def _refuse_damage(connection: Connection, name: str, thorough: bool) -> None:
-    there = set(connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars())
-    small = [f"integrity_check({table})" for table in _SMALL if table in there]
-    for check in ["integrity_check(1)"] if thorough else ["quick_check(1)", *small]:
-        found = connection.exec_driver_sql(f"PRAGMA {check}").scalar()
+def _refuse_damage(
+    connection: Connection, name: str, there: Collection[str], thorough: bool
+) -> None:
+    small = [f"integrity_check('{table}')" for table in _SMALL if table in there]
+    checks = ["integrity_check(1)"] if thorough else ["quick_check(1)", *small]
+    query = " UNION ALL ".join(f"SELECT * FROM pragma_{check}" for check in checks)
+    for found in connection.exec_driver_sql(query).scalars():
         if found != "ok":
             what = printable(" ".join(str(found).split()))
             raise ResultsError(f"{name} is damaged: {what}; copy it again from the original")
@@ -90,13 +96,13 @@ def _refuse_damage(connection: Connection, name: str, thorough: bool) -> None:
                 f"{name} is damaged: the index {index} does not fit the table {table}; run sqlite3 "
                 f"{shlex.quote(name)} REINDEX"
             )
-    for table in [table for table in _REFERRING if table in there]:
-        lost = connection.exec_driver_sql(f"PRAGMA foreign_key_check({table})").first()
-        if lost is not None:
-            raise ResultsError(
-                f"{name} is damaged: row {lost[1]} of {table} refers to a row of {lost[2]} that is "
-                "missing; copy it again from the original"
-            )
+    referring = [f"pragma_foreign_key_check('{table}')" for table in _REFERRING if table in there]
+    query = " UNION ALL ".join(f"SELECT * FROM {check}" for check in referring)
+    for table, row_id, parent, _ in connection.exec_driver_sql(query) if referring else ():
+        raise ResultsError(
+            f"{name} is damaged: row {row_id} of {table} refers to a row of {parent} that is "
+            "missing; copy it again from the original"
+        )
 
 
 def _agree(connection: Connection, index: str, table: str, columns: str) -> bool:
@@ -109,20 +115,21 @@ def _agree(connection: Connection, index: str, table: str, columns: str) -> bool
     return bool(connection.exec_driver_sql(query).scalar())
 
 
-def _foreign_in_sqlite(connection: Connection, name: str, is_writer: bool) -> Iterator[str]:
+def _foreign_in_sqlite(
+    connection: Connection, name: str, objects: _Objects, is_writer: bool
+) -> Iterator[str]:
     """Describe what harness did not make, with the command that drops it."""
-    for kind, found, table in connection.execute(_OBJECTS):
-        if kind == "view" and not is_writer:
-            continue
-        quoted = printable(found).replace('"', '""')
-        drop = shlex.quote(f'DROP {kind.upper()} "{quoted}"')
-        yield f"{_object(kind, found, table)} To drop it: sqlite3 {shlex.quote(name)} {drop}"
-    names = list(schema.metadata.tables)
-    for table, column, hidden in connection.execute(_COLUMNS, {"names": names}):
+    for kind, found, table, _ in objects:
+        if kind == "trigger" or (kind == "view" and is_writer):
+            quoted = printable(found).replace('"', '""')
+            drop = shlex.quote(f'DROP {kind.upper()} "{quoted}"')
+            yield f"{_object(kind, found, table)} To drop it: sqlite3 {shlex.quote(name)} {drop}"
+    for table, column, hidden in connection.exec_driver_sql(_COLUMNS):
         kind = "a computed column" if hidden else "a default for the column"
         yield _changed(table, f"{kind} `{printable(column)}`")
-    for (table,) in connection.execute(_CONFLICTS, {"names": names}):
-        yield _changed(table, "a rule for conflicts")
+    for kind, found, _, has_rule in objects:
+        if kind == "table" and has_rule and found in schema.metadata.tables:
+            yield _changed(found, "a rule for conflicts")
 
 
 def _foreign_elsewhere(connection: Connection, is_writer: bool) -> Iterator[str]:

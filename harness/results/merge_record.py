@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Table, insert, select, true, u
 from harness.results import opentuner_tables as opentuner
 from harness.results.inserting import find_rows
 from harness.results.opentuner_rows import Row, read_opentuner
+from harness.results.tables import make_tables
 from harness.results.validate import referred
 
 _KEYS: Mapping[Table, tuple[str, ...]] = {
@@ -47,7 +48,7 @@ class RecordMerge:
     def __init__(self, source: Connection, target: Connection) -> None:
         """Make OpenTuner's tables in the target if they are missing."""
         self._source, self._target = source, target
-        opentuner.metadata.create_all(target)
+        make_tables(target, opentuner.metadata)
         if target.execute(select(opentuner.meta.c.id)).first() is None:
             target.execute(opentuner.meta.insert().values(db_version=opentuner.DB_VERSION))
         self._ids: dict[str, dict[int, int]] = {name: {} for name in opentuner.metadata.tables}

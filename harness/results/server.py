@@ -66,12 +66,11 @@ def use_settings(connection: Any) -> None:
     connection.commit()
 
 
-def check_encoding(engine: Engine, name: str) -> None:
+def check_encoding(connection: Connection, name: str) -> None:
     """Raise ResultsError where a server's database cannot hold every text."""
-    if engine.dialect.name != POSTGRES:
+    if connection.dialect.name != POSTGRES:
         return
-    with engine.connect() as connection:
-        found = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    found = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
     if found != "UTF8":
         raise ResultsError(
             f"{name} has the encoding {found}, in which not every text can be stored; make a "

@@ -35,6 +35,7 @@ from harness.results.stock_values import (
     measurement_of,
     parameter_of,
 )
+from harness.results.tables import make_tables
 from harness.results.validate import referred
 
 _EPOCH = datetime(1970, 1, 1)
@@ -55,8 +56,8 @@ def read_stock(source: Connection, target: Connection) -> None:
 
     Raises ValueError, TypeError or UnsafePickle where OpenTuner cannot have written a row.
     """
-    opentuner.metadata.create_all(target)
-    schema.metadata.create_all(target)
+    make_tables(target, opentuner.metadata)
+    make_tables(target, schema.metadata)
     target.execute(schema.schema_version.insert().values(version=schema.VERSION))
     tables: dict[str, dict[int, Row]] = {}
     for table in opentuner.metadata.sorted_tables:

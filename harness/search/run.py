@@ -20,6 +20,7 @@ from harness.results import ENDED, Store
 from harness.results.connect import shown_name
 from harness.results.server import lock_shared_rows
 from harness.results.store import Begun
+from harness.results.tables import make_tables
 from harness.search.durable_run import DurableRun
 from harness.search.interface import TuningInterface
 from harness.search.patches import offered_techniques
@@ -59,7 +60,7 @@ def make_opentuner_tables(store: Store) -> None:
 
     def make() -> None:
         lock_shared_rows(store.connection)
-        Base.metadata.create_all(store.connection)
+        make_tables(store.connection, Base.metadata)
         _Meta.add_version(store.session, DB_VERSION)
 
     store.transact(make)
