@@ -28,7 +28,12 @@ DOORS = {
     "pydantic_core": ("harness/space_file/", "harness/core/named_values.py"),
     "distributed": ("harness/fleet/engine.py",),
     "dask": ("harness/fleet/engine.py",),
-    "pyopencl": ("harness/measure/backends/opencl.py", "harness/dispatch/loaders/opencl.py"),
+    "pyopencl": (
+        "harness/measure/backends/opencl.py",
+        "harness/dispatch/loaders/opencl.py",
+        "harness/dispatch/loaders/torch_op.py",
+    ),
+    "torch": ("harness/dispatch/loaders/torch_op.py",),
     "pycuda": ("harness/measure/backends/cuda_pycuda.py", "harness/dispatch/loaders/cuda.py"),
     # NVIDIA's cuda-bindings, `import cuda.bindings`: the driver, and the compiler NVRTC.
     "cuda": (

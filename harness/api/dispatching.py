@@ -183,10 +183,10 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     if options.choice not in CHOICES:
         hint = suggestion(options.choice, CHOICES)
         raise UsageError(f"no choice `{options.choice}`; {hint}")
-    check_formats(options.format)
     check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = _spec(options, campaigns)
+    check_formats(options.format, spec)
     results = _results(campaigns, spec, options)
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)

@@ -53,9 +53,10 @@ def _parser() -> argparse.ArgumentParser:
         "--format",
         action="extend",
         nargs="+",
-        choices=("json",),
+        choices=("json", "torch", "triton"),
         default=[],
-        help="write this as well: json, for any other language (docs/dispatch.md)",
+        help="write more than C and Python: operators of PyTorch (torch), configurations of Triton "
+        "(triton), or data for anything else (json)",
     )
     parser.add_argument(
         "--force",

@@ -23,3 +23,8 @@ def loader_files(backend: str) -> dict[str, bytes]:
         loader = loader.replace(f"from {module.__name__} import", f"from ._{path.stem} import")
         files[f"_{path.name}"] = path.read_bytes()
     return {f"_{backend}.py": loader.encode(), **files}
+
+
+def torch_files(name: str) -> dict[str, bytes]:
+    """Return the content of the file that makes operators of PyTorch, by its path."""
+    return {f"{name}/torch_op.py": Path(__file__).with_name("torch_op.py").read_bytes()}

@@ -27,13 +27,14 @@ class Kernel:
     Arguments are passed in the kernel's order, as the package takes them: device memory and numpy
     scalars; the input's features are given by name; a stream of None is the default one. A CUDA
     context must be current, here and at every call: `context`, or the thread's own if it is None.
+    `driver` is what calls the driver; by default, what is installed.
     On a device other than the tuned one, the best single configuration runs on every input, and a
     warning says so once; cubins load only on devices of their own architecture.
     """
 
-    def __init__(self, dispatcher: Any, context: Any = None) -> None:
+    def __init__(self, dispatcher: Any, context: Any = None, driver: Any = None) -> None:
         self._dispatcher = dispatcher
-        self._driver = _open(dispatcher.NAME, hasattr(dispatcher, "COOPERATIVE"))
+        self._driver = driver or _open(dispatcher.NAME, hasattr(dispatcher, "COOPERATIVE"))
         self._loaded: dict[int, tuple[Any, ...]] = {}
         found = self._driver.device_name(context)
         tuned = dispatcher.PROVENANCE["device"]
@@ -94,7 +95,7 @@ def _open(name: str, is_cooperative: bool) -> Any:
         except ImportError:
             pass
     try:
-        return _Bindings(is_cooperative)
+        return Bindings(is_cooperative)
     except ImportError as error:
         raise ImportError(
             f"{name} needs cuda-bindings{'' if is_cooperative else ' or PyCUDA'}: "
@@ -141,7 +142,7 @@ class _PyCuda:
         function(*arguments, block=group, grid=grid, stream=stream, shared=shared)
 
 
-class _Bindings:
+class Bindings:
     """The driver through cuda-bindings, which takes its own streams and contexts, and as memory
     anything of which `int` makes an address."""
 
