@@ -324,6 +324,7 @@ class Late:
 
     def __init__(self, after: Scripted, **devices: Scripted) -> None:
         self._after, self._devices, self.is_closed = after, devices, False
+        self.reason = ""
 
     def joined(self) -> dict[str, Scripted]:
         """Return them once."""
@@ -331,6 +332,10 @@ class Late:
             return {}
         found, self._devices = self._devices, {}
         return found
+
+    def unused(self) -> list[str]:
+        """Return a reason when devices are returned no more."""
+        return [] if self._devices else [self.reason] * bool(self.reason)
 
     def close(self) -> None:
         """Note it."""
@@ -345,8 +350,16 @@ def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
     first = Scripted("GPU-0", lambda number: number == 3 and until(lambda: bool(joins.asked)))
     late = Late(first, joins=joins, differs=differs)
     spec, database = make_spec(tmp_path, SMALL), tmp_path / "r.db"
-    with opened(spec, database, EqualDevices({"first": first}, late), test_limit=1000) as (c, _):
+    warnings: list[str] = []
+    late.reason = "a T4 has joined and is not used"
+    with opened(spec, database, EqualDevices({"first": first}, late), test_limit=1000) as (c, d):
+        d.warn = warnings.append  # type: ignore[assignment, method-assign]
         found = verdicts(c.run())
+    assert set(warnings) == {
+        "differs (GPU-other) has joined and is not used: it is not equal to first (GPU-0): its "
+        "device is `other`, not `formula`",
+        late.reason,
+    }
     results = the_one(read_results([str(database)]))
     assert (found, stored(results)) == alone
     assert joins.asked
@@ -402,7 +415,9 @@ def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path: 
 
 
 def test_devices_that_differ_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"device 0 and device 1 .* device is `one` and `two`"):
+    with pytest.raises(
+        UsageError, match=r"device 1 \(GPU-2\) is not equal to device 0: its device is `two`, not"
+    ):
         equal(Scripted(name="one"), Scripted("GPU-2", name="two"))
 
 

@@ -134,15 +134,28 @@ class _Headed:
 
 
 @dataclass(frozen=True)
+class ModelDocument:
+    """What `tune --device all-models` found on the devices of one model; `error` is empty unless
+    its last device failed."""
+
+    device: str
+    has_failed: bool
+    error: str
+    results: ResultsDocument | None
+    next: str
+
+
+@dataclass(frozen=True)
 class TuneDocument(_Headed):
     """What `tune --json` prints; `has_failed` where nothing was measured, or nothing worked on an
-    input."""
+    input. With `--device all-models`, `results` is null, and `models` has those of each model."""
 
     database: str
     has_failed: bool
     report: str | None
     results: ResultsDocument | None
     next: str
+    models: list[ModelDocument] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from harness.analysis.inputs import InputReport
+from harness.api.devices import open_devices
 from harness.api.request import PREDICTED, TuneRequest
-from harness.core.errors import UsageError
+from harness.core.errors import HarnessError
 from harness.core.records import Config
 from harness.core.text import counted, first_few
-from harness.fleet.measurers import FleetRequest, fleet_measurers
-from harness.measure.choose import fitted_to, open_measurers
+from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
-from harness.results import Store, stored_compilers, writing
+from harness.results import Store, writing
 from harness.results.other_names import other_name
 from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
@@ -29,7 +27,7 @@ from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.space_file.flag_files import file_name
 from harness.tuning import Campaign
-from harness.tuning.devices import EqualDevices, Joining
+from harness.tuning.devices import EqualDevices
 from harness.tuning.progress import Display
 from harness.tuning.replayed import RecordedCampaign, describe_recording
 
@@ -59,6 +57,8 @@ class Tuned:
     store: Store
     campaign: Campaign
     reports: Sequence[InputReport]
+    error: HarnessError | None = None
+    """Why it ended early, where others went on."""
 
     @property
     def has_failed(self) -> bool:
@@ -92,19 +92,19 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
             listener.note(f"note: {notice}")
         with Store(engine) as store:
             make_opentuner_tables(store)
-            default = None if request.recording else _default(spec, measurer)
+            default = None if request.recording else default_of(spec, measurer)
             with listener.progress(default) as display:
-                campaign = _campaign(request, spec, measurer, store, display, listener)
+                campaign = make_campaign(request, spec, measurer, store, display, listener)
                 reports = campaign.run()
             yield Tuned(request, measurer, store, campaign, reports)
 
 
-def _default(spec: Spec, measurer: Measurer) -> Config:
+def default_of(spec: Spec, measurer: Measurer) -> Config:
     """Return the configuration that others are shown as changes from."""
     return Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
 
 
-def _campaign(
+def make_campaign(
     request: TuneRequest,
     spec: Spec,
     measurer: Measurer,
@@ -170,40 +170,6 @@ def _predicted(request: TuneRequest, measurer: Measurer, listener: Listener) -> 
     return order.configs[: max(1, request.search.test_limit // 2)]
 
 
-def _open_devices(request: TuneRequest, opened: ExitStack) -> tuple[Measurer, str]:
-    """Open the devices; return their measurer and why they were chosen. Raises UsageError for
-    several devices that differ, and for several where one input after another is sampled."""
-    options = request.options
-    most = len(request.spec.inputs)  # an input is with one device
-    measurers: Mapping[str, Measurer]
-    joining: Joining | None = None
-    if options.cluster is None:
-        known = partial(stored_compilers, request.database, request.spec.program_sha256)
-        where = options.backend, options.device, most, known
-        measurers, why = open_measurers(request.whole, *where)
-    else:
-        driver = f"{platform.node()}: {shown_database(request.database)}"
-        asked = FleetRequest(options.cluster, options.device, most, options.insecure, driver)
-        fleet = opened.enter_context(fleet_measurers(request.whole, asked))
-        measurers = fleet.opened.measurers
-        joining = fleet.late if most > 1 and options.validate is None else None
-        why = "; ".join([f"--cluster {options.cluster}", *fleet.opened.skipped])
-    if len(measurers) == 1 and joining is None:
-        return next(iter(measurers.values())), why
-    try:
-        if options.validate is not None:
-            raise UsageError(
-                f"--validate samples all inputs on one device, and --device names {len(measurers)};"
-                " name one of them"
-            )
-        devices = EqualDevices(measurers, joining)
-    except UsageError:
-        for measurer in reversed([*measurers.values()]):
-            measurer.close()
-        raise
-    return devices, f"{why}; {devices.describe()}"
-
-
 @contextmanager
 def _opened(request: TuneRequest, listener: Listener) -> Iterator[Measurer]:
     """Open the measurer, describe it in a line, and close it at the end."""
@@ -224,7 +190,7 @@ def _described(request: TuneRequest, listener: Listener, opened: ExitStack) -> I
         measurer = replay
         line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
     else:
-        measurer, why = _open_devices(request, opened)
+        measurer, why = open_devices(request, opened)
         line = f"backend {measurer.environment.backend}: {measurer.environment}"
         line += f"; {why}" if why else ""
     try:

@@ -150,7 +150,10 @@ def add_device(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, several: bool = False
 ) -> None:
     """Add the option that names a device, or several (harness.measure.backends.choose)."""
-    more = "; repeat it, or name `all`, to share the inputs out over equal devices"
+    more = (
+        "; repeat it, or name `all`, to share the inputs out over equal devices; `all-models` "
+        "tunes all devices, each model by itself"
+    )
     parser.add_argument(
         "--device",
         action="append",

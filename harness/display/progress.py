@@ -65,6 +65,16 @@ class ProgressDisplay:
         self._period_s = _PLAIN_PERIOD_S
         self._whole = StageProgress(self, "")
         self._devices: dict[str, StageProgress] = {}
+        self._name = ""
+        self._parts: list[ProgressDisplay] = []
+
+    def part(self, name: str, default: Config) -> ProgressDisplay:
+        """Return the display of one of several campaigns that run at the same time."""
+        part = ProgressDisplay(self._console, self._quiet, default)
+        part._bar, part._name, part._period_s = self._bar, f"{name}: ", self._period_s
+        part._whole = StageProgress(part, part._name)
+        self._parts.append(part)
+        return part
 
     def __enter__(self) -> ProgressDisplay:
         if self._live:
@@ -75,13 +85,14 @@ class ProgressDisplay:
         if self._live:
             self._bar.stop()
         if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):
-            print_lines(self._console, self._so_far())
+            for each in (self, *self._parts):
+                print_lines(self._console, each._so_far())
 
     def _so_far(self) -> Iterator[str]:
         """Describe the best of each input so far."""
         if not self._bests:
             return
-        yield "Best so far, by the times of the search:"
+        yield f"{self._name}Best so far, by the times of the search:"
         for problem, best in list(self._bests.items())[:_MOST_SO_FAR]:
             time, config = self.describe(best)
             yield f"    {problem}: {time}{config}"
@@ -92,7 +103,7 @@ class ProgressDisplay:
     def on(self, device: str) -> StageProgress:
         """Return the display of what one of several devices does."""
         if device not in self._devices:
-            self._devices[device] = StageProgress(self, f"{device} ")
+            self._devices[device] = StageProgress(self, f"{self._name}{device} ", of_device=True)
         return self._devices[device]
 
     def begin_stage(
@@ -104,7 +115,7 @@ class ProgressDisplay:
 
     def warn(self, text: str) -> None:
         """Print a warning above the live line, even where quiet."""
-        print_line(self._console, f"warning: {text}")
+        print_line(self._console, f"warning: {self._name}{text}")
 
     def step(self, text: str) -> None:
         """Count a step that has ended."""
@@ -197,10 +208,11 @@ class ProgressDisplay:
 class StageProgress:
     """Progress of one stage at a time: of a whole campaign, or of one of its devices."""
 
-    def __init__(self, display: ProgressDisplay, name: str) -> None:
+    def __init__(self, display: ProgressDisplay, name: str, of_device: bool = False) -> None:
         """`name` begins each line."""
         self._display = display
         self._name = name
+        self._is_of_device = of_device
         self._task: TaskID | None = None
         self._title, self._steps, self._done = "", 0, 0
         self._outcomes: Counter[Outcome] = Counter()
@@ -213,6 +225,10 @@ class StageProgress:
         """The steps that are left."""
         return self._steps - self._done
 
+    def part(self, name: str, default: Config) -> ProgressDisplay:
+        """Return the display of one of several campaigns."""
+        return self._display.part(name, default)
+
     def on(self, device: str) -> StageProgress:
         """Return the display of what one of several devices does."""
         return self._display.on(device)
@@ -222,7 +238,7 @@ class StageProgress:
     ) -> None:
         """Begin a stage; one without steps is not shown. The database may answer `stored` steps."""
         self.end()
-        if self._name:
+        if self._is_of_device:
             self._display.end_whole()
         self._title, self._steps = f"{self._name}{title}", steps
         self._task = self._display.begin(self._title, steps, ahead)

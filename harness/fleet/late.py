@@ -5,11 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from harness.core.errors import BackendUnavailable, HarnessError
+from harness.core.errors import BackendUnavailable, HarnessError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.fleet_device import FleetDevice, devices_of
+from harness.measure.backends.device_names import ALL_MODELS
 from harness.measure.kernels import KernelMeasurer
 
 _LOOK_S = 2.0
@@ -27,8 +28,12 @@ class LateDevices:
         open_device: Callable[[FleetDevice], KernelMeasurer],
         used: Sequence[FleetDevice],
         most: int,
+        tuned: Collection[str] = (),
+        there: Collection[str] = (),
     ) -> None:
-        """`used` are the devices in use, equal ones; with them there are at most `most`."""
+        """`used` are the devices of this model in use; with them there are at most `most`. Where
+        `tuned` names the models that this command tunes, devices of others are reported, but
+        not those of the workers that were `there`, by their addresses, when it began."""
         self._cluster = cluster
         self._open = open_device
         self._model = used[0].offered.name
@@ -37,6 +42,8 @@ class LateDevices:
         self._offered: dict[str, Sequence[FleetDevice]] = {}  # by the worker's address
         self._next_s: dict[str, float] = {}  # when a device is tried again, by its UUID
         self._opened: queue.SimpleQueue[tuple[str, KernelMeasurer]] = queue.SimpleQueue()
+        self._tuned, self._there = tuned, there
+        self._unused: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._is_over = threading.Event()
         self._looking: threading.Thread | None = None
 
@@ -50,6 +57,10 @@ class LateDevices:
     def _taken(self) -> Iterator[tuple[str, KernelMeasurer]]:
         while not self._opened.empty():
             yield self._opened.get()
+
+    def unused(self) -> list[str]:
+        """Say which devices joined since the last call and are not used, and why."""
+        return [self._unused.get() for _ in range(self._unused.qsize())]
 
     def close(self) -> None:
         """Open no more devices, and close those that nobody uses yet."""
@@ -78,8 +89,14 @@ class LateDevices:
         for address in sorted(alive - self._offered.keys()):
             try:
                 self._offered[address] = devices_of(self._cluster, self._cluster.member(address))
-            except HarnessError:  # lost already, or of another version
+            except UsageError as error:  # of another version
                 self._offered[address] = ()
+                if self._tuned:
+                    self._unused.put(f"a worker has joined and is not used: {error}")
+            except HarnessError:  # lost already
+                self._offered[address] = ()
+            if address not in self._there:
+                self._refuse_other_models(address)
         for address in alive:
             for device in self._offered[address]:
                 uuid = device.offered.uuid
@@ -92,6 +109,16 @@ class LateDevices:
                     and not self._is_over.is_set()
                 ):
                     yield device
+
+    def _refuse_other_models(self, address: str) -> None:
+        """Note the devices of a worker that has joined whose model this command does not tune."""
+        for device in self._offered[address]:
+            if self._tuned and device.offered.name not in self._tuned:
+                self._unused.put(
+                    f"{device.name} has joined and is not used: it is a {device.offered.name}, and "
+                    f"this command tunes {', '.join(self._tuned)}. To tune all models: "
+                    f"--device {ALL_MODELS}"
+                )
 
     def _try(self, device: FleetDevice) -> None:
         uuid = device.offered.uuid

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.text import counted
@@ -19,6 +20,7 @@ from harness.fleet.remote_builds import Builders, RemoteBuilds
 from harness.fleet.remote_device import RemoteDevice
 from harness.fleet.serving import local_cluster
 from harness.measure.backends.choose import Backend
+from harness.measure.backends.device_names import ALL_MODELS, are_all_models, names_in
 from harness.measure.choose import with_arch, with_cache
 from harness.measure.kernels import Elsewhere, KernelMeasurer
 from harness.space_file import Spec
@@ -33,8 +35,8 @@ class FleetRequest:
     """What a driver wants of a cluster.
 
     `address` is a scheduler's, or `local:N`. Of devices of several models, `names` choose those
-    whose model, UUID or machine is named; at most `most` are used. `driver` identifies the campaign
-    to the workers.
+    whose model, UUID or machine is named, or all models; of each model, at most `most` are used.
+    `driver` identifies the campaign to the workers.
     """
 
     address: str
@@ -46,15 +48,16 @@ class FleetRequest:
 
 @dataclass(frozen=True)
 class FleetMeasurers:
-    """The measurers of a cluster's devices, and the devices that join."""
+    """The measurers of a cluster's equal devices, and the devices that join them."""
 
     opened: OpenedMeasurers
-    late: LateDevices
+    late: LateDevices | None
 
 
 @contextmanager
-def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[FleetMeasurers]:
-    """Open a measurer for each device of a cluster; close the first one last, inside the block.
+def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[list[FleetMeasurers]]:
+    """Open a measurer for each device of a cluster, by groups of equal ones; there is one group
+    unless all models are asked for. Of each group, close the first one last, inside the block.
 
     Raises UsageError and BackendUnavailable.
     """
@@ -69,11 +72,12 @@ def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[FleetMeasurer
         yield from _connected(spec, request, 1)
         return
     with local_cluster(count, request.names) as address:
-        started = dataclasses.replace(request, address=address, names=())
+        names = request.names if are_all_models(request.names) else ()
+        started = dataclasses.replace(request, address=address, names=names)
         yield from _connected(spec, started, count)
 
 
-def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[FleetMeasurers]:
+def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[list[FleetMeasurers]]:
     cluster = Cluster.connect(request.address)
     try:
         members = cluster.wait_for_members(JOIN_S, least)
@@ -84,20 +88,71 @@ def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[FleetM
                 f"no worker of {request.address} compiles; start one with `harness.worker` and "
                 "--builders 1 or more, or `dask worker` with --resources build=1"
             )
-        devices = _chosen(spec, found, request.names)[: request.most]
-        opener = Opener(spec, devices[0].offered, cluster, at_once, request.driver)
-        opened = open_measurers(opener, devices)
-        late = LateDevices(cluster, opener.open, opened.used, request.most)
-        yield FleetMeasurers(opened, late)
+        models = _chosen(spec, found, request.names)
+        make = partial(Opener, spec, builders=cluster, at_once=at_once, driver=request.driver)
+        groups = _opened_groups(make, models, request)
+        there = [member.address for member in members]
+        yield list(_with_late(cluster, groups, request.most, there))
     finally:
         cluster.close()
 
 
-def _chosen(spec: Spec, found: Sequence[FleetDevice], names: Sequence[str]) -> list[FleetDevice]:
-    """Return the equal devices to measure on, each of them once."""
+def _with_late(
+    cluster: Cluster,
+    groups: Sequence[tuple[Opener, OpenedMeasurers]],
+    most: int,
+    there: Sequence[str],
+) -> Iterator[FleetMeasurers]:
+    """Yield the groups with the devices that join them. Of groups of one model, the first is joined
+    alone: a device would be opened for both. The first group of all reports what is not used."""
+    models: dict[str, list[FleetDevice]] = {}
+    for _, opened in groups:
+        models.setdefault(opened.model, []).extend(opened.used)
+    tuned: Collection[str] = tuple(models)
+    for opener, opened in groups:
+        used = models.pop(opened.model, None)
+        late = LateDevices(cluster, opener.open, used, most, tuned, there) if used else None
+        yield FleetMeasurers(opened, late)
+        tuned = ()
+
+
+def _opened_groups(
+    make: Callable[..., Opener], models: Sequence[Sequence[FleetDevice]], request: FleetRequest
+) -> list[tuple[Opener, OpenedMeasurers]]:
+    """Open the devices of each model. Where all models are asked for, one that cannot be opened is
+    skipped, and devices of a model with another driver or compiler are a group of their own."""
+    groups: list[tuple[Opener, OpenedMeasurers]] = []
+    skipped: list[str] = []
+    try:
+        for model in models:
+            left: Sequence[FleetDevice] = model
+            while left:
+                opener = make(first=left[0].offered)
+                try:
+                    opened = open_measurers(opener, left[: request.most])
+                except BackendUnavailable as error:
+                    skipped.append(f"{left[0].offered.name} is not used: {error}")
+                    if model is models[-1] and not groups:
+                        raise
+                    break
+                left = opened.give_up_unequal() if are_all_models(request.names) else ()
+                groups.append((opener, opened))
+    except BaseException:
+        for _, opened in groups:
+            opened.close()
+        raise
+    groups[0][1].skipped.extend(skipped)
+    return groups
+
+
+def _chosen(
+    spec: Spec, found: Sequence[FleetDevice], names: Sequence[str]
+) -> list[list[FleetDevice]]:
+    """Return the devices to measure on by model, each of them once; one model, unless `names` ask
+    for all."""
     once = {device.offered.uuid: device for device in reversed(found)}
     devices = [device for device in found if once[device.offered.uuid] is device]
-    wanted = [name.casefold() for names_ in names for name in names_.split(",")]
+    wanted = [] if are_all_models(names) else [name.casefold() for name in names_in(names)]
     fitting = [
         device
         for device in devices
@@ -111,13 +166,16 @@ def _chosen(spec: Spec, found: Sequence[FleetDevice], names: Sequence[str]) -> l
             f"no device of the cluster runs {languages}{' and has that name' if names else ''}; "
             f"{counted(len(devices), 'device')}:\n{listed}"
         )
-    models = sorted({device.offered.name for device in fitting})
-    if len(models) > 1:
+    models: dict[str, list[FleetDevice]] = {}
+    for device in fitting:
+        models.setdefault(device.offered.name, []).append(device)
+    if len(models) > 1 and not are_all_models(names):
         raise UsageError(
             "the cluster has devices of several models, whose times cannot be compared; choose one "
-            f"with --device: {', '.join(models)}"
+            f"with --device, or tune each of them with --device {ALL_MODELS}: "
+            f"{', '.join(sorted(models))}"
         )
-    return fitting
+    return [*models.values()]
 
 
 def _words(device: FleetDevice) -> str:
@@ -161,13 +219,35 @@ class Opener:
         return opened
 
 
-@dataclass(frozen=True)
+@dataclass
 class OpenedMeasurers:
     """The measurers of devices by the devices' names, and why other devices were skipped."""
 
     measurers: dict[str, KernelMeasurer]
-    used: Sequence[FleetDevice]
-    skipped: Sequence[str]
+    used: list[FleetDevice]
+    skipped: list[str]
+
+    @property
+    def model(self) -> str:
+        """The name of the devices' model."""
+        return self.used[0].offered.name
+
+    def give_up_unequal(self) -> list[FleetDevice]:
+        """Close the measurers of devices that are not equal to the first; return the devices."""
+        first = next(iter(self.measurers.values())).environment.fingerprint
+        unequal = []
+        for device, (name, measurer) in zip([*self.used], [*self.measurers.items()], strict=True):
+            if measurer.environment.fingerprint != first:
+                measurer.close()
+                del self.measurers[name]
+                unequal.append(device)
+        self.used = [device for device in self.used if device not in unequal]
+        return unequal
+
+    def close(self) -> None:
+        """Close all measurers, the first one last."""
+        for measurer in reversed(self.measurers.values()):
+            measurer.close()
 
 
 def open_measurers(opener: Opener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:

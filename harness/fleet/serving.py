@@ -15,7 +15,7 @@ from harness.fleet.address import check_address
 from harness.fleet.cluster import BUILD
 from harness.fleet.engine import check_certificates, load_distributed
 from harness.fleet.messages import Offer
-from harness.measure.backends.choose import ALL, choose_devices
+from harness.measure.backends.choose import choose_offered
 
 _CONNECT_S = 30
 _ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -68,7 +68,7 @@ def local_cluster(count: int, names: Sequence[str]) -> Iterator[str]:
     Raises UsageError for unknown devices, BackendUnavailable where there are too few.
     """
     distributed = load_distributed()
-    devices = choose_devices("auto", names or [ALL])
+    devices = choose_offered(names)
     if len(devices) < count:
         raise BackendUnavailable(
             f"--cluster local:{count} needs {count} devices, but only {len(devices)} can be used "

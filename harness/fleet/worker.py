@@ -12,7 +12,7 @@ from harness.core.errors import BackendUnavailable
 from harness.fleet import wire
 from harness.fleet.agent import Agent
 from harness.fleet.messages import Offer, OfferedDevice
-from harness.measure.backends.choose import ALL, AUTO, Backend, choose_devices
+from harness.measure.backends.choose import Backend, choose_offered
 
 _making = threading.Lock()
 _agents: list[Agent] = []
@@ -60,11 +60,12 @@ def close() -> None:
 
 
 def find_devices(names: Sequence[str] = ()) -> tuple[OfferedDevice, ...]:
-    """Find the devices of this machine that a worker offers; all equal ones without names.
+    """Find the devices of this machine that a worker offers; all equal ones without names, those of
+    all models where they are asked for.
 
     Raises UsageError for an unknown name, BackendUnavailable where there is no device.
     """
-    return tuple(map(_offered, choose_devices(AUTO, names or [ALL])))
+    return tuple(map(_offered, choose_offered(names)))
 
 
 def _offered(backend: Backend) -> OfferedDevice:

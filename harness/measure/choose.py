@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
 from harness.core.text import counted
 from harness.measure.backends import cuda
-from harness.measure.backends.choose import Backend, choose_devices, choose_one
+from harness.measure.backends.choose import (
+    Backend,
+    choose_devices,
+    choose_models,
+    choose_one,
+)
+from harness.measure.backends.device_names import ALL_MODELS
+from harness.measure.build_queue import BuildGate
 from harness.measure.cuda_choice import Measured, with_cuda_compiler
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.kernels import KernelMeasurer
@@ -85,23 +93,70 @@ def open_measurers(
     if _runs_program(spec, requested):
         program, why = open_measurer(spec, requested, devices=devices)
         return {COMMAND: program}, why
-    chosen = choose_devices(requested, devices)
-    first_backend = with_cuda_compiler(spec, _fitting(spec, chosen[0]), measured)
-    compiler, why = first_backend.cuda_compiler, first_backend.why
+    backends, why = _equal_ones(spec, choose_devices(requested, devices), most, measured)
+    return _opened(spec, backends, len(backends), BuildGate()), why
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """The measurers of the devices of one model, by the devices' names, and why they were
+    chosen."""
+
+    measurers: Mapping[str, Measurer]
+    why: str
+
+
+def open_models(
+    spec: Spec, requested: str, most: int, measured: Measured = tuple
+) -> tuple[list[OpenedModel], Sequence[str]]:
+    """Open a measurer for each GPU of this machine, but at most so many of each model; return them
+    by model, and why others are not used. Of each model, close the first one last.
+
+    Raises what `open_measurer` raises.
+    """
+    if _runs_program(spec, requested):
+        open_measurer(spec, requested, devices=[ALL_MODELS])  # which says why it cannot be
+    models = choose_models(requested)
+    fitting = [_equal_ones(spec, group, most, measured) for group in models.groups]
+    count, gate = sum(len(backends) for backends, _ in fitting), BuildGate(len(fitting))
+    opened: list[OpenedModel] = []
+    try:
+        for backends, why in fitting:
+            opened.append(OpenedModel(_opened(spec, backends, count, gate), why))
+    except BaseException:  # also Ctrl-C
+        for model in opened:
+            for measurer in reversed([*model.measurers.values()]):
+                measurer.close()
+        raise
+    return opened, models.skipped
+
+
+def _equal_ones(
+    spec: Spec, chosen: Sequence[Backend], most: int, measured: Measured
+) -> tuple[list[Backend], str]:
+    """Return the backends of equal devices as the space wants them, and why they were chosen."""
+    first = with_cuda_compiler(spec, _fitting(spec, chosen[0]), measured)
+    compiler, why = first.cuda_compiler, first.why
     others = (_fitting(spec, each) for each in chosen[1:most])
-    backends = [
-        first_backend,
-        *(dataclasses.replace(each, cuda_compiler=compiler) for each in others),
-    ]
-    count = len(backends)
-    if len(chosen) > count:
-        why += f"; {counted(len(chosen) - count, 'more device')} would have no input"
-    first = KernelMeasurer(spec, backends[0], devices=count)
+    backends = [first, *(dataclasses.replace(each, cuda_compiler=compiler) for each in others)]
+    if len(chosen) > len(backends):
+        why += f"; {counted(len(chosen) - len(backends), 'more device')} would have no input"
+    return backends, why
+
+
+def _opened(
+    spec: Spec, backends: Sequence[Backend], devices: int, gate: BuildGate
+) -> dict[str, Measurer]:
+    """Open the measurers of equal devices; `devices` measure at once, with those of other models
+    behind the same gate."""
+    first = KernelMeasurer(spec, backends[0], devices=devices, gate=gate)
     opening: list[Future[KernelMeasurer]] = []
     try:
         with ThreadPoolExecutor() as threads:
             for backend in backends[1:]:
-                one = threads.submit(KernelMeasurer, spec, backend, equal=first, devices=count)
+                one = threads.submit(
+                    KernelMeasurer, spec, backend, equal=first, devices=devices, gate=gate
+                )
                 opening.append(one)
         measurers = [first, *(each.result() for each in opening)]
     except BaseException:  # also Ctrl-C
@@ -111,7 +166,7 @@ def open_measurers(
         first.close()
         raise
     names = [f"device {each.device.index}" if each.device else each.language for each in backends]
-    return dict(zip(names, measurers, strict=True)), why
+    return dict(zip(names, measurers, strict=True))
 
 
 def _runs_program(spec: Spec, requested: str) -> bool:

@@ -24,7 +24,7 @@ from harness.core.errors import (
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.build_queue import BuildProcesses, BuildQueue
+from harness.measure.build_queue import BuildGate, BuildProcesses, BuildQueue
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient, DeviceConnection
@@ -71,12 +71,14 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         *,
         equal: KernelMeasurer | None = None,
         devices: int = 1,
+        gate: BuildGate | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
-        later. `devices` is how many measure at once. The device, and what compiles for it, may be
+        later. `devices` is how many measure at once, with builds of other models behind the same
+        `gate`. The device, and what compiles for it, may be
         `elsewhere`, on other machines. Raises BackendUnavailable, DeviceBusy where another process
         measures on the device.
         """
@@ -90,7 +92,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         except BaseException:
             self._device.close()
             raise
-        spare = 1 if elsewhere else spare_cores(devices=devices)
+        gate = gate or BuildGate()
+        spare = 1 if elsewhere else spare_cores(devices=devices) // gate.queues
         disturb = self._facts.shares_cpu or spare == 0
         # Where the device waits for all builds, they may have its cores as well.
         at_once = usable_cores() if disturb else spare
@@ -99,7 +102,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         processes = elsewhere.builders if elsewhere else None
         super().__init__(
             spec,
-            BuildQueue(backend, compiler, at_once=at_once, processes=processes)
+            BuildQueue(backend, compiler, at_once=at_once, processes=processes, gate=gate)
             if equal is None
             else equal._builds,
             environment=self._facts.environment,

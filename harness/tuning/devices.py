@@ -22,6 +22,7 @@ from harness.core.records import (
 from harness.measure.measurer import Measurer
 from harness.measure.occasions import ONE_OCCASION
 from harness.space import Space
+from harness.tuning.baton import Baton
 
 MOST_FAULTS = 3
 """A device that fails so often in a row is not used any more."""
@@ -43,6 +44,9 @@ class Waiting(Protocol):
 
 class Joining(Protocol):
     """Opens devices that become available while a campaign runs."""
+
+    def unused(self) -> Sequence[str]:
+        """Say which devices joined since the last call and are not used, and why."""
 
     def joined(self) -> Mapping[str, Measurer]:
         """Return the measurers of devices that joined since the last call, by their names."""
@@ -81,10 +85,17 @@ class EqualDevices:
 
     is_replay = False
 
-    def __init__(self, measurers: Mapping[str, Measurer], joining: Joining | None = None) -> None:
-        """`measurers` are the devices' by their names; others may join. Raises UsageError for
-        devices that are not equal."""
+    def __init__(
+        self,
+        measurers: Mapping[str, Measurer],
+        joining: Joining | None = None,
+        baton: Baton | None = None,
+    ) -> None:
+        """`measurers` are the devices' by their names; others may join. With a `baton`, campaigns
+        of other devices run at the same time, each in a thread that holds it. Raises UsageError
+        for devices that are not equal."""
         self._joining = joining
+        self.baton = baton
         self.left = [SharedDevice(name, measurer) for name, measurer in measurers.items()]
         _require_equal(self.left)
         self._all = list(self.left)
@@ -98,6 +109,8 @@ class EqualDevices:
         """Say which devices there are."""
         names = ", ".join(map(str, self._all[:_MOST_SHOWN]))
         more = "" if len(self._all) <= _MOST_SHOWN else ", ..."
+        if len(self._all) == 1 and self._joining is None:
+            return names
         if len(self._all) == 1:
             return f"{names}; equal devices that join later take inputs as well"
         return f"{len(self._all)} equal devices share the inputs: {names}{more}"
@@ -120,18 +133,23 @@ class EqualDevices:
         """Return the device on which an input is measured; None before its first measurement."""
         return self._home.get(problem)
 
-    def joined(self) -> Iterator[SharedDevice]:
-        """Yield the devices that joined since the last call; one that is not equal is closed."""
-        for name, measurer in self._joining.joined().items() if self._joining else ():
+    def joined(self, warn: Callable[[str], None]) -> Iterator[SharedDevice]:
+        """Yield the devices that joined since the last call; close one that is not equal, and
+        `warn` of all that are not used."""
+        if self._joining is None:
+            return
+        for name, measurer in self._joining.joined().items():
             device = SharedDevice(name, measurer)
-            try:
-                _require_equal([self._all[0], device])
-            except UsageError:
+            difference = _difference(self._all[0], device)
+            if difference:
                 measurer.close()
+                warn(f"{device} has joined and is not used: it is not equal to {difference}")
                 continue
             self._all.append(device)
             self.left.append(device)
             yield device
+        for text in self._joining.unused():
+            warn(text)
 
     def take_out(self, device: SharedDevice) -> None:
         """Use a device no more; its inputs may go to any other one, without its last failures."""
@@ -142,6 +160,11 @@ class EqualDevices:
             self._measured[problem] = [m for m in found if (problem, m.config) not in device.failed]
 
     # ------------------------------------------------------------------- as a Measurer
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the devices were closed, so that the campaign must end."""
+        return self._is_closed
 
     @property
     def environment(self) -> Environment:
@@ -251,13 +274,19 @@ class EqualDevices:
 
 
 def _require_equal(devices: Sequence[SharedDevice]) -> None:
-    first = devices[0]
     for other in devices[1:]:
-        one, two = first.measurer.environment, other.measurer.environment
-        if one.fingerprint != two.fingerprint:
-            name = next(n for n in ENVIRONMENT_FIELDS if getattr(one, n) != getattr(two, n))
+        difference = _difference(devices[0], other)
+        if difference:
             raise UsageError(
-                f"{first} and {other} are not equal, so their times cannot be compared: {name} is "
-                f"`{getattr(one, name)}` and `{getattr(two, name)}`. Name equal devices with "
-                "--device, and tune the others with a command of their own"
+                f"{other} is not equal to {difference}. Their times cannot be compared: name equal "
+                "devices with --device, or tune each model by itself with --device all-models"
             )
+
+
+def _difference(first: SharedDevice, other: SharedDevice) -> str:
+    """Return in what another device differs from the first one; empty where they are equal."""
+    one, two = first.measurer.environment, other.measurer.environment
+    if one.fingerprint == two.fingerprint:
+        return ""
+    name = next(n for n in ENVIRONMENT_FIELDS if getattr(one, n) != getattr(two, n))
+    return f"{first}: its {name} is `{getattr(two, name)}`, not `{getattr(one, name)}`"

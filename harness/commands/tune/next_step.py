@@ -67,8 +67,12 @@ def _again(options: TuneCommand, *added: str, with_technique: bool = True) -> st
 
 def after_interrupt(options: TuneCommand) -> str:
     """Say after Ctrl-C what is kept, and which command continues."""
-    again = command_line("tune", *kept_arguments(options, _FLAGS))
-    return f"interrupted: all measurements are kept. To continue: {again}"
+    return f"interrupted: all measurements are kept. To continue: {same_again(options)}"
+
+
+def same_again(options: TuneCommand) -> str:
+    """Return the command that continues this one with the same limits."""
+    return command_line("tune", *kept_arguments(options, _FLAGS))
 
 
 def kept_arguments(options: TuneCommand, dropped: Collection[str] = _ONLY_ONCE) -> Iterator[str]:

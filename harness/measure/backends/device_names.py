@@ -39,6 +39,22 @@ class Nameable(Protocol):
 
 D = TypeVar("D", bound=Nameable)
 
+ALL = "all"
+"""The name of all equal devices."""
+
+ALL_MODELS = "all-models"
+"""The name of all devices, of which each model is tuned by itself."""
+
+
+def names_in(options: Sequence[str]) -> list[str]:
+    """Return the names that `--device` options hold, each of them separated by commas."""
+    return [name.strip() for option in options for name in option.split(",")]
+
+
+def are_all_models(options: Sequence[str]) -> bool:
+    """Whether `--device` names the devices of all models."""
+    return names_in(options) == [ALL_MODELS]
+
 
 class UnknownDevice(Exception):
     """No device has the name that is this exception's argument."""
