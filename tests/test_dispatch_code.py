@@ -330,7 +330,7 @@ def test_no_feature_has_a_name_that_written_code_uses() -> None:
             every = (guards,) * len(program.portfolio)
             guarded = dataclasses.replace(program, guards=every)
             found |= own_names(dispatcher_of(guarded, "p", launch=plan))
-    assert {"i", "best", "numbers", "sqrt", "fallback_index"} < found
+    assert {"i", "best", "numbers", "sqrt", "select_index"} < found
     assert sorted(name for name in found if variable(name) == name) == []
     assert len({variable(name) for name in ("int", "int_", "int__")}) == 3
     assert (variable("size"), member("count"), member("class")) == ("size", "count", "class_")

@@ -112,10 +112,10 @@ def test_what_is_no_workload_is_one_error(
 def test_fractions_and_words_are_read_as_the_space_writes_them(tmp_path: Path, spec: Spec) -> None:
     known = (Input({"m": 0.5, "n": "wide"}), Input({"m": 1, "n": "a, b"}))
     spec = dataclasses.replace(spec, inputs=known)
-    found = read(tmp_path, spec, 'm,n,calls\n1,"a, b",2\n2,wide,3\n0.1,,4\n')
+    found = read(tmp_path, spec, 'm,n,calls\n1,"a, b",2\n2,wide,3\n0.1,?,4\n')
     assert found.calls == {known[1]: 2, Input({"m": 2.0, "n": "wide"}): 3}
     assert (found.unnamed, found.total) == (4, 9)
-    assert "4 calls had a word that the dispatcher did not know" in found.notes[0]
+    assert "4 calls had a value that the dispatcher could not name" in found.notes[0]
     with pytest.raises(UsageError, match="must be a number, got `nan`"):
         read(tmp_path, spec, "m,n,calls\nnan,wide,2\n")
 

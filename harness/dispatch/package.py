@@ -4,6 +4,7 @@
     NAME/__init__.py      the choice for Python, and load()
     NAME/_opencl.py       what load() returns: builds, launches, falls back (or _cuda.py)
     NAME/_pocl_cpu.py     beside _opencl.py: lets PoCL build on processors newer than its LLVM
+    NAME/_workload.py     counts the calls by their inputs, where that is asked for
     NAME/kernels/         what each configuration is launched from
     NAME/programs/        in place of kernels: the program of each configuration
     NAME/flag_files/      the files that flags of configurations pass to the compiler
@@ -33,7 +34,7 @@ from harness.dispatch.features import features_of
 from harness.dispatch.formats import format_files
 from harness.dispatch.launcher import Launcher
 from harness.dispatch.launcher_code import compile_launcher, launcher_compiler, launcher_files
-from harness.dispatch.loaders import loader_files
+from harness.dispatch.loaders import counter_file, loader_files
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.program import DispatchProgram, TreeChoice
@@ -136,6 +137,7 @@ def files_of(dispatcher: Dispatcher) -> dict[str, bytes]:
     files = {
         f"{name}.h": c_header(dispatcher).encode(),
         f"{name}/__init__.py": python_module(dispatcher).encode(),
+        **{f"{name}/{file}": content for file, content in counter_file().items()},
     }
     if dispatcher.has_loader:
         backend = dispatcher.provenance.environment.backend

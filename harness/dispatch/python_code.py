@@ -22,6 +22,7 @@ from harness.dispatch.rendering import (
 )
 from harness.dispatch.spelling import bare, docstring, plain, wrapped
 from harness.dispatch.tree_text import comment_on
+from harness.dispatch.workload_code import choices_of, header_of
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.models.encoding.parts import LOG2_DIGITS
 
@@ -102,6 +103,9 @@ def python_module(dispatcher: Dispatcher) -> str:
         has_loader=dispatcher.has_loader,
         without="kernels" if dispatcher.item == "kernel" else "a launcher",
         helpers=helpers,
+        workload_header=header_of(dispatcher),
+        choices=choices_of(dispatcher),
+        kinds={f.variable: f.type.name.lower() for f in dispatcher.features},
     )
 
 
@@ -257,6 +261,7 @@ class _PythonWriter:
             ["functools"] * is_cached
             + ["math"] * needs_math
             + ["operator"] * needs_index
+            + ["os"]
             + ["sys"] * needs_sys
         )
 

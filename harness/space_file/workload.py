@@ -37,6 +37,9 @@ REASONS = {
 }
 """Why a dispatcher chose as it did."""
 
+UNKNOWN = "?"
+"""Stands for a value that a dispatcher cannot name, such as a word that it does not know."""
+
 _LONGEST = 65_536  # characters of a line
 _MOST_INPUTS = 1_000_000
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
@@ -48,7 +51,7 @@ class Workload:
     """How often each input came: `calls` is above 0, and has at least one input.
 
     `by_reason` counts the recorded calls by REASONS; it is empty for a file that does not say why.
-    `unnamed` counts calls with a word that the dispatcher did not know. `notes` say what of the
+    `unnamed` counts calls with a value that the dispatcher could not name. `notes` say what of the
     file was left out.
     """
 
@@ -142,7 +145,7 @@ def _notes(path: Path, cut: Sequence[int], unnamed: int) -> Iterator[str]:
         yield f"{path}: {counted(len(cut), 'line')} cut off and left out: line {lines}"
     if unnamed:
         calls = counted(unnamed, "call")
-        yield f"{path}: {calls} had a word that the dispatcher did not know, so no input is named"
+        yield f"{path}: {calls} had a value that the dispatcher could not name: {UNKNOWN}"
 
 
 def _lines(path: Path, file: TextIO) -> Iterator[tuple[int, str]]:
@@ -230,8 +233,10 @@ def _type(spec: Spec, name: str) -> type:
 
 
 def _value(what: str, text: str, kind: type) -> Value:
+    if text == UNKNOWN:
+        return None
     if kind is str:
-        return text or None
+        return text
     if kind is int:
         if not _WHOLE.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
             raise UsageError(f"{what} must be a whole number of 64 bits, got {_got(text)}")

@@ -14,6 +14,11 @@ from harness.measure.backends import pocl_cpu
 _BESIDE = {"opencl": (pocl_cpu,), "cuda": (), "command": ()}
 
 
+def counter_file() -> dict[str, bytes]:
+    """Return the content of what counts the calls of any dispatcher, by its name."""
+    return {"_workload.py": Path(__file__).with_name("workload.py").read_bytes()}
+
+
 def loader_files(backend: str) -> dict[str, bytes]:
     """Return the content of a backend's loader and of what it imports, by their names."""
     loader = Path(__file__).with_name(f"{backend}.py").read_text(encoding="utf-8")

@@ -84,6 +84,7 @@ class LaunchedProgram:
             print(f"{name}:{shown} -> {chosen}", file=sys.stderr)
         for ignored in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and they would stay so
             signal.signal(getattr(signal, ignored), signal.SIG_DFL)
+        self._dispatcher.flush_calls()
         sys.stdout.flush()
         sys.stderr.flush()
         try:
