@@ -49,6 +49,10 @@ class EchoAgent:
         """Echo."""
         return b"built " + text
 
+    def program(self, text: bytes) -> bytes:
+        """Echo."""
+        return text
+
     def measure(self, text: bytes) -> bytes:
         """Echo once nothing waits."""
         self.asked.set()

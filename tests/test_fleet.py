@@ -33,7 +33,6 @@ from harness.fleet.measurers import (
     Opener,
     _opened_groups,
     _with_late,
-    fleet_measurers,
     open_measurers,
 )
 from harness.fleet.messages import (
@@ -227,6 +226,10 @@ class Loopback:
         """Build, or keep files."""
         assert address == "here"
         return self.store(message) if method == "store" else self.agent.build(message)
+
+    def program(self, request: bytes) -> bytes:
+        """Carry out a call of the machine."""
+        return self.agent.program(request)
 
     def store(self, bundle: bytes) -> bytes:
         """Keep the files of a bundle."""
@@ -482,7 +485,7 @@ def _late(
         return device.offered.uuid
 
     workers: Any = cluster
-    used = [FleetDevice(OfferedDevice("a", "GPU", workers), "one", workers, "one")]
+    used = [FleetDevice(OfferedDevice("a", "GPU", None), "one", workers, "one")]
     return LateDevices(workers, opened, used, most, tuned, tuple(cluster.workers))
 
 
@@ -592,13 +595,6 @@ def test_models_of_a_fleet_are_opened_by_model_driver_and_compiler() -> None:
 @pytest.mark.usefixtures("_named")
 def test_no_more_devices_join_than_there_are_inputs() -> None:
     assert len(_look(_late(FakeCluster(one=("a",), two=("b", "c", "d")), most=3))) == 2
-
-
-def test_programs_are_refused() -> None:
-    spec = load_spec(ROOT / "spaces" / "blur_gcc.yaml")
-    request = FleetRequest("tcp://127.0.0.1:9", (), 1, False, "this")
-    with pytest.raises(UsageError, match="leave --cluster out"), fleet_measurers(spec, request):
-        pass
 
 
 def test_an_unknown_error_of_a_worker_is_a_fault_of_the_worker() -> None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import dataclasses
 import platform
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -22,6 +20,7 @@ from harness.core.program import Binary, Program
 from harness.core.records import Measurement
 from harness.fleet import wire
 from harness.fleet.bundle import Bundle, bundle_folder, unpacked
+from harness.fleet.held import Held
 from harness.fleet.messages import (
     BuildRequest,
     Describe,
@@ -41,15 +40,14 @@ from harness.fleet.messages import (
     TryEmptyKernel,
     WorkerAnswer,
 )
+from harness.fleet.program_messages import PROGRAM_RESULTS, ProgramRequest
+from harness.fleet.programs import Programs
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceFacts, DeviceWorker, Together
 from harness.measure.kernel_proof import ProofRuns
 from harness.measure.processes import Processes, ProcessLost, count_of_builders
-
-IDLE_S = 60.0
-"""A device whose driver asked for nothing for so long may be taken by another driver."""
 
 RESULTS: Mapping[type, Any] = {
     Describe: WorkerAnswer[DeviceFacts],
@@ -63,37 +61,31 @@ RESULTS: Mapping[type, Any] = {
 """The type of the answer to each call of a device."""
 
 
-@dataclass
-class _Held:
-    """A device, and the session that its process serves."""
-
-    offered: OfferedDevice
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    session: DeviceSession | None = None
-    client: DeviceClient | None = None
-    used_s: float = 0.0
-
-    def release(self, session: DeviceSession) -> bool:
-        """End the process of a session, if it is the present one's; the device is free then."""
-        if self.client is not None and self.session == session:
-            self.client.close()
-            self.client = None
-        return True
-
-
 class Agent:
     """Serve the requests of drivers; several threads may call it."""
 
-    def __init__(self, devices: Sequence[OfferedDevice], builders: int | None = None) -> None:
-        self._held = {device.uuid: _Held(device) for device in devices}
+    def __init__(
+        self,
+        devices: Sequence[OfferedDevice],
+        builders: int | None = None,
+        unavailable: Sequence[str] = (),
+    ) -> None:
+        """`unavailable` says why others cannot be used."""
+        self._devices = {device.uuid: device for device in devices}
+        self._unavailable = tuple(unavailable)
+        self._held: dict[str, Held[DeviceSession, DeviceClient]] = {
+            device.uuid: Held(device.name) for device in devices
+        }
+        self._programs = Programs()
         self._at_once = count_of_builders() if builders is None else builders
         self._builders: dict[Backend, Processes] = {}
         self._starting = threading.Lock()
 
     def offer(self) -> Offer:
         """Return what this worker has."""
-        devices = tuple(held.offered for held in self._held.values())
-        return Offer(harness.__version__, platform.node(), devices, self._at_once)
+        devices = tuple(self._devices.values())
+        version, host_name = harness.__version__, platform.node()
+        return Offer(version, host_name, devices, self._at_once, self._unavailable)
 
     def store(self, text: bytes) -> bytes:
         """Keep the files of a bundle."""
@@ -126,40 +118,33 @@ class Agent:
         return self._answered(kind, request.session.bundle, partial(self._measured, request))
 
     def _measured(self, request: DeviceRequest) -> object:
-        held = self._held.get(request.session.uuid)
+        session = request.session
+        held = self._held.get(session.uuid)
         if held is None:
-            raise BackendUnavailable(f"this worker has no device {request.session.uuid}")
-        with held.lock:
-            if isinstance(request.call, Release):
-                return held.release(request.session)
-            client = self._client(held, request.session)
-            try:
-                return _called(client, request.call)
-            finally:
-                held.used_s = time.monotonic()
+            raise BackendUnavailable(f"this worker has no device {session.uuid}")
+        if isinstance(request.call, Release):
+            return held.release(session)
+        with held.used_by(session, partial(self._opened, session)) as client:
+            return _called(client, request.call)
 
-    def _client(self, held: _Held, session: DeviceSession) -> DeviceClient:
-        """Return the client of a session; it takes the place of one that its driver has left."""
-        if held.client is not None and held.session == session:
-            return held.client
-        if held.client is not None and held.session is not None:
-            idle_s = time.monotonic() - held.used_s
-            if held.session.driver != session.driver and idle_s < IDLE_S:
-                raise BackendUnavailable(
-                    f"{held.offered.name} is used by another driver, {idle_s:.0f} s ago; a device "
-                    f"is free {IDLE_S:g} s after its last measurement"
-                )
-            held.client.close()
-            held.client = None
+    def _opened(self, session: DeviceSession) -> DeviceClient:
+        offered = self._devices[session.uuid].backend
+        if offered is None:
+            raise BackendUnavailable(f"{session.uuid} is a machine, which runs no kernels")
         backend = dataclasses.replace(
-            held.offered.backend,
+            offered,
             cache=session.cache,
             arch_specific=session.arch_specific,
             cuda_compiler=session.cuda_compiler,
         )
-        host = bundle_folder(session.bundle) / session.host
-        held.client, held.session = DeviceClient(host, backend), session
-        return held.client
+        return DeviceClient(bundle_folder(session.bundle) / session.host, backend)
+
+    def program(self, text: bytes) -> bytes:
+        """Carry out a call of the machine, which runs programs."""
+        request: ProgramRequest = wire.decode(ProgramRequest, text)
+        kind = PROGRAM_RESULTS[type(request.call)]
+        call = partial(self._programs.carry_out, request)
+        return self._answered(kind, request.session.bundle, call)
 
     def _answered(self, kind: Any, bundle: str, call: Callable[[], object]) -> bytes:
         """WorkerAnswer with a result, or with an error that the interface has."""
@@ -177,8 +162,8 @@ class Agent:
     def close(self) -> None:
         """End all child processes."""
         for held in self._held.values():
-            if held.client is not None:
-                held.client.close()
+            held.close()
+        self._programs.close()
         for processes in self._builders.values():
             processes.close()
 

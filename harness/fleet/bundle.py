@@ -20,7 +20,7 @@ from harness.core.errors import UsageError
 from harness.core.files import cache_folder, write_folder
 from harness.core.flag_file import FlagFile
 from harness.core.program import Program
-from harness.space_file import Spec
+from harness.space_file import ProgramPlan, Spec
 
 MOST_BYTES = 64 << 20
 """The most that one bundle may hold; data is made by the host module on the worker."""
@@ -30,9 +30,10 @@ _FLAG_FILES = ".flag-files"  # no module can have such a name
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files by their paths in the bundle, with `/` between folders."""
+    """Files by their paths in the bundle, with `/` between folders; `executables` may be run."""
 
     files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    executables: tuple[str, ...] = ()
 
     __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
@@ -48,13 +49,14 @@ class Bundle:
         digest = hashlib.sha256()
         for name, content in sorted(self.files.items()):
             digest.update(f"{name}\x1f{len(content)}\x1f".encode() + content)
+        digest.update("\x1f".join(self.executables).encode())
         return digest.hexdigest()
 
     def folder(self) -> Path:
         """Return the folder of this worker's cache that holds the files; write it if missing."""
         folder = bundle_folder(self.digest)
         if not folder.exists():
-            write_folder(folder, self.files)
+            write_folder(folder, self.files, executables=self.executables)
         return folder
 
 
@@ -111,15 +113,67 @@ def pack(spec: Spec, language: str) -> Packed:
     for file in spec.flag_files.values():
         file.require_copy()
         contents[_sent(file).copy.as_posix()] = file.copy.read_bytes()
-    size_bytes = sum(map(len, contents.values()))
+    _require_small(spec, {name: len(content) for name, content in contents.items()}, root)
+    host = Path(os.path.abspath(spec.host)).relative_to(root).as_posix()
+    return Packed(Bundle(contents), root, host)
+
+
+def pack_program(spec: Spec) -> Packed:
+    """Collect the files of a space that tunes a program, from the space itself to the files of its
+    inputs. A worker has those that the space names by absolute paths.
+
+    Raises UsageError where they are too large to send, and for a space of Python, without a file.
+    """
+    if spec.is_in_python:
+        raise UsageError(
+            f"{spec.path.name} was made in Python, and workers read a program's space from its "
+            "file; write it to a YAML file for --cluster"
+        )
+    paths = sorted({Path(os.path.abspath(path)) for path in _files_of_program(spec)})
+    root = Path(os.path.commonpath([path.parent for path in paths]))
+    names = {path.relative_to(root).as_posix(): path for path in paths}
+    _require_small(spec, {name: path.stat().st_size for name, path in names.items()}, root)
+    executables = tuple(name for name, path in names.items() if os.access(path, os.X_OK))
+    contents = {name: path.read_bytes() for name, path in names.items()}
+    space = Path(os.path.abspath(spec.path)).relative_to(root).as_posix()
+    return Packed(Bundle(contents, executables), root, space)
+
+
+def _files_of_program(spec: Spec) -> Iterator[Path]:
+    """Yield the files that the space of a program names by relative paths, and what they include
+    or import."""
+    plan = spec.program
+    assert plan is not None, "a space of a program"
+    yield spec.path
+    named = [path for source in plan.sources for path in (source.path, *source.includes)]
+    for problem in spec.inputs:
+        named += [*plan.files_for(problem), *filter(None, [plan.expected_file(problem)])]
+    named += [file.path for file in spec.flag_files.values()]
+    named += [path for path in map(plan.folder.joinpath, _own_commands(plan)) if path.is_file()]
+    if plan.host is not None:
+        named += _with_imports(plan.host)
+    for path in named:
+        if not path.is_absolute() or path.is_relative_to(plan.folder):
+            yield path
+
+
+def _own_commands(plan: ProgramPlan) -> Iterator[str]:
+    """Yield the programs that commands begin with by a path, relative to the space's folder."""
+    first = [template.text.split() for each in (plan.build, plan.run) for template in each[:1]]
+    sources = (source.command for _, source in plan.features)
+    for words in (*first, plan.version, plan.device, *sources):
+        yield from (str(word) for word in (words or ())[:1] if "/" in str(word))
+
+
+def _require_small(spec: Spec, sizes_bytes: Mapping[str, int], root: Path) -> None:
+    """Raise UsageError where files, by their paths below a folder, are too large to send."""
+    size_bytes = sum(sizes_bytes.values())
     if size_bytes > MOST_BYTES:
-        largest = max(contents, key=lambda name: len(contents[name]))
+        largest = max(sizes_bytes, key=sizes_bytes.__getitem__)
         raise UsageError(
             f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
             f"{MOST_BYTES:,}; the largest is {root / largest}"
         )
-    host = Path(os.path.abspath(spec.host)).relative_to(root).as_posix()
-    return Packed(Bundle(contents), root, host)
 
 
 def _sent(file: FlagFile) -> FlagFile:

@@ -228,6 +228,10 @@ class AgentChannel:
         """Carry out a call of a device."""
         return self.cluster.call(self.address, "measure", request)
 
+    def program(self, request: bytes) -> bytes:
+        """Carry out a call of the machine, which runs programs."""
+        return self.cluster.call(self.address, "program", request)
+
     def store(self, bundle: bytes) -> bytes:
         """Keep the files of a bundle."""
         return self.cluster.call(self.address, "store", bundle)

@@ -24,8 +24,10 @@ class FleetDevice:
     @property
     def name(self) -> str:
         """The name for messages."""
-        device = self.offered.backend.device
-        return f"{self.host_name} device {device.index if device else 0}"
+        backend = self.offered.backend
+        if backend is None:
+            return self.host_name
+        return f"{self.host_name} device {backend.device.index if backend.device else 0}"
 
 
 def devices_of(cluster: Cluster, member: Member) -> list[FleetDevice]:

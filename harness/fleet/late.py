@@ -11,7 +11,7 @@ from harness.core.errors import BackendUnavailable, HarnessError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.fleet_device import FleetDevice, devices_of
 from harness.measure.backends.device_names import ALL_MODELS
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.measurer import Measurer
 
 _LOOK_S = 2.0
 _ENDING_S = 5.0  # a device that takes longer to open is free again once its worker notices
@@ -25,7 +25,7 @@ class LateDevices:
     def __init__(
         self,
         cluster: Cluster,
-        open_device: Callable[[FleetDevice], KernelMeasurer],
+        open_device: Callable[[FleetDevice], Measurer],
         used: Sequence[FleetDevice],
         most: int,
         tuned: Collection[str] = (),
@@ -37,24 +37,25 @@ class LateDevices:
         self._cluster = cluster
         self._open = open_device
         self._model = used[0].offered.name
+        self._is_program = used[0].offered.backend is None
         self._used = {device.offered.uuid: device.address for device in used}
         self._most = most
         self._offered: dict[str, Sequence[FleetDevice]] = {}  # by the worker's address
         self._next_s: dict[str, float] = {}  # when a device is tried again, by its UUID
-        self._opened: queue.SimpleQueue[tuple[str, KernelMeasurer]] = queue.SimpleQueue()
+        self._opened: queue.SimpleQueue[tuple[str, Measurer]] = queue.SimpleQueue()
         self._tuned, self._there = tuned, there
         self._unused: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._is_over = threading.Event()
         self._looking: threading.Thread | None = None
 
-    def joined(self) -> dict[str, KernelMeasurer]:
+    def joined(self) -> dict[str, Measurer]:
         """Return the measurers of devices that joined since the last call, by their names."""
         if self._looking is None:
             self._looking = threading.Thread(target=self._look, daemon=True)
             self._looking.start()
         return dict(self._taken())
 
-    def _taken(self) -> Iterator[tuple[str, KernelMeasurer]]:
+    def _taken(self) -> Iterator[tuple[str, Measurer]]:
         while not self._opened.empty():
             yield self._opened.get()
 
@@ -88,7 +89,10 @@ class LateDevices:
         alive = self._cluster.alive()
         for address in sorted(alive - self._offered.keys()):
             try:
-                self._offered[address] = devices_of(self._cluster, self._cluster.member(address))
+                offered = devices_of(self._cluster, self._cluster.member(address))
+                self._offered[address] = [
+                    each for each in offered if (each.offered.backend is None) == self._is_program
+                ]
             except UsageError as error:  # of another version
                 self._offered[address] = ()
                 if self._tuned:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.text import counted
@@ -18,11 +19,13 @@ from harness.fleet.late import LateDevices
 from harness.fleet.messages import DeviceSession, OfferedDevice
 from harness.fleet.remote_builds import Builders, RemoteBuilds
 from harness.fleet.remote_device import RemoteDevice
+from harness.fleet.remote_programs import ProgramOpener
 from harness.fleet.serving import local_cluster
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.device_names import ALL_MODELS, are_all_models, names_in
 from harness.measure.choose import with_arch, with_cache
 from harness.measure.kernels import Elsewhere, KernelMeasurer
+from harness.measure.measurer import Measurer
 from harness.space_file import Spec
 from harness.space_file.compiler import AUTO
 
@@ -61,12 +64,12 @@ def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[list[FleetMea
 
     Raises UsageError and BackendUnavailable.
     """
-    if spec.program is not None:
-        raise UsageError(
-            f"{spec.path} tunes a program, which --cluster cannot send to workers; leave --cluster "
-            "out"
-        )
     count = local_count(request.address)
+    if spec.program is not None and count is not None:
+        raise UsageError(
+            f"{spec.path} tunes a program, and a machine runs one program at a time, so "
+            "--cluster local:N would be no faster; leave --cluster out"
+        )
     if count is None:
         check_address(request.address, request.insecure)
         yield from _connected(spec, request, 1)
@@ -83,13 +86,13 @@ def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[list[F
         members = cluster.wait_for_members(JOIN_S, least)
         found = [device for member in members for device in devices_of(cluster, member)]
         at_once = sum(member.builders for member in members)
-        if at_once == 0:
+        if at_once == 0 and spec.program is None:
             raise BackendUnavailable(
                 f"no worker of {request.address} compiles; start one with `harness.worker` and "
                 "--builders 1 or more, or `dask worker` with --resources build=1"
             )
         models = _chosen(spec, found, request.names)
-        make = partial(Opener, spec, builders=cluster, at_once=at_once, driver=request.driver)
+        make = partial(_opener, spec, builders=cluster, at_once=at_once, driver=request.driver)
         groups = _opened_groups(make, models, request)
         there = [member.address for member in members]
         yield list(_with_late(cluster, groups, request.most, there))
@@ -99,7 +102,7 @@ def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[list[F
 
 def _with_late(
     cluster: Cluster,
-    groups: Sequence[tuple[Opener, OpenedMeasurers]],
+    groups: Sequence[tuple[DeviceOpener, OpenedMeasurers]],
     most: int,
     there: Sequence[str],
 ) -> Iterator[FleetMeasurers]:
@@ -117,11 +120,13 @@ def _with_late(
 
 
 def _opened_groups(
-    make: Callable[..., Opener], models: Sequence[Sequence[FleetDevice]], request: FleetRequest
-) -> list[tuple[Opener, OpenedMeasurers]]:
+    make: Callable[..., DeviceOpener],
+    models: Sequence[Sequence[FleetDevice]],
+    request: FleetRequest,
+) -> list[tuple[DeviceOpener, OpenedMeasurers]]:
     """Open the devices of each model. Where all models are asked for, one that cannot be opened is
     skipped, and devices of a model with another driver or compiler are a group of their own."""
-    groups: list[tuple[Opener, OpenedMeasurers]] = []
+    groups: list[tuple[DeviceOpener, OpenedMeasurers]] = []
     skipped: list[str] = []
     try:
         for model in models:
@@ -151,17 +156,22 @@ def _chosen(
     """Return the devices to measure on by model, each of them once; one model, unless `names` ask
     for all."""
     once = {device.offered.uuid: device for device in reversed(found)}
-    devices = [device for device in found if once[device.offered.uuid] is device]
+    devices = [
+        device
+        for device in found
+        if once[device.offered.uuid] is device
+        and (device.offered.backend is None) == (spec.program is not None)
+    ]
     wanted = [] if are_all_models(names) else [name.casefold() for name in names_in(names)]
     fitting = [
         device
         for device in devices
-        if device.offered.backend.language in spec.sources
+        if (device.offered.backend is None or device.offered.backend.language in spec.sources)
         and (not wanted or any(name in _words(device) for name in wanted))
     ]
     if not fitting:
         listed = "\n".join(f"  {device.name}: {device.offered.name}" for device in devices)
-        languages = " or ".join(spec.sources)
+        languages = " or ".join(spec.sources) or "programs"
         raise BackendUnavailable(
             f"no device of the cluster runs {languages}{' and has that name' if names else ''}; "
             f"{counted(len(devices), 'device')}:\n{listed}"
@@ -191,8 +201,9 @@ class Opener:
         """`first` is the device opened first, `at_once` how many builds run in the fleet."""
         self._spec = spec
         self._driver = driver
-        self._packed = pack(spec, first.backend.language)
-        self._builds = RemoteBuilds(builders, _wanted(spec, first.backend), self._packed, at_once)
+        backend = _backend_of(first)
+        self._packed = pack(spec, backend.language)
+        self._builds = RemoteBuilds(builders, _wanted(spec, backend), self._packed, at_once)
         self._first: KernelMeasurer | None = None
 
     def open(self, device: FleetDevice) -> KernelMeasurer:
@@ -200,7 +211,7 @@ class Opener:
 
         Raises BackendUnavailable where it cannot be opened.
         """
-        backend = _wanted(self._spec, device.offered.backend)
+        backend = _wanted(self._spec, _backend_of(device.offered))
         session = DeviceSession(
             driver=self._driver,
             uuid=device.offered.uuid,
@@ -219,11 +230,35 @@ class Opener:
         return opened
 
 
+def _opener(
+    spec: Spec, first: OfferedDevice, builders: Builders, at_once: int, driver: str
+) -> DeviceOpener:
+    """Return what opens measurers of a space."""
+    if spec.program is not None:
+        return ProgramOpener(spec, driver)
+    return Opener(spec, first, builders, at_once, driver)
+
+
+def _backend_of(offered: OfferedDevice) -> Backend:
+    assert offered.backend is not None, "a device that runs kernels"
+    return offered.backend
+
+
+class DeviceOpener(Protocol):
+    """Opens the measurers of equal devices."""
+
+    def open(self, device: FleetDevice) -> Measurer:
+        """Open the measurer of a device; close the first one last.
+
+        Raises BackendUnavailable where it cannot be opened.
+        """
+
+
 @dataclass
 class OpenedMeasurers:
     """The measurers of devices by the devices' names, and why other devices were skipped."""
 
-    measurers: dict[str, KernelMeasurer]
+    measurers: dict[str, Measurer]
     used: list[FleetDevice]
     skipped: list[str]
 
@@ -250,12 +285,12 @@ class OpenedMeasurers:
             measurer.close()
 
 
-def open_measurers(opener: Opener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:
+def open_measurers(opener: DeviceOpener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:
     """Open a measurer for each of these devices that can be opened; close the first one last.
 
     Raises BackendUnavailable where none can.
     """
-    opened: dict[str, KernelMeasurer] = {}
+    opened: dict[str, Measurer] = {}
     used, skipped = list[FleetDevice](), list[str]()
     try:
         for device in devices:

@@ -31,16 +31,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class OfferedDevice:
-    """A device of a worker; `uuid` identifies it in the whole fleet."""
+    """A device of a worker; `uuid` identifies it in the whole fleet.
+
+    Without a backend it is the machine itself, which runs programs.
+    """
 
     uuid: str
     name: str
-    backend: Backend
+    backend: Backend | None
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a worker has: its devices, and how many builds it runs at once."""
+    """What a worker has: its devices, how many builds it runs at once, and why it has no others."""
 
     harness_version: str
     host_name: str

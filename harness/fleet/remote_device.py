@@ -36,8 +36,40 @@ class Channel(Protocol):
     def measure(self, request: bytes) -> bytes:
         """Carry out a call of a device."""
 
+    def program(self, request: bytes) -> bytes:
+        """Carry out a call of the machine, which runs programs."""
+
     def store(self, bundle: bytes) -> bytes:
         """Keep the files of a bundle."""
+
+
+def ask(
+    channel: Channel,
+    carry: Callable[[bytes], bytes],
+    kind: Any,
+    request: bytes,
+    bundle: Bundle,
+) -> Any:
+    """Send a request with a method of a channel, and the bundle where the worker lacks it; return
+    the result. Raises what the worker raises, BackendUnavailable for garbage."""
+    answer = _answer(carry, kind, request)
+    if answer.lacks_bundle:
+        channel.store(wire.encode(Bundle, bundle))
+        answer = _answer(carry, kind, request)
+    if answer.failure is not None:
+        raise answer.failure.error()
+    if answer.result is None:
+        raise BackendUnavailable("the worker answered with nothing")
+    return answer.result
+
+
+def _answer(carry: Callable[[bytes], bytes], kind: Any, request: bytes) -> WorkerAnswer[Any]:
+    text = carry(request)
+    try:
+        answer: WorkerAnswer[Any] = wire.decode(kind, text)
+    except wire.GarbledMessage as error:
+        raise BackendUnavailable(f"the worker's answer cannot be read: {error}") from None
+    return answer
 
 
 class RemoteDevice:
@@ -86,23 +118,7 @@ class RemoteDevice:
     def _asked(self, call: DeviceCall | Release) -> Any:
         request = wire.encode(DeviceRequest, DeviceRequest(self._session, call))
         kind = RESULTS[type(call)]
-        answer = self._answer(kind, request)
-        if answer.lacks_bundle:
-            self._channel.store(wire.encode(Bundle, self._bundle))
-            answer = self._answer(kind, request)
-        if answer.failure is not None:
-            raise answer.failure.error()
-        if answer.result is None:
-            raise BackendUnavailable("the worker answered with nothing")
-        return answer.result
-
-    def _answer(self, kind: Any, request: bytes) -> WorkerAnswer[Any]:
-        text = self._channel.measure(request)
-        try:
-            answer: WorkerAnswer[Any] = wire.decode(kind, text)
-        except wire.GarbledMessage as error:
-            raise BackendUnavailable(f"the worker's answer cannot be read: {error}") from None
-        return answer
+        return ask(self._channel, self._channel.measure, kind, request, self._bundle)
 
     def close(self) -> None:
         """Leave the device to others; a worker that is lost has left it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import platform
 import threading
@@ -9,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable
+from harness.core.machine import processor
 from harness.fleet import wire
 from harness.fleet.agent import Agent
 from harness.fleet.messages import Offer, OfferedDevice
 from harness.measure.backends.choose import Backend, choose_offered
+from harness.measure.processes import usable_cores
 
 _making = threading.Lock()
 _agents: list[Agent] = []
@@ -33,14 +36,19 @@ def offer() -> bytes:
 def call(method: str, message: bytes) -> bytes:
     """Call a method of this process's agent."""
     agent = _agent()
-    methods = {"store": agent.store, "build": agent.build, "measure": agent.measure}
+    methods = {
+        "store": agent.store,
+        "build": agent.build,
+        "measure": agent.measure,
+        "program": agent.program,
+    }
     return methods[method](message)
 
 
 def open_agent(names: Sequence[str], builders: int | None) -> Offer:
     """Make the agent of this process, for the devices with these names, and return its offer."""
     with _making:
-        _agents.append(Agent(find_devices(names), builders))
+        _agents.append(_made(names, builders))
         return _agents[0].offer()
 
 
@@ -48,8 +56,21 @@ def _agent() -> Agent:
     """Return the agent of this process; one that the engine's own command started offers all."""
     with _making:
         if not _agents:
-            _agents.append(Agent(find_devices()))
+            _agents.append(_made((), None))
         return _agents[0]
+
+
+def _made(names: Sequence[str], builders: int | None) -> Agent:
+    """Make an agent; where no device is named and none is found, of the machine alone."""
+    unavailable: tuple[str, ...] = ()
+    devices: tuple[OfferedDevice, ...] = ()
+    try:
+        devices = find_devices(names)
+    except BackendUnavailable as error:
+        if names:
+            raise
+        unavailable = (f"only programs run here: {error}",)
+    return Agent((*devices, this_machine()), builders, unavailable)
 
 
 def close() -> None:
@@ -68,18 +89,26 @@ def find_devices(names: Sequence[str] = ()) -> tuple[OfferedDevice, ...]:
     return tuple(map(_offered, choose_offered(names)))
 
 
+def this_machine() -> OfferedDevice:
+    """Return this machine as a device: it runs the programs of one driver at a time."""
+    name = f"{processor() or platform.machine()}, {usable_cores()} cores"
+    return OfferedDevice(_machine(), name, None)
+
+
 def _offered(backend: Backend) -> OfferedDevice:
     device = backend.device
     assert device is not None, "a device of this machine has a name"
-    # Two processes of one machine may offer the same device, and must call it the same; two
-    # machines may have the same name.
-    local = f"{platform.node()}/{_boot()}/{backend.language}:{device.index}"
+    local = f"{_machine()}/{backend.language}:{device.index}"
     return OfferedDevice(device.uuid or local, device.name, backend)
 
 
-def _boot() -> str:
-    """Return the identity of this machine since it was booted; empty where it has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+def _machine() -> str:
+    """Return the identity of this machine since it was booted.
+
+    Two processes of one machine may offer the same device, and must call it the same; two machines
+    may have the same name.
+    """
+    boot = ""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{platform.node()}/{boot}"

@@ -21,9 +21,8 @@ from harness.measure.backends.choose import (
 from harness.measure.backends.device_names import ALL_MODELS
 from harness.measure.build_queue import BuildGate
 from harness.measure.cuda_choice import Measured, with_cuda_compiler
-from harness.measure.flags.fit import fitted_to_program
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.measurer import Measurer
+from harness.measure.measurer import Fitting, Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space_file import Spec
 from harness.space_file.compiler import AUTO
@@ -216,6 +215,4 @@ def fitted_to(spec: Spec, measurer: Measurer) -> Spec:
     The notices of the space name them. Raises BackendUnavailable where the compiler refuses even an
     empty program.
     """
-    if isinstance(measurer, KernelMeasurer):
-        return measurer.fitted(spec)
-    return fitted_to_program(spec) if isinstance(measurer, ProgramMeasurer) else spec
+    return measurer.fitted(spec) if isinstance(measurer, Fitting) else spec

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.measure.occasions import ONE_OCCASION
 from harness.space import Space
+from harness.space_file import Spec
 
 
 class Measurer(Protocol):
@@ -61,3 +62,11 @@ class Measurer(Protocol):
 
     def close(self) -> None:
         """End the worker processes; a call that waits for them in another thread raises."""
+
+
+@runtime_checkable
+class Fitting(Protocol):
+    """A measurer whose compiler may not know all flags of a space."""
+
+    def fitted(self, spec: Spec) -> Spec:
+        """Return the space without the flags that the compiler does not know."""

@@ -15,7 +15,10 @@ def run(args: argparse.Namespace) -> int:
     offer = worker.open_agent(args.device, args.builders)
     if not args.quiet:
         for device in offer.devices:
-            print(f"device {device.name} ({device.uuid})")
+            what = "device" if device.backend else "programs on"
+            print(f"{what} {device.name} ({device.uuid})")
+        for reason in offer.unavailable:
+            print(f"note: {reason}")
         print(f"{counted(offer.builders, 'build')} at once; serving {args.address}", flush=True)
     serve(args.address, offer)
     if not args.quiet:

@@ -15,6 +15,7 @@ from harness.core.flag_file import with_copies
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
+from harness.measure.flags.fit import fitted_to_program
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import Refusal, failed_proof
@@ -117,6 +118,10 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         self._folder = RunFolder()
         self._references: dict[Input, Reference | HostModuleError] = {}
         self._first_runs: dict[tuple[Input, Config], FirstRun] = {}
+
+    def fitted(self, spec: Spec) -> Spec:
+        """Return the space without the flags that the program's compiler does not know."""
+        return fitted_to_program(spec)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless builds differ from input to input."""
