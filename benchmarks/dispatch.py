@@ -48,7 +48,7 @@ from benchmarks.dispatch_tables import LEGEND, Result, cases_table, figures, ver
 from benchmarks.search_tables import print_whole
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
-from harness.dispatch.verdict import ORACLE, judged
+from harness.dispatch.verdict import ORACLE, Judged, judged, judged_lists, stacked
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line
@@ -126,13 +126,11 @@ def _result(
     """Put the folds of a data set together."""
     data = data_sets(path)[index]
     folds = folds_of(path, index, seed)
-    by_name, fit_s, leaves, splits = {}, {}, {}, {}
+    by_name, fit_s, leaves, splits = dict[str, Judged](), {}, {}, {}
     for name in names:
         parts = [done[Job(path, index, fold, name, seed)] for fold in range(len(folds))]
-        indices = np.empty(len(data.cases), dtype=np.intp)
-        for fold, part in zip(folds, parts, strict=True):
-            indices[fold.test] = part.indices
-        by_name[name] = judged(name, data.matrix, indices)
+        lists = stacked(folds, [part.lists for part in parts])
+        by_name |= {one.name: one for one in judged_lists(name, data.matrix, lists)}
         fit_s[name] = float(np.mean([part.fit_s for part in parts]))
         if parts[0].leaves is not None:
             leaves[name] = float(np.mean([part.leaves for part in parts if part.leaves]))

@@ -22,7 +22,7 @@ from harness.dispatch.learnt import LearntSelector, leaf_count
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import held_out
+from harness.dispatch.verdict import held_out, listed
 from harness.models.encoding.columns import ColumnKind, column_values, derive_columns
 from harness.models.folds import Fold, fold_count, grouped_folds
 
@@ -108,10 +108,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """The choices for the held-out inputs of a fold, the processor seconds of learning, and the
-    leaves of a dispatcher with the splits that a choice passes."""
+    """The lists for the held-out inputs of a fold (see `verdict.listed`), the processor seconds of
+    learning, and the leaves of a dispatcher with the splits that a choice passes."""
 
-    indices: Indices
+    lists: Indices
     fit_s: float
     leaves: int | None
     splits: float | None
@@ -138,10 +138,10 @@ def run(job: Job) -> Done:
     began = time.process_time()
     learnt = learner.fit(fit, job.seed)
     fit_s = time.process_time() - began
-    indices = learnt.indices(test.features, test.applies)
+    lists = listed(learnt, test)
     if not isinstance(learnt, LearntSelector):
-        return Done(indices, fit_s, None, None)
-    return Done(indices, fit_s, leaf_count(learnt.choice), learnt.splits_passed(test.features))
+        return Done(lists, fit_s, None, None)
+    return Done(lists, fit_s, leaf_count(learnt.choice), learnt.splits_passed(test.features))
 
 
 def case_words(data: DataSet) -> tuple[str, ...]:

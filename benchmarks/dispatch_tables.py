@@ -106,7 +106,9 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
     `clearly` if the whole interval is. `oracle_leaves` is a mean over cases. `fit_s` is the
     processor time to fit the dispatchers of all data sets. `undisturbed` covers only inputs without
     a time that must have been disturbed, because a larger batch took less than half of it: the best
-    choice for a disturbed time cannot be learnt.
+    choice for a disturbed time cannot be learnt. `shortlists` has the best that each lists,
+    the share of inputs on which the choice is unsure, and there the cost of trying: by how many
+    calls of the best candidate a call of each listed takes longer than as many of the best.
     """
     cases = [(r, case, judged) for r in results for case, judged in r.cases().items()]
     ours = [judged[result.dispatcher] for result, _, judged in cases]
@@ -131,7 +133,28 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
             "dispatcher_geomean": round(math.exp(float(logs[kept].mean())), 4),
             "dispatcher_p99": _tail(logs[kept]),
         },
+        "shortlists": {name: _of_shortlist(results, name) for name in _shortlists(results[0])},
         "dispatchers": {result.data.name: result.dispatcher for result in results},
+    }
+
+
+def _shortlists(result: Result) -> list[str]:
+    return [name for name, one in result.judged.items() if one.tries]
+
+
+def _of_shortlist(results: Sequence[Result], name: str) -> dict[str, float]:
+    found = [result.judged[name] for result in results]
+    tries = [one.tries for one in found if one.tries]
+    unsure = np.concatenate([one.unsure for one in tries])
+    excess = np.concatenate([one.excess_calls for one in tries])
+    cases = [judged[name] for result in results for judged in result.cases().values()]
+    return {
+        "geomean": round(_over_cases(cases), 4),
+        "p99": _tail(np.concatenate([one.logs for one in found])),
+        "unsure_share": round(float(unsure.mean()), 4),
+        "excess_calls_median": round(float(np.median(excess[unsure])), 3),
+        "excess_calls_mean": round(float(excess[unsure].mean()), 3),
+        "excess_calls_p99": round(float(np.percentile(excess[unsure], 99)), 3),
     }
 
 

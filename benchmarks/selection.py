@@ -61,11 +61,13 @@ static double now_s(void) {
 }
 int main(void) {
     volatile int sum = 0;
+    int top[3];
+    (void)top;
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         const double begin_s = now_s();
         for (int loop = 0; loop < LOOPS; loop++)
             for (int i = 0; i < COUNT; i++)
-                sum = sum + timed_select(ARGUMENTS);
+                sum = sum + CALL;
         printf("%.17g\\n", (now_s() - begin_s) / LOOPS / COUNT);
     }
     return 0;
@@ -73,17 +75,18 @@ int main(void) {
 """
 
 
-def c_program(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> str:
-    """Write a program that times selections for all inputs."""
+def c_program(dispatcher: Dispatcher, inputs: Inputs, loops: int, lists: bool = False) -> str:
+    """Write a program that times selections, or shortlists of three, for all inputs."""
     features = dispatcher.features
+    arguments = ", ".join(f"inputs[i].{f.variable}" for f in features)
     kinds = [f"enum timed_{f.name}" if f.type is Type.WORD else f.type.value for f in features]
     listed = ",\n".join(
         f"{{{', '.join(map(partial(_c_value, dispatcher), features, one))}}}" for one in inputs
     )
     texts = {
         "MEMBERS": "; ".join(map("{} {}".format, kinds, (f.variable for f in features))),
-        "ARGUMENTS": ", ".join(f"inputs[i].{f.variable}" for f in features),
         "INPUTS": listed,
+        "CALL": f"timed_select{'_top(top, 3, ' if lists else '('}{arguments})",
         "LOOP_COUNT": str(loops),
         "REPEATS": str(REPEATS),
     }
@@ -100,21 +103,26 @@ def _c_value(dispatcher: Dispatcher, feature: Feature, value: Value) -> str:
 
 
 def time_c(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> dict[str, float]:
-    """Return the seconds of a selection, and those of compiling the header."""
+    """Return the seconds of a selection, of a shortlist if there is one, and of compiling the
+    header."""
     header = c_header(dispatcher)
+    select_s, compile_s = _run_c(header, c_program(dispatcher, inputs, loops))
+    found = {"select_s": select_s, "compile_s": compile_s, "header_bytes": len(header)}
+    if dispatcher.program.choice.predicts_times:
+        found["list_s"], _ = _run_c(header, c_program(dispatcher, inputs, loops, lists=True))
+    return found
+
+
+def _run_c(header: str, program: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "timed.h").write_text(header)
-        (folder / "main.c").write_text(c_program(dispatcher, inputs, loops))
+        (folder / "main.c").write_text(program)
         begin_s = time.perf_counter()
         subprocess.run(["cc", "-O2", "main.c", "-o", "main"], cwd=folder, check=True)
         compile_s = time.perf_counter() - begin_s
         said = subprocess.run([folder / "main"], capture_output=True, text=True, check=True).stdout
-    return {
-        "select_s": min(map(float, said.split())),
-        "compile_s": compile_s,
-        "header_bytes": len(header),
-    }
+    return min(map(float, said.split())), compile_s
 
 
 def time_python(dispatcher: Dispatcher, inputs: Inputs) -> dict[str, float]:
@@ -180,16 +188,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     figures: dict[str, Any] = {}
-    head = f"{'':10} {'C':>12} {'Python':>12} {'again':>12} {'splits':>8} {'a split':>10}"
-    print(f"{head} {'header':>10} {'compiled in':>12}")
+    head = f"{'':10} {'C':>12} {'C, top 3':>12} {'Python':>12} {'again':>12} {'splits':>8}"
+    print(f"{head} {'a split':>10} {'header':>10} {'compiled in':>12}")
     for name, (dispatcher, inputs) in cases.items():
         loops = 5 if name == "tree" else 1
         c, python = time_c(dispatcher, inputs, loops), time_python(dispatcher, inputs)
+        shortlist = f"{c['list_s'] * 1e9:.1f} ns" if "list_s" in c else "-"
         again = f"{python['again_s'] * 1e6:.3f} us" if "again_s" in python else "-"
         splits = splits_of(dispatcher, inputs)
         print(
-            f"{name:10} {c['select_s'] * 1e9:>9.1f} ns {python['select_s'] * 1e6:>9.3f} us "
-            f"{again:>12} {splits:>8.1f} {python['select_s'] / splits * 1e9:>7.0f} ns "
+            f"{name:10} {c['select_s'] * 1e9:>9.1f} ns {shortlist:>12} "
+            f"{python['select_s'] * 1e6:>9.3f} us {again:>12} {splits:>8.1f} "
+            f"{python['select_s'] / splits * 1e9:>7.0f} ns "
             f"{c['header_bytes'] / 1e3:>7.1f} kB {c['compile_s']:>10.2f} s"
         )
         figures[name] = {"c": c, "python": python, "splits": splits}

@@ -220,6 +220,11 @@ def order_of(program: DispatchProgram, features: Mapping[str, Value]) -> tuple[i
 def _sorted(choice: Choice, numbers: Sequence[float]) -> Sequence[int]:
     if isinstance(choice, TreeChoice):
         return _reached(choice.root, numbers).order
+    costs = _costs(choice, numbers)
+    return sorted(range(len(costs)), key=costs.__getitem__)
+
+
+def _costs(choice: EnsembleChoice | ForestChoice, numbers: Sequence[float]) -> list[float]:
     if isinstance(choice, EnsembleChoice):
         costs = list(choice.offsets)
         for index, trees in enumerate(choice.by_candidate):
@@ -230,7 +235,7 @@ def _sorted(choice: Choice, numbers: Sequence[float]) -> Sequence[int]:
         for tree in choice.trees:
             own = _reached(tree, numbers).costs
             costs = [cost + more for cost, more in zip(costs, own, strict=True)]
-    return sorted(range(len(costs)), key=costs.__getitem__)
+    return costs
 
 
 def _reached(node: Node, numbers: Sequence[float]) -> Leaf:
@@ -242,11 +247,32 @@ def _reached(node: Node, numbers: Sequence[float]) -> Leaf:
 def selected(program: DispatchProgram, features: Mapping[str, Value]) -> int | None:
     """The first of an input's order that applies, else the first of the portfolio that does; None
     if none does: what written code must return."""
-    for index in dict.fromkeys((*order_of(program, features), *range(len(program.portfolio)))):
-        values = {**program.portfolio[index], **features}
-        if all(_parsed(guard).holds(values) for guard in program.guards[index]):
-            return index
-    return None
+    among = applying(program, features)
+    order = (*order_of(program, features), *range(len(program.portfolio)))
+    return next((index for index in order if index in among), None)
+
+
+def listed(
+    program: DispatchProgram, features: Mapping[str, Value], most: int, among: Sequence[int]
+) -> list[int]:
+    """The candidates that are worth a try, of those that apply: what written code must list."""
+    assert not isinstance(program.choice, TreeChoice)
+    costs = _costs(program.choice, [column_number(c, features) for c in program.columns])
+    least = min((costs[index] for index in among), default=0.0)
+    worth = [i for i in sorted(among, key=costs.__getitem__) if costs[i] - least <= math.log(2.0)]
+    if not all(tuned.holds(features[tuned.feature]) for tuned in program.tuned):
+        fallback = [i for i in (program.static, *range(len(costs))) if i in among]
+        worth = [*fallback[:1], *worth]
+    return list(dict.fromkeys(worth))[:most]
+
+
+def applying(program: DispatchProgram, features: Mapping[str, Value]) -> list[int]:
+    """The candidates whose guards hold."""
+    return [
+        index
+        for index, guards in enumerate(program.guards)
+        if all(_parsed(guard).holds({**program.portfolio[index], **features}) for guard in guards)
+    ]
 
 
 @lru_cache(maxsize=1024)
@@ -294,8 +320,11 @@ def compiled(folder: Path, headers: Mapping[str, str], options: Sequence[str] = 
         given = f"int64_t m, int64_t n, double s, enum {name}_t t"
         lines += [
             f'#include "{name}.h"',
+            f"int top_{name}(int *top, int most, {given});" * _has_top(name, text),
             f"int select_{name}({given}); int applies_{name}(int index, {given});",
             f"int select_{name}({given}) {{ return {name}_select(m, n, s, t); }}",
+            f"int top_{name}(int *top, int most, {given}) "
+            f"{{ return {name}_select_top(top, most, m, n, s, t); }}" * _has_top(name, text),
             f"int applies_{name}(int index, {given}) "
             f"{{ return {name}_applies(index, m, n, s, t); }}",
         ]
@@ -307,8 +336,25 @@ def compiled(folder: Path, headers: Mapping[str, str], options: Sequence[str] = 
     loaded = ctypes.CDLL(str(library))
     for name in headers:
         getattr(loaded, f"select_{name}").argtypes = _C_TYPES
+        if _has_top(name, headers[name]):
+            getattr(loaded, f"top_{name}").argtypes = (
+                ctypes.POINTER(ctypes.c_int),
+                ctypes.c_int,
+                *_C_TYPES,
+            )
         getattr(loaded, f"applies_{name}").argtypes = (ctypes.c_int, *_C_TYPES)
     return loaded
+
+
+def _has_top(name: str, header: str) -> bool:
+    return f"{name}_select_top(" in header
+
+
+def top_of(library: Any, dispatcher: Dispatcher, values: Mapping[str, Value]) -> list[int]:
+    """What the header lists, of up to three."""
+    found = (ctypes.c_int * 3)()
+    count = getattr(library, f"top_{dispatcher.name}")(found, 3, *c_arguments(dispatcher, values))
+    return found[:count]
 
 
 def c_arguments(dispatcher: Dispatcher, given: Mapping[str, Value]) -> tuple[Any, ...]:

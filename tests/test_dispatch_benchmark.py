@@ -92,7 +92,7 @@ def test_baselines_learn_each_case_by_itself(tmp_path: Path) -> None:
     (data,) = read_data_sets(path)
     for fold in range(3):
         done = run(Job(path, 0, fold, "best static", 0))
-        assert sorted(done.indices.tolist()) == [0, 1]
+        assert sorted(done.lists[:, 0].tolist()) == [0, 1]
         assert done.leaves is None
     assert set(data.cases.tolist()) == {"convolutions B FP32", "convolutions F FP32"}
 

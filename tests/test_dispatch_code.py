@@ -42,16 +42,19 @@ from tests.dispatch_examples import (
     PROVENANCE,
     SHAPES,
     STRICT,
+    applying,
     c_arguments,
     column_number,
     compiled,
     dispatcher_of,
     drawn_input,
     drawn_program,
+    listed,
     mvmul_features,
     mvmul_program,
     python_of,
     selected,
+    top_of,
 )
 
 NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
@@ -79,12 +82,12 @@ def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
         program, module = dispatcher.program, python_of(python_module(dispatcher))
         for values in inputs:
             c_values = c_arguments(dispatcher, values)
-            wanted = selected(program, values)
+            wanted, among = selected(program, values), applying(program, values)
             found = getattr(library, f"select_{name}")(*c_values)
             if "_is_exact" in module and not module["_is_exact"](**values):
                 # A size below 1 may mean a division by zero: then nothing that has a guard runs.
-                free = [p for p, guards in enumerate(program.guards) if not guards]
-                wanted = next((p for p in (program.static, *free) if p in free), None)
+                among = [p for p, guards in enumerate(program.guards) if not guards]
+                wanted = next((p for p in (program.static, *among) if p in among), None)
             assert found == (-1 if wanted is None else wanted), (name, values)
             if wanted is None:
                 with pytest.raises(LookupError):
@@ -92,6 +95,13 @@ def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
             else:
                 assert module["select_index"](**values) == wanted
                 assert module["select"](**values) == dict(program.portfolio[wanted])
+            if isinstance(program.choice, TreeChoice):
+                assert "select_top" not in module
+                continue
+            worth = listed(program, values, 3, among)
+            assert top_of(library, dispatcher, values) == worth
+            assert wanted is None or list(module["select_top"](3, **values)) == worth
+            assert worth[:1] == [wanted] * (wanted is not None), "the first is what is selected"
 
 
 def planted(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
@@ -144,6 +154,28 @@ def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
             assert select_index(**values) == wanted
             found = getattr(library, f"select_{name}")(*c_arguments(dispatcher, values))
             assert found == wanted, (name, values)
+
+
+def test_a_learnt_shortlist_is_what_written_code_lists() -> None:
+    """Also for an input outside of the tuned range, and one to which not all apply."""
+    sizes = [(2**i, 2**j) for i in range(1, 8) for j in range(1, 8)]
+    inputs = [{"m": m, "n": n, "s": 0.5, "t": "float"} for m, n in sizes]
+    matrix = planted(inputs)
+    learnt = EnsembleLearner().fit(matrix.rows(np.arange(5, 49)), seed=0)
+    written = dispatcher_of(
+        learnt.program(matrix.candidates, {matrix.candidates[0]: ("m < 20",)}), "p"
+    )
+    module = python_of(python_module(written))
+    applies = matrix.applies.copy()
+    applies[:, 0] = matrix.features["m"] < 20
+    lists = learnt.shortlists(matrix.features, applies, 3)
+    names = [matrix.candidates[index] for index in range(3)]
+    lengths = set()
+    for values, row in zip(inputs, lists.tolist(), strict=True):
+        found = [written.program.portfolio[index] for index in module["select_top"](3, **values)]
+        assert found == [names[index] for index in row if index >= 0]
+        lengths.add(len(found))
+    assert len(lengths) > 1, "some inputs are unsure"
 
 
 def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:

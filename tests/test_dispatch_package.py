@@ -114,6 +114,7 @@ def test_folder_holds_the_choice_the_loader_and_the_kernels(out: Path) -> None:
         "mvmul/_opencl.py",
         "mvmul/_workload.py",
         "mvmul/_pocl_cpu.py",
+        "mvmul/_trying.py",
         *(f"mvmul/kernels/{place}.cl" for place in range(3)),
     }
 

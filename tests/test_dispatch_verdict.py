@@ -12,9 +12,11 @@ from scipy import stats
 
 from harness.core.arrays import Array
 from harness.core.records import Config
+from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.learners import Fixed, Static
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
+from harness.dispatch.study import study
 from harness.dispatch.verdict import (
     Judged,
     PairedComparison,
@@ -24,6 +26,7 @@ from harness.dispatch.verdict import (
     in_hindsight,
     judge,
     judged,
+    judged_lists,
     least_gain,
 )
 from harness.models.folds import fold_count, grouped_folds
@@ -242,3 +245,29 @@ def test_in_hindsight_a_learner_is_judged_on_what_it_learnt_from() -> None:
     found = in_hindsight(matrix, learner)
     assert [seen.tolist() for seen in learner.seen] == [[1, 2, 3]]
     np.testing.assert_allclose(found.slowdown, [1.0, 2.0, 1.0])
+
+
+def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_costs() -> None:
+    matrix = table([[1.0, 2.0, 4.0], [3.0, 1.0, 2.0], [1.0, 1.0, 2.0]])
+    lists = np.array([[1, 2, 0], [0, 2, -1], [2, -1, -1]])
+    one, two, three = judged_lists("ensemble", matrix, lists)
+    assert (one.name, three.name) == ("ensemble", "ensemble, best of top 3")
+    np.testing.assert_allclose(one.slowdown, [2.0, 3.0, 2.0])
+    np.testing.assert_allclose(two.slowdown, [2.0, 2.0, 2.0])
+    np.testing.assert_allclose(three.slowdown, [1.0, 2.0, 2.0])
+    assert one.tries is None
+    assert three.tries is not None
+    assert three.tries.unsure.tolist() == [True, True, False]
+    np.testing.assert_allclose(three.tries.excess_calls, [1.0 + 3.0, 2.0 + 1.0, 1.0])
+
+
+def test_an_ensemble_has_rows_of_its_shortlists_and_one_note_of_what_they_cost() -> None:
+    matrix = table([[1.0, 1.1] if n < 12 else [1.1, 1.0] for n in range(24)])
+    found = study(matrix, [Static(), EnsembleLearner()])
+    rows = list(found.judged)
+    assert rows[1:4] == ["ensemble", "ensemble, best of top 2", "ensemble, best of top 3"]
+    assert found.judged[rows[3]].worst == 1.0
+    assert any(
+        note.startswith("ensemble, best of top 3: the choice is unsure on 100%")
+        for note in found.notes
+    )

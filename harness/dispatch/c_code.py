@@ -96,6 +96,7 @@ def c_header(dispatcher: Dispatcher) -> str:
         fallback=list(writer.first(dispatcher.fallback)),
         tables=tables,
         choice=choice,
+        shortlist=writer.shortlist(),
         launches=launches,
         shared=shared,
         cooperative=dispatcher.is_cooperative,
@@ -227,6 +228,13 @@ class _CWriter:
         if self._is_tabular:
             return c_tables.deep_tree(self._dispatcher, choice, self.arguments)
         return [], list(self._tree(choice.root, ""))
+
+    def shortlist(self) -> list[str]:
+        """Write the lines from the columns to the list of candidates that are worth a try; none for
+        a choice that predicts no times."""
+        if not self._dispatcher.program.choice.predicts_times:
+            return []
+        return c_tables.shortlist(self._dispatcher, self.arguments)
 
     def _tree(self, node: Node, indent: str) -> Iterator[str]:
         while isinstance(node, Split):

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
+from harness.dispatch.program import WORTH_A_TRY, EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import in_lines
 from harness.dispatch.spelling import c_real
 from harness.dispatch.tables import Flat, Ranked, flat, ranked
@@ -106,6 +106,37 @@ def _least(dispatcher: Dispatcher, arguments: str) -> list[str]:
         "    if (best < 0 || costs[index] < costs[best]) best = index;",
         "}",
         "return best;",
+    ]
+
+
+def shortlist(dispatcher: Dispatcher, arguments: str) -> list[str]:
+    """Write the lines from the numbers to the list of candidates that are worth a try."""
+    name, upper = dispatcher.name, dispatcher.name.upper()
+    guard = [f"    if (!{name}_applies(index, {arguments})) costs[index] = DBL_MAX;"]
+    return [
+        f"double costs[{upper}_COUNT], least = DBL_MAX;",
+        "int count = 0;",
+        f"{name}_costs(numbers, costs);",
+        f"for (int index = 0; index < {upper}_COUNT; index++) {{",
+        *guard * dispatcher.is_guarded,
+        "    if (costs[index] < least) least = costs[index];",
+        "}",
+        f"if (most > 0 && !{name}_is_tuned({arguments})) {{",
+        f"    const int next = {name}_fallback_choice({arguments});",
+        "    if (next < 0) return 0;",
+        "    top[count++] = next;",
+        "    costs[next] = DBL_MAX;",
+        "}",
+        "while (count < most) {",
+        "    int next = -1;",
+        f"    for (int index = 0; index < {upper}_COUNT; index++)",
+        f"        if (costs[index] < DBL_MAX && costs[index] - least <= {c_real(WORTH_A_TRY)}",
+        "            && (next < 0 || costs[index] < costs[next])) next = index;",
+        "    if (next < 0) break;",
+        "    top[count++] = next;",
+        "    costs[next] = DBL_MAX;",
+        "}",
+        "return count;",
     ]
 
 

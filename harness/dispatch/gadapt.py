@@ -68,7 +68,9 @@ class GAdapt:
         values = column_values(forest.columns, matrix.features)
         training = TrainingSet(matrix, values)
         members = training.known
-        choice = ForestChoice(len(table), tuple(trees.values())).among(members)
+        choice = ForestChoice(len(table), tuple(trees.values()), predicts_times=False).among(
+            members
+        )
         kept = _needed(training, members, choice)
         return _selector(training, forest.columns, members, choice, kept)
 

@@ -11,7 +11,7 @@ from harness.dispatch import python_tables
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.formulas import Formula, Type
 from harness.dispatch.nodes import Node, Split
-from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
+from harness.dispatch.program import WORTH_A_TRY, EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import (
     MAX_NESTED,
     column_names,
@@ -88,6 +88,8 @@ def python_module(dispatcher: Dispatcher) -> str:
         numbers=list(writer.conversions(Type.WHOLE, Type.REAL)),
         columns=columns,
         choice=choice,
+        shortlist=writer.shortlist(),
+        worth=repr(WORTH_A_TRY),
         fallback=writer.first(dispatcher.fallback),
         guarded=[
             (index, guard.python)
@@ -176,9 +178,18 @@ class _PythonWriter:
             tables, lines = python_tables.deep_tree(dispatcher, choice, self.arguments)
         else:
             return [], list(self._tree(choice.root))
-        numbers = "".join(f"{name}, " for name in self._names.values())
         first = list(self.columns()) if isinstance(choice, TreeChoice) else []
-        return tables, [*first, f"numbers = ({numbers})", *lines]
+        return tables, [*first, self._numbers(), *lines]
+
+    def shortlist(self) -> list[str]:
+        """Write the lines from the columns to the costs of the candidates that apply; none for a
+        choice that predicts no times."""
+        if not self._dispatcher.program.choice.predicts_times:
+            return []
+        return [self._numbers(), *python_tables.costs_lines(self._dispatcher, self.arguments)]
+
+    def _numbers(self) -> str:
+        return f"numbers = ({''.join(f'{name}, ' for name in self._names.values())})"
 
     def _tree(
         self, node: Node, indent: str = "", done: frozenset[str] = frozenset()

@@ -21,6 +21,30 @@ def _leaf(node, numbers):
     return node
 '''
 
+_ENSEMBLE_COSTS = '''
+
+def _costs(indices, numbers):
+    """Compute the expected costs of configurations, by their indices."""
+    costs = {}
+    for index in indices:
+        cost = _OFFSETS[index]
+        for root in _ROOTS[index]:
+            cost += _NUMBER[_leaf(root, numbers)]
+        costs[index] = cost
+    return costs
+'''
+
+_FOREST_COSTS = '''
+
+def _costs(indices, numbers):
+    """Compute the expected costs of configurations, by their indices."""
+    costs = [0.0] * len(PORTFOLIO)
+    for root in _ROOTS:
+        more = _COSTS[_HIGH[_leaf(root, numbers)]]
+        costs = [cost + own for cost, own in zip(costs, more)]
+    return {index: costs[index] for index in indices}
+'''
+
 _REFUSAL = '    raise LookupError(f"no configuration of {NAME} applies to this input")'
 
 
@@ -52,24 +76,13 @@ def ensemble(
     table = flat(choice.trees, lambda leaf: 0)
     left = iter(table.roots)
     own = [tuple(next(left) for _ in trees) for trees in choice.by_candidate]
-    is_guarded = dispatcher.is_guarded
-    skip = [f"    if not applies(index, {arguments}):", "        continue"]
     return [
         *_walk(table),
         "# For each configuration the roots of its trees, and the offset of their sum.",
         *_tuple("_ROOTS", own),
         *_tuple("_OFFSETS", map(float, choice.offsets)),
-    ], [
-        "best, least = -1, 0.0",
-        "for index, cost in enumerate(_OFFSETS):",
-        *(skip if is_guarded else []),
-        "    for root in _ROOTS[index]:",
-        "        cost += _NUMBER[_leaf(root, numbers)]",
-        "    if best < 0 or cost < least:",
-        "        best, least = index, cost",
-        *(["if best < 0:", _REFUSAL] if is_guarded else []),
-        "return best",
-    ]
+        _ENSEMBLE_COSTS,
+    ], [*costs_lines(dispatcher, arguments), "return min(costs, key=costs.__getitem__)"]
 
 
 def forest(
@@ -84,24 +97,25 @@ def forest(
         return len(rows) - 1
 
     table = flat(choice.trees, row)
-    applying = [
-        "indices = range(len(PORTFOLIO))",
-        f"indices = [index for index in indices if applies(index, {arguments})]",
-        "if not indices:",
-        _REFUSAL,
-        "return min(indices, key=costs.__getitem__)",
-    ]
     return [
         *_walk(table),
         "# The roots of the trees; for each leaf the costs it adds, one a configuration.",
         *_tuple("_ROOTS", table.roots),
         *_tuple("_COSTS", rows),
-    ], [
-        "costs = [0.0] * len(PORTFOLIO)",
-        "for root in _ROOTS:",
-        "    more = _COSTS[_HIGH[_leaf(root, numbers)]]",
-        "    costs = [cost + own for cost, own in zip(costs, more)]",
-        *(applying if dispatcher.is_guarded else ["return costs.index(min(costs))"]),
+        _FOREST_COSTS,
+    ], [*costs_lines(dispatcher, arguments), "return min(costs, key=costs.__getitem__)"]
+
+
+def costs_lines(dispatcher: Dispatcher, arguments: str) -> list[str]:
+    """Write the lines that compute the expected cost of each candidate that applies."""
+    if not dispatcher.is_guarded:
+        return ["costs = _costs(range(len(PORTFOLIO)), numbers)"]
+    return [
+        "indices = range(len(PORTFOLIO))",
+        f"indices = [index for index in indices if applies(index, {arguments})]",
+        "if not indices:",
+        _REFUSAL,
+        "costs = _costs(indices, numbers)",
     ]
 
 

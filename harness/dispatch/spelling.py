@@ -28,9 +28,10 @@ _C_WORDS = """
 """
 # Names that generated functions use besides features; a test keeps this complete.
 _OWN_WORDS = """
-    INT64_C LookupError NAME PORTFOLIO ValueError abs any applies best cost costs count dict
-    enumerate fallback_index functools grid group i index is_tuned least len map math max min more
-    numbers operator order own index indices range root row select_index sizes sqrt tuple zip
+    DBL_MAX INT64_C LookupError NAME PORTFOLIO ValueError abs any applies best cost costs count dict
+    enumerate fallback_index functools grid group i index indices is_tuned least len map math
+    max min more most next numbers operator order own range root row select_index select_top
+    sizes sorted sqrt top tuple zip
 """
 _RESERVED_IN_C = frozenset(_C_WORDS.split())
 _RESERVED = _RESERVED_IN_C | {*_OWN_WORDS.split(), *keyword.kwlist}

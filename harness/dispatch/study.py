@@ -108,7 +108,22 @@ class Study:
     @property
     def notes(self) -> list[str]:
         """What a reader of the slowdowns must also know."""
-        return [note for note in (self._of_default, self._of_static, self.matrix.note) if note]
+        notes = (self._of_default, self._of_static, self._of_tries, self.matrix.note)
+        return [note for note in notes if note]
+
+    @property
+    def _of_tries(self) -> str:
+        one = next((one for one in reversed([*self.judged.values()]) if one.tries), None)
+        if one is None or one.tries is None:
+            return ""
+        unsure = one.tries.unsure
+        if not unsure.any():
+            return f"{one.name}: the choice is sure on every held-out input, so there is no try."
+        excess = float(one.tries.excess_calls[unsure].mean())
+        return (
+            f"{one.name}: the choice is unsure on {unsure.mean():.0%} of held-out inputs. There, a "
+            f"call of each costs the time of {excess:.2g} calls of the best one, in the mean."
+        )
 
     @property
     def _of_static(self) -> str:

@@ -17,7 +17,8 @@ import scipy  # its parts load when they are first used
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.kept import Kept, content_key
-from harness.dispatch.learners import Learner
+from harness.dispatch.learners import Learner, Selector
+from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.models.folds import Fold, fold_count, grouped_folds
 from harness.stats import Estimate
@@ -25,26 +26,51 @@ from harness.stats import Estimate
 ORACLE = "oracle"
 """The best candidate of each input, which no dispatcher can know."""
 
+MOST_TRIED = 3
+"""Candidates of the longest shortlist that is judged."""
+
 _RESAMPLES = 1000
 _TAIL = 0.025  # of an interval of 95 %, on each side
 _TIE = 1e-9
 
 
 @dataclass(frozen=True)
+class Tries:
+    """What it costs to try shortlists, shape (inputs,): how many candidates are listed, and by how
+    many calls of the best one a call of each listed takes longer than as many calls of the best."""
+
+    listed: Indices
+    excess_calls: Array
+
+    def rows(self, rows: Indices) -> Tries:
+        """Keep only some inputs, by their indices."""
+        return Tries(self.listed[rows], self.excess_calls[rows])
+
+    @property
+    def unsure(self) -> Flags:
+        """Where there is anything to try."""
+        found: Flags = self.listed > 1
+        return found
+
+
+@dataclass(frozen=True)
 class Judged:
     """Slowdowns of one way to choose on held-out inputs, shape (inputs,).
 
-    A choice that `failed` counts as twice the input's largest slowdown.
+    A choice that `failed` counts as twice the input's largest slowdown. A shortlist has the
+    slowdowns of the best that it lists, and its `tries`.
     """
 
     name: str
     logs: Array
     groups: npt.NDArray[np.intp]
     failed: Flags
+    tries: Tries | None = None
 
     def rows(self, rows: Indices) -> Judged:
         """Keep only some inputs, by their indices."""
-        return Judged(self.name, self.logs[rows], self.groups[rows], self.failed[rows])
+        tries = self.tries.rows(rows) if self.tries else None
+        return Judged(self.name, self.logs[rows], self.groups[rows], self.failed[rows], tries)
 
     @property
     def failures(self) -> int:
@@ -117,17 +143,38 @@ def judge(
     for name, indices in new.items():
         kept.put(keys[name], indices)
     chosen |= new
-    found = {one.name: judged(one.name, matrix, chosen[one.name]) for one in learners}
-    return found | {ORACLE: judged(ORACLE, matrix, matrix.best)}
+    rows = (one for name in keys for one in judged_lists(name, matrix, chosen[name]))
+    return {one.name: one for one in rows} | {ORACLE: judged(ORACLE, matrix, matrix.best)}
+
+
+def judged_lists(name: str, matrix: Matrix, lists: Indices) -> list[Judged]:
+    """Judge the first of each list, shape (inputs, listed), and then the best of the first two and
+    of the first three, where there are so many; -1 is behind the last of a list."""
+    found = [judged(name, matrix, lists[:, 0])]
+    logs = matrix.log_slowdown[np.arange(len(lists))[:, None], lists]
+    logs[lists < 0] = np.inf
+    for most in range(2, lists.shape[1] + 1):
+        tried = logs[:, :most]
+        best = np.take_along_axis(lists, tried.argmin(axis=1)[:, None], axis=1)[:, 0]
+        one = judged(shortlist_name(name, most), matrix, best)
+        excess = np.exp(np.where(np.isinf(tried), 0.0, tried)).sum(axis=1) - most
+        found.append(replace(one, tries=Tries((lists[:, :most] >= 0).sum(axis=1), excess)))
+    return found
+
+
+def shortlist_name(name: str, most: int) -> str:
+    """Name the row of a dispatcher's shortlist."""
+    return f"{name}, best of top {most}"
 
 
 def choose(
     matrix: Matrix, learners: Sequence[Learner], seed: int, step: Callable[[str], None]
 ) -> dict[str, Indices]:
-    """Choose a candidate for each held-out input with each learner; see `judge`."""
-    chosen = {learner.name: np.empty(len(matrix.features), dtype=np.intp) for learner in learners}
+    """Choose a candidate, or a shortlist, for each held-out input with each learner, shape (inputs,
+    listed); see `judge`."""
+    parts: dict[str, list[Indices]] = {learner.name: [] for learner in learners}
     if not learners:
-        return chosen
+        return {}
     folds = grouped_folds(matrix.groups, fold_count(matrix.groups), seed)
     if not folds:
         raise ValueError("inputs of two groups or more are needed to hold some out")
@@ -135,9 +182,26 @@ def choose(
         fit, test = held_out(matrix, fold)
         for learner in learners:
             learnt = learner.fit(fit, seed)
-            chosen[learner.name][fold.test] = learnt.indices(test.features, test.applies)
+            parts[learner.name].append(listed(learnt, test))
             step(learner.name)
-    return chosen
+    return {name: stacked(folds, lists) for name, lists in parts.items()}
+
+
+def listed(learnt: Selector, test: Matrix) -> Indices:
+    """List what a selector would try on each input, shape (inputs, listed), its choice first."""
+    if isinstance(learnt, LearntSelector) and learnt.choice.predicts_times:
+        return learnt.shortlists(test.features, test.applies, MOST_TRIED)
+    return learnt.indices(test.features, test.applies)[:, None]
+
+
+def stacked(folds: Sequence[Fold], lists: Sequence[Indices]) -> Indices:
+    """Put the lists of the held-out inputs of all folds in the order of the inputs. Where a fold's
+    inputs were too much alike for an ensemble, its lists are short."""
+    inputs = np.argsort(np.concatenate([fold.test for fold in folds]))
+    most = max(one.shape[1] for one in lists)
+    wide = [np.pad(one, ((0, 0), (0, most - one.shape[1])), constant_values=-1) for one in lists]
+    stack: Indices = np.concatenate(wide)[inputs]
+    return stack
 
 
 def in_hindsight(matrix: Matrix, learner: Learner, seed: int = 0) -> Judged:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+from harness.dispatch.loaders import trying
 from harness.measure.backends import pocl_cpu
 
-_BESIDE = {"opencl": (pocl_cpu,), "cuda": (), "command": ()}
+_BESIDE = {"opencl": (pocl_cpu, trying), "cuda": (trying,), "command": ()}
 
 
 def counter_file() -> dict[str, bytes]:

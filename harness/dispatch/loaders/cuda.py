@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from harness.dispatch.loaders.trying import FirstCalls
 
 _Sizes = Sequence[int]
 
@@ -30,9 +32,21 @@ class Kernel:
     `driver` is what calls the driver; by default, what is installed.
     On a device other than the tuned one, the best single configuration runs on every input, and a
     warning says so once; cubins load only on devices of their own architecture.
+
+    With `try_top`, of the ensemble, the first calls with an input run the configurations of its
+    shortlist, at most so many, three times each, and wait for their ends; later calls run the one
+    that was fastest. `remember` is a file that keeps these choices. A stream that is captured into
+    a graph cannot be waited for: make these calls before.
     """
 
-    def __init__(self, dispatcher: Any, context: Any = None, driver: Any = None) -> None:
+    def __init__(
+        self,
+        dispatcher: Any,
+        context: Any = None,
+        driver: Any = None,
+        try_top: int = 0,
+        remember: str | Path | None = None,
+    ) -> None:
         self._dispatcher = dispatcher
         self._driver = driver or _open(dispatcher.NAME, hasattr(dispatcher, "COOPERATIVE"))
         self._loaded: dict[int, tuple[Any, ...]] = {}
@@ -45,13 +59,17 @@ class Kernel:
                 "for all inputs is used; tune it on this device",
                 stacklevel=3,
             )
+        self._first_calls = FirstCalls(dispatcher, try_top, remember, found) if try_top else None
 
     def index(self, **features: Any) -> int:
         """Return the index of the configuration for an input; raises LookupError if none
         applies."""
+        select = self._dispatcher.select_index
         if self._falls_back:
-            return int(self._dispatcher.fallback_index(**features))
-        return int(self._dispatcher.select_index(**features))
+            select = self._dispatcher.fallback_index
+        index = int(select(**features))  # in any case: it may count the calls
+        decided = self._first_calls.decided(features) if self._first_calls else None
+        return index if decided is None else decided
 
     def kernels(self, index: int) -> tuple[Any, ...]:
         """Return the package's functions of a configuration, loaded at the first call."""
@@ -66,6 +84,19 @@ class Kernel:
     def __call__(self, stream: Any, /, *arguments: Any, **features: Any) -> None:
         """Launch the kernel on an input; it has ended when the stream has."""
         index = self.index(**features)
+        trial = self._first_calls.next(features, index) if self._first_calls else None
+        if self._first_calls is None or trial is None:
+            self._launch(index, stream, arguments, features)
+            return
+        self.kernels(trial)  # to load a cubin is no part of the time
+        time_s = self._driver.timed(
+            stream, lambda: self._launch(trial, stream, arguments, features)
+        )
+        self._first_calls.took(features, time_s)
+
+    def _launch(
+        self, index: int, stream: Any, arguments: tuple[Any, ...], features: dict[str, Any]
+    ) -> None:
         if not hasattr(self._dispatcher, "launch_size"):
             raise TypeError(
                 f"the launches of {self._dispatcher.NAME} are its host module's: take "
@@ -141,6 +172,15 @@ class _PyCuda:
         """Launch a function."""
         function(*arguments, block=group, grid=grid, stream=stream, shared=shared)
 
+    def timed(self, stream: Any, launch: Callable[[], None]) -> float:
+        """Return the seconds of a launch on the device, once it has ended."""
+        begin, end = self._cuda.Event(), self._cuda.Event()
+        begin.record(stream)
+        launch()
+        end.record(stream)
+        end.synchronize()
+        return 1e-3 * float(end.time_since(begin))
+
 
 class Bindings:
     """The driver through cuda-bindings, which takes its own streams and contexts, and as memory
@@ -205,3 +245,17 @@ class Bindings:
         ]
         addresses = np.array([value.ctypes.data for value in values], np.uintp)
         self._call("cuLaunchKernelEx", config, function, addresses.ctypes.data, 0)
+
+    def timed(self, stream: Any, launch: Callable[[], None]) -> float:
+        """Return the seconds of a launch on the device, once it has ended."""
+        begin, end = self._call("cuEventCreate", 0), self._call("cuEventCreate", 0)
+        handle = 0 if stream is None else stream
+        try:
+            self._call("cuEventRecord", begin, handle)
+            launch()
+            self._call("cuEventRecord", end, handle)
+            self._call("cuEventSynchronize", end)
+            return 1e-3 * float(self._call("cuEventElapsedTime", begin, end))
+        finally:
+            self._call("cuEventDestroy", begin)
+            self._call("cuEventDestroy", end)

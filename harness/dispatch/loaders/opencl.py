@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
 
+from harness.dispatch.loaders.trying import FirstCalls
 from harness.measure.backends.pocl_cpu import name_processor
 
 
@@ -21,9 +23,19 @@ class Kernel:
     the input's features are given by name. On a device other than the tuned one, the best single
     configuration runs on every input, and a warning says so once. A `Kernel` serves one thread at a
     time.
+
+    With `try_top`, of the ensemble, the first calls with an input run the configurations of its
+    shortlist, at most so many, three times each, and wait for their ends; later calls run the one
+    that was fastest. `remember` is a file that keeps these choices.
     """
 
-    def __init__(self, dispatcher: Any, context: cl.Context | None) -> None:
+    def __init__(
+        self,
+        dispatcher: Any,
+        context: cl.Context | None,
+        try_top: int = 0,
+        remember: str | Path | None = None,
+    ) -> None:
         self._dispatcher = dispatcher
         self._context = cl.create_some_context(interactive=False) if context is None else context
         self._built: dict[int, tuple[cl.Kernel, ...]] = {}
@@ -39,6 +51,8 @@ class Kernel:
                 "best configuration for all inputs is used; tune it on this device",
                 stacklevel=3,
             )
+        name = (others or self._context.devices)[0].name.strip()
+        self._first_calls = FirstCalls(dispatcher, try_top, remember, name) if try_top else None
 
     def _is_tuned(self, device: cl.Device) -> bool:
         tuned = self._dispatcher.PROVENANCE
@@ -49,9 +63,12 @@ class Kernel:
     def index(self, **features: Any) -> int:
         """Return the index of the configuration for an input; raises LookupError if none
         applies."""
+        select = self._dispatcher.select_index
         if self._falls_back:
-            return int(self._dispatcher.fallback_index(**features))
-        return int(self._dispatcher.select_index(**features))
+            select = self._dispatcher.fallback_index
+        index = int(select(**features))  # in any case: it may count the calls
+        decided = self._first_calls.decided(features) if self._first_calls else None
+        return index if decided is None else decided
 
     def kernels(self, index: int) -> tuple[cl.Kernel, ...]:
         """Return the functions of a configuration, built at the first call."""
@@ -71,6 +88,28 @@ class Kernel:
     ) -> cl.Event:
         """Launch the kernel on an input; it has ended when the event is complete."""
         index = self.index(**features)
+        trial = self._first_calls.next(features, index) if self._first_calls else None
+        if self._first_calls is None or trial is None:
+            return self._launched(index, queue, arguments, wait_for, features)
+        self.kernels(trial)  # a build is no part of the time
+        queue.finish()
+        begin_s = time.perf_counter()
+        event = self._launched(trial, queue, arguments, wait_for, features)
+        event.wait()
+        time_s = time.perf_counter() - begin_s
+        if queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
+            time_s = 1e-9 * (event.profile.end - event.profile.start)
+        self._first_calls.took(features, time_s)
+        return event
+
+    def _launched(
+        self,
+        index: int,
+        queue: cl.CommandQueue,
+        arguments: tuple[Any, ...],
+        wait_for: Any,
+        features: dict[str, Any],
+    ) -> cl.Event:
         if not hasattr(self._dispatcher, "launch_size"):
             raise TypeError(
                 f"the launches of {self._dispatcher.NAME} are its host module's: take "

@@ -1,0 +1,162 @@
+"""Try the configurations of a shortlist on the first calls with an input; remember the fastest."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_ROUNDS = 3  # the least of these times counts: the first call often takes longer
+_MOST_INPUTS = 65536  # that one process tries; on others it takes what is predicted
+
+
+class FirstCalls:
+    """The inputs of one process: which are decided, and what to try next on the others.
+
+    Each call of the kernel runs one configuration of the input's shortlist, interleaved, so nothing
+    runs that would not have run anyway. With a `path`, decisions are read from that file and
+    appended to it; several processes may share it. Decisions for another device, another kernel, or
+    with a configuration that is no longer there are ignored.
+    """
+
+    def __init__(self, dispatcher: Any, most: int, path: str | Path | None, device: str) -> None:
+        if not hasattr(dispatcher, "select_top"):
+            raise ValueError(
+                f"{dispatcher.NAME} predicts no times, so there is no shortlist to try; write it "
+                "with harness.dispatch --choice ensemble"
+            )
+        if not hasattr(dispatcher, "launch_size"):
+            raise ValueError(
+                f"the launches of {dispatcher.NAME} are its host module's, so load() cannot try "
+                "its shortlist; time what select_top(...) returns, and keep the fastest"
+            )
+        self._dispatcher = dispatcher
+        self._most = most
+        self._device = device
+        self._decided: dict[Any, int] = {}
+        self._trials: dict[Any, tuple[list[int], list[float]]] = {}
+        self._path = None if path is None else Path(path)
+        if self._path is not None:
+            self._read(self._path)
+
+    def decided(self, features: Mapping[str, Any]) -> int | None:
+        """Return the index of the fastest configuration on an input; None if it is not decided."""
+        return self._decided.get(_key(features))
+
+    def next(self, features: Mapping[str, Any], first: int) -> int | None:
+        """Return the index of the configuration to try; None where there is nothing to try.
+
+        `first` is the configuration that runs if nothing is tried; it heads the shortlist.
+        """
+        key = _key(features)
+        if key in self._decided:
+            return None
+        if key not in self._trials:
+            if len(self._decided) + len(self._trials) >= _MOST_INPUTS:
+                return None
+            listed = self._dispatcher.select_top(self._most, **features)
+            self._trials[key] = list(dict.fromkeys((first, *listed)))[: self._most], []
+        order, times = self._trials[key]
+        if len(order) == 1:
+            self._decided[key] = self._trials.pop(key)[0][0]
+            return None
+        return order[_turn(len(times), len(order))]
+
+    def took(self, features: Mapping[str, Any], time_s: float) -> None:
+        """Note the seconds of the configuration that `next` returned; the last decides."""
+        key = _key(features)
+        order, times = self._trials[key]
+        times.append(time_s)
+        if len(times) < _ROUNDS * len(order):
+            return
+        least = {index: float("inf") for index in order}
+        for call, one in enumerate(times):
+            index = order[_turn(call, len(order))]
+            least[index] = min(least[index], one)
+        del self._trials[key]
+        self._decided[key] = min(least, key=least.__getitem__)
+        if self._path is not None:
+            self._append(features, self._decided[key], least)
+
+    # ------------------------------------------------------------------------------- the file
+
+    def _facts(self) -> dict[str, str]:
+        tuned = self._dispatcher.PROVENANCE
+        return {
+            "name": self._dispatcher.NAME,
+            "kernel_sha256": tuned["kernel_sha256"],
+            "device": self._device,
+        }
+
+    def _read(self, path: Path) -> None:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"remember: {path} is no file; name one that keeps the choices")
+        with path.open("a+", encoding="utf-8", errors="replace") as file:
+            file.seek(0)
+            text = file.read()
+            if text and not text.endswith("\n"):
+                file.write("\n")  # after a line that was not written to its end
+        damaged = [
+            number
+            for number, line in enumerate(text.splitlines(), 1)
+            if line and not self._is_taken(line)
+        ]
+        if damaged:
+            warnings.warn(
+                f"{path}, line {damaged[0]}: this is no remembered choice; it is ignored, as are "
+                f"{len(damaged) - 1} others",
+                stacklevel=5,
+            )
+
+    def _is_taken(self, line: str) -> bool:
+        """Take a decision if it is for here; return False for a damaged line."""
+        try:
+            read = json.loads(line)
+            facts = {name: read[name] for name in self._facts()}
+            config, key = dict(read["config"]), _key(dict(read["input"]))
+            hash(key)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return False
+        if facts == self._facts() and config in self._dispatcher.PORTFOLIO:
+            self._decided[key] = self._dispatcher.PORTFOLIO.index(config)
+        return True
+
+    def _append(self, features: Mapping[str, Any], index: int, times: Mapping[int, float]) -> None:
+        assert self._path is not None
+        line = {
+            **self._facts(),
+            "input": {name: _plain(value) for name, value in features.items()},
+            "config": self._dispatcher.PORTFOLIO[index],
+            "tried": [[self._dispatcher.PORTFOLIO[one], time_s] for one, time_s in times.items()],
+        }
+        try:
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            try:
+                os.write(file, json.dumps(line).encode() + b"\n")  # at once: others append too
+            finally:
+                os.close(file)
+        except OSError as error:
+            warnings.warn(
+                f"{self._path}: {error.strerror}; this process remembers its choices, but no other "
+                "will",
+                stacklevel=4,
+            )
+            self._path = None
+
+
+def _turn(call: int, count: int) -> int:
+    """Return whose turn it is: forwards and backwards, so that a drift favours nobody."""
+    turn, place = divmod(call, count)
+    return count - 1 - place if turn % 2 else place
+
+
+def _key(features: Mapping[str, Any]) -> Any:
+    return tuple(sorted((name, _plain(value)) for name, value in features.items()))
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy's as one of Python's."""
+    return value.item() if hasattr(value, "item") else value
