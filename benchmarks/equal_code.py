@@ -113,7 +113,7 @@ def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[Inpu
         reports = final_reports(state)
         for run_id in state.runs.values():
             store.end_run(run_id, "complete")
-        store.sessions.remove()
+        store.close()
     return reports
 
 
@@ -271,7 +271,7 @@ def _rerun(
     with writing(str(stored)) as engine, opened as sides:
         store = Store(engine)
         old, new = rerun_kernel(*sides, store)
-        store.sessions.remove()
+        store.close()
     return is_any_claim(compare([old], [new], _rules(is_rerun=True)))
 
 

@@ -84,8 +84,7 @@ def write_database(
     rng = np.random.default_rng(seed)
     spec = _spec(path.parent)
     configs = _configs(shape.configurations, rng)
-    with writing(str(path)) as engine:
-        store = Store(engine)
+    with writing(str(path)) as engine, Store(engine) as store:
         _write_first(store, spec, configs, shape, rng)
         step(1)
         copies = Copies.of(store.session.connection(), shape, rng)

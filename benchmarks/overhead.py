@@ -109,7 +109,7 @@ def overhead_ms(spec: Spec, database: str, tests: int) -> tuple[float, float]:
         started, started_cpu = time.perf_counter(), time.process_time()
         campaign.run()
         elapsed_s, cpu_s = time.perf_counter() - started, time.process_time() - started_cpu
-        store.sessions.remove()
+        store.close()
     assert len(clock.tests_s) == tests, f"{len(clock.tests_s)} tests instead of {tests}"
     return 1e3 * elapsed_s / tests, 1e3 * cpu_s / tests
 

@@ -97,7 +97,7 @@ def _measure(args: argparse.Namespace) -> int:
         for spec in specs:
             rows.append(_row(spec, backend, store, args))
             print(rows[-1].markdown(), flush=True)
-        store.sessions.remove()
+        store.close()
     print(f"\n{device}\n\n{HEAD}")
     print("\n".join(row.markdown() for row in rows))
     print(json.dumps({"device": device, "kernels": [_figures(row) for row in rows]}))

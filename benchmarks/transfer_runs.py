@@ -135,7 +135,7 @@ def run(job: OrderJob) -> Array:
         state = State(plan, measurer, store, SilentDisplay(), space=spaces.__getitem__)
         searches = (Transferring if job.transfers else Alone)(state)
         searches.run()
-        store.sessions.remove()
+        store.close()
     courses = [_slowdowns(recording, problem, searches.courses[problem]) for problem in spec.inputs]
     return padded(courses, job.budget)
 

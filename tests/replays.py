@@ -188,4 +188,4 @@ def opened(
             plan = CampaignPlan(spec, search, stages=stages, target=target, fresh=fresh)
             yield Campaign(plan, measurer, store, tests), tests
         finally:
-            store.sessions.remove()
+            store.close()

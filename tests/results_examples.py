@@ -199,7 +199,7 @@ def opened(path: Path | str) -> Iterator[Store]:
         try:
             yield store
         finally:
-            store.sessions.remove()
+            store.close()
 
 
 def known_configs(store: Store, plan: RunPlan) -> set[Config]:
@@ -225,7 +225,7 @@ def write_many(path: Path, count: int, samples: int = 20) -> None:
     with opened(path) as store:
         search = begin_search(store)
         pattern = search.test(make_ok(0))
-        store.sessions.remove()
+        store.close()
         _multiply(store.engine, pattern, count, samples)
 
 

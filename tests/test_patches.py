@@ -145,7 +145,7 @@ def search(
         try:
             DurableRun(recorder, args, store).main()
         finally:
-            store.sessions.remove()
+            store.close()
             engine.dispose()
     return recorder
 

@@ -154,7 +154,7 @@ def store() -> Iterator[Store]:
         store = Store(engine)
         make_opentuner_tables(store)
         yield store
-        store.sessions.remove()
+        store.close()
 
 
 @pytest.fixture(scope="module")

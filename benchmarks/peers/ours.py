@@ -83,7 +83,7 @@ class Ours:
                 plan, self._space, self._measurer, store, {}, note, transfer=transfer
             )
             search_input(search, options)
-            store.sessions.remove()
+            store.close()
         return course
 
     def _plan(self, options: SearchOptions) -> RunPlan:

@@ -14,7 +14,6 @@ from sqlalchemy import (
     Table,
     Update,
     bindparam,
-    insert,
     select,
     update,
 )
@@ -22,6 +21,7 @@ from sqlalchemy.dialects import postgresql
 
 from harness.results import schema
 from harness.results.checksums import CHECKSUM, row_checksum
+from harness.results.prepared import execute_insert, insert_returning_id, insert_unless_there
 from harness.results.url import POSTGRES
 
 NaturalKey = tuple[Any, ...]
@@ -51,7 +51,7 @@ def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str
     """Insert rows whose ids are not needed; many at once cost a tenth of one by one."""
     stored = [storable_row(table, row) for row in rows]
     if stored:
-        connection.execute(_insert_into(table), stored)
+        execute_insert(connection, table, stored)
 
 
 def insert_keyed(
@@ -62,9 +62,7 @@ def insert_keyed(
     The columns `names` identify a row: no two rows, in the table or new, may agree in all of them.
     """
     if len(rows) == 1:
-        added = connection.execute(_insert_into(table), storable_row(table, rows[0]))
-        assert added.inserted_primary_key is not None
-        return [int(added.inserted_primary_key[0])]
+        return [insert_returning_id(connection, table, storable_row(table, rows[0]))]
     insert_rows(connection, table, rows)
     keys = [tuple(row[name] for name in names) for row in rows]
     found = find_rows(connection, table, names, keys)
@@ -79,6 +77,13 @@ def insert_missing(
     The table has a unique constraint on the columns `names`. On a server, another writer may be
     adding equal rows now.
     """
+    if len(rows) == 1:
+        stored_row = storable_row(table, rows[0])
+        row_id = insert_unless_there(connection, table, stored_row)
+        if row_id is None:
+            key = tuple(rows[0][name] for name in names)
+            row_id = find_rows(connection, table, names, [key])[key]
+        return [row_id]
     if connection.dialect.name != POSTGRES:
         return insert_keyed(connection, table, rows, names)
     keys = [tuple(row[name] for name in names) for row in rows]
@@ -111,11 +116,6 @@ def find_rows(
 
 
 # Statements are cached, since making and compiling one costs more than running it.
-
-
-@cache
-def _insert_into(table: Table) -> Insert:
-    return insert(table)
 
 
 @cache

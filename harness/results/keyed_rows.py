@@ -12,6 +12,9 @@ from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows, inser
 from harness.results.rows import build_row, environment_row, space_row
 from harness.space_file import Spec
 
+_LIKELY_NEW = (schema.configurations, schema.builds)
+"""Tables of what a search has just asked for: a single row is inserted without a look for it."""
+
 
 class KeyedRows:
     """The ids of rows by natural key, looked up once and then remembered."""
@@ -67,7 +70,8 @@ class KeyedRows:
         names, known, connection = NATURAL_KEYS[table], self._ids, self._connection()
         asked = {key: index for index, key in enumerate(keys) if (table.name, key) not in known}
         if asked:
-            found = find_rows(connection, table, names, asked)
+            is_likely_new = len(asked) == 1 and table in _LIKELY_NEW
+            found = {} if is_likely_new else find_rows(connection, table, names, asked)
             new = {key: index for key, index in asked.items() if key not in found}
             rows = [
                 dict(zip(names, key, strict=True)) | others(index) for key, index in new.items()
