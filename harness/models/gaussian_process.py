@@ -62,7 +62,6 @@ class Surrogate:
         self._points = self._scaled(points)
         self._factor = _factored(self._noisy(self._points))
         self._weights, _ = scipy.linalg.lapack.dpotrs(self._factor, outputs, lower=True)
-        self._rounded = np.asfortranarray(self._factor, dtype=np.float32)
 
     def believe(self, points: Array) -> None:
         """Condition also on points, as if each were measured with its predicted mean.
@@ -75,14 +74,14 @@ class Surrogate:
         factor = np.zeros((known + len(added),) * 2, order="F")
         factor[:known, :known], factor[known:, :known] = self._factor, rows
         factor[known:, known:] = _factored(self._noisy(added) - rows @ rows.T)
-        self._factor, self._rounded = factor, factor.astype(np.float32)
+        self._factor = factor
         self._points = np.vstack([self._points, added])
         self._weights = np.append(self._weights, np.zeros(len(added)))
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Predict mean and standard deviation at points, each of shape (points,)."""
         covariance = self._covariance(self._scaled(points), self._points)
-        return self._means(covariance), self._deviations(covariance)
+        return self._means(covariance), self._deviations(covariance, self._rounded())
 
     def most_promising(self, points: Array, shifts: Array, best: float) -> int:
         """Return the index of the point of the greatest expected improvement on `best`, where
@@ -97,21 +96,24 @@ class Surrogate:
         nearest = covariance.max(axis=1).astype(np.float64)
         most = np.sqrt(np.maximum(variance - nearest**2 / (variance + noise), _LEAST_VARIANCE))
         bounds = expected_improvement(means, most, best) * (1 + _ROUNDING)
-        gains = np.full(len(points), -np.inf)
+        gains, factor = np.full(len(points), -np.inf), self._rounded()
         order = np.argsort(-bounds)
         for rows in (order[:_FIRST_BOUNDS], order[_FIRST_BOUNDS:]):
             left = rows[bounds[rows] >= gains.max()]
-            gains[left] = expected_improvement(
-                means[left], self._deviations(covariance[left]), best
-            )
+            deviations = self._deviations(covariance[left], factor)
+            gains[left] = expected_improvement(means[left], deviations, best)
         return int(gains.argmax())
 
     def _means(self, covariance: Singles) -> Array:
         means: Singles = covariance @ self._weights.astype(np.float32)
         return means.astype(np.float64)
 
-    def _deviations(self, covariance: Singles) -> Array:
-        explained, _ = scipy.linalg.lapack.strtrs(self._rounded, covariance.T, lower=True)
+    def _rounded(self) -> Singles:
+        """Return the factor in single precision."""
+        return self._factor.astype(np.float32)
+
+    def _deviations(self, covariance: Singles, factor: Singles) -> Array:
+        explained, _ = scipy.linalg.lapack.strtrs(factor, covariance.T, lower=True)
         rest: Singles = float(np.exp(self._logs[-2])) - np.einsum("ij,ij->j", explained, explained)
         return np.sqrt(np.maximum(rest, _LEAST_VARIANCE)).astype(np.float64)
 
@@ -208,11 +210,16 @@ def _pairs(count: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
 
 
 def _factored(covariance: Array) -> Array:
-    """Compute the lower Cholesky factor; add a little noise while rounding leaves none."""
+    """Compute the lower Cholesky factor; add a little noise while rounding leaves none.
+
+    Above the diagonal the result has other numbers, which nobody reads: 0 there takes time.
+    """
     jitter = _JITTER
     while True:
-        factor: Array
-        factor, failed = scipy.linalg.lapack.dpotrf(covariance, lower=True)
+        factor: Array = np.array(covariance, order="F")
+        factor, failed = scipy.linalg.lapack.dpotrf(
+            factor, lower=True, clean=False, overwrite_a=True
+        )
         if not failed:
             return factor
         jitter *= 10

@@ -28,6 +28,7 @@ _Numbers = range | npt.NDArray[np.int64]
 
 _MOST_WORDS = 1000  # axes of an enumeration; where it has more words, some share an axis
 _TOO_LARGE = 2**62
+_MOST_TABULATED = 1000
 _MOST_SIZES = 12  # sizes whose pairs become axes; 66 pairs
 
 _RELATIVE_LENGTH_OF_PAIRS = math.e
@@ -51,10 +52,14 @@ class ConfigEncoder:
         self._parameters = parameters
         varying = [axis for axis, p in enumerate(parameters) if len(p.values) > 1]
         sizes = [(axis, n) for axis in varying if (n := _sizes(parameters[axis])) is not None]
-        self._own = [_own_columns(axis, parameters[axis]) for axis in varying]
-        self._twos = [_twos_column(axis, n) for axis, n in sizes if not _are_powers(n)]
+        own = [(axis, _own_columns(axis, parameters[axis])) for axis in varying]
+        twos = [(axis, _twos_column(axis, n)) for axis, n in sizes if not _are_powers(n)]
         # With more pairs than these, the parameters themselves would hardly count.
-        self._logs = [_log_column(*size) for size in sizes] if len(sizes) <= _MOST_SIZES else []
+        logs = [(n[0], _log_column(*n)) for n in sizes] if len(sizes) <= _MOST_SIZES else []
+        self._own, self._twos, self._logs = (
+            [_tabulated(axis, parameters, columns) for axis, columns in found]
+            for found in (own, twos, logs)
+        )
         self._one, self._other = np.triu_indices(len(self._logs), 1)
         self._count_features()
 
@@ -75,6 +80,17 @@ class ConfigEncoder:
             one, other = logs[:, self._one], logs[:, self._other]
             columns += [(one + other) / 2, (one - other + 1) / 2]
         return np.hstack([np.empty((len(places), 0)), *columns])
+
+
+def _tabulated(axis: int, parameters: Sequence[Parameter], columns: _Columns) -> _Columns:
+    """Compute the columns of a parameter once for each of its values, where these are not many."""
+    values = len(parameters[axis].values)
+    if values > _MOST_TABULATED:
+        return columns
+    every = np.zeros((values, len(parameters)), dtype=np.int32)
+    every[:, axis] = np.arange(values)
+    table = columns(every)
+    return lambda places: table[places[:, axis]]
 
 
 def _own_columns(axis: int, parameter: Parameter) -> _Columns:

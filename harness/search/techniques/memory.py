@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import filterfalse
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ MOST_POINTS = 256
 """The results of a sample; the time of a fit grows with their cube."""
 
 _BEST_POINTS = 96  # of those, the fastest; the others are drawn uniformly
-_MOST_NEAR = 64  # points whose neighbours are kept
+_MOST_NEAR = 2**17  # neighbours that are kept
 _WORKING = 3  # results with a time, which a model needs
 
 
@@ -56,6 +57,7 @@ class Memory:
         self._times_s, self._expected = np.empty(0), np.empty(0)
         self._seen: set[bytes] = set()  # measured, or asked for
         self._near: dict[bytes, PointArray] = {}
+        self._near_count = 0
 
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
@@ -101,11 +103,13 @@ class Memory:
         See Space.neighbour_points.
         """
         key = position.tobytes()
-        if key not in self._near:
-            if len(self._near) >= _MOST_NEAR:
-                self._near.clear()
-            self._near[key] = self.space.neighbour_points(position)
-        return self._near[key]
+        near = self._near.get(key)
+        if near is None:
+            near = self._near[key] = self.space.neighbour_points(position)
+            self._near_count += len(near)
+            if self._near_count > _MOST_NEAR:
+                self._near, self._near_count = {}, 0
+        return near
 
     def sample(self) -> Sample:
         """Return all results while they are few, later the fastest and some others. Their order is
@@ -121,9 +125,10 @@ class Memory:
     def unseen(self, found: Iterable[PointArray]) -> PointArray:
         """Return the distinct points among these that are neither measured nor pending."""
         positions = np.ascontiguousarray(np.concatenate([self.space.encode_all([]), *found]))
-        width, data = positions.dtype.itemsize * positions.shape[1], positions.tobytes()
-        rows = {data[row * width : (row + 1) * width]: row for row in range(len(positions))}
-        return positions[[row for key, row in rows.items() if key not in self._seen]]
+        width = positions.dtype.itemsize * positions.shape[1]
+        keys = positions.view(f"V{width}").ravel().tolist()
+        rows = dict(zip(keys, range(len(keys)), strict=True))
+        return positions[[rows[key] for key in filterfalse(self._seen.__contains__, rows)]]
 
     def remote(self, positions: PointArray) -> PointArray:
         """Return the unseen point farthest from its nearest seen one, if there is one.
