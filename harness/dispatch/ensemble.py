@@ -122,16 +122,20 @@ def _root(nodes: Any) -> Node:
     return tree.root(lambda node: Leaf(value=values[node], rows=counts[node]), len(nodes))
 
 
-def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> ForestChoice:
-    """Fit a random forest whose costs are the members' capped log slowdowns.
+def fit_forest(
+    training: TrainingSet,
+    members: Sequence[int],
+    seed: int,
+    least: int = _LEAST_IN_FOREST_LEAF,
+) -> ForestChoice:
+    """Fit a random forest whose costs are the members' capped log slowdowns, with at least `least`
+    inputs in a leaf.
 
     All candidates share the trees, so that what the inputs of a leaf have in common does not affect
     the choice among them (Breiman, Random forests, Machine Learning, 2001).
     """
     logs = filled(capped(training.logs[:, members]))
-    trees = grow_forest(
-        training.ranks, logs, _FOREST_TREES, _LEAST_IN_FOREST_LEAF, _FOREST_SHARE, seed
-    )
+    trees = grow_forest(training.ranks, logs, _FOREST_TREES, least, _FOREST_SHARE, seed)
     return ForestChoice(
         len(members), tuple(_forest_root(tree, costs / len(trees)) for tree, costs in trees)
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
-from harness.dispatch.nodes import Leaf, Split
+from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.portfolio import first_applicable
 from harness.dispatch.program import (
     WORTH_A_TRY,
@@ -186,8 +186,16 @@ def expected_costs(choice: EnsembleChoice | ForestChoice, values: Array) -> Arra
 def _forest_costs(choice: ForestChoice, values: Array) -> Array:
     costs = np.zeros((len(values), choice.count))
     for tree in choice.trees:
-        for leaf, rows in tree.routed(values):
-            costs[rows] += leaf.costs
+        costs += routed_costs(tree, values)
+    return costs
+
+
+def routed_costs(tree: Node, values: Array) -> Array:
+    """Return the costs of the leaf that each input reaches, shape (inputs, members)."""
+    parts = [(leaf.costs, rows) for leaf, rows in tree.routed(values)]
+    costs = np.empty((len(values), len(parts[0][0])))
+    for of_leaf, rows in parts:
+        costs[rows] = of_leaf
     return costs
 
 
