@@ -126,7 +126,7 @@ def test_a_space_file_draws_its_inputs(tmp_path: Path) -> None:
     [
         ("values: [{m: 1, n: 1}], ranges: {}", "needs either `values` or `ranges`, but got both"),
         ("count: 3", "needs either `values` or `ranges`, but got neither"),
-        ("values: [{m: 1, n: 1}], count: 3", "go with `ranges`, not with `values`"),
+        ("values: [{m: 1, n: 1}], count: 3", "`count` goes with `ranges`, not with `values`"),
         ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}", "`ranges` needs `count`"),
         ("ranges: {m: {log: [1, 2]}}, count: 2", "needs the feature `n`"),
         ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}, k: {log: [1, 2]}}, count: 2", "`k` is not"),

@@ -141,9 +141,7 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
     """
     if len(known) < FEWEST_INPUTS:
         return []
-    searched = SearchedTimes.of(known)
-    candidates = searched.candidates(MOST_CANDIDATES)
-    matrix = _matrix(searched, default, candidates, applies).judgeable()
+    matrix = searched_matrix(known, default, applies)
     if len(matrix.features) == 0:
         return []
     indices = [*greedy_portfolio(matrix, _MOST_MEMBERS), *static_order(matrix)[:_MOST_SINGLE]]
@@ -152,6 +150,12 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
         for index in dict.fromkeys([0, *indices])
         if matrix.applies[:, index].any()
     ]
+
+
+def searched_matrix(known: Mapping[Input, Measured], default: Config, applies: Applies) -> Matrix:
+    """Make the matrix of what was measured wherever it applies, as the search timed it."""
+    searched = SearchedTimes.of(known)
+    return _matrix(searched, default, searched.candidates(MOST_CANDIDATES), applies).judgeable()
 
 
 # ------------------------------------------------------------------ interleaved times

@@ -113,6 +113,10 @@ class ProgressDisplay:
         self.end_devices()
         self._whole.begin_stage(title, steps, ahead, stored)
 
+    def note(self, text: str) -> None:
+        """Print a line above the live line."""
+        self._line(text)
+
     def warn(self, text: str) -> None:
         """Print a warning above the live line, even where quiet."""
         print_line(self._console, f"warning: {self._name}{text}")
@@ -251,6 +255,10 @@ class StageProgress:
         self._display.end(self._task)
         self._task, self._steps, self._done = None, 0, 0
         self._outcomes, self._shared = Counter(), 0
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self._display.note(text)
 
     def warn(self, text: str) -> None:
         """Print a warning."""

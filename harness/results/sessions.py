@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,12 @@ def command_of(row: Mapping[Any, Any]) -> Command:
 def stored_inputs(inputs: Iterable[Input]) -> list[dict[str, object]]:
     """Return inputs as `command_of` reads them."""
     return [dict(problem) for problem in inputs]
+
+
+def stored_begin(inputs: Iterable[Input], started_at: str) -> dict[str, object]:
+    """Return what a command was asked for, as `command_of` reads it."""
+    asked = {"uuid": uuid.uuid4().hex, "started_at": started_at, "inputs": stored_inputs(inputs)}
+    return asked | stored_end({}, {})
 
 
 def stored_end(left_out: Mapping[Input, str], stages: Mapping[str, str]) -> dict[str, object]:

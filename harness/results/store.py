@@ -25,7 +25,7 @@ from harness.results.notes import BASELINES, CONTINUED, ENDED, SPACE_FILE, STATI
 from harness.results.read import read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
-from harness.results.sessions import stored_end, stored_inputs
+from harness.results.sessions import stored_begin, stored_end
 from harness.results.stored_rows import StoredRow, read_rows
 from harness.results.transactions import Transactions
 from harness.space_file import Spec
@@ -99,27 +99,27 @@ class Store(Transactions):
 
     def begin_command(self, spec: Spec, environment: Environment, campaign: int) -> int:
         """Store what a command was asked for, at once: it is kept even if the command dies."""
-        return self.transact(partial(self._begin_command, spec, environment, campaign))
 
-    def _begin_command(self, spec: Spec, environment: Environment, campaign: int) -> int:
-        row = {
-            "uuid": uuid.uuid4().hex,
-            "space_id": self._keyed.space_id(spec),
-            "environment_id": self._keyed.environment_id(environment),
-            "campaign": campaign,
-            "started_at": now(),
-            "inputs": stored_inputs(spec.inputs),
-            **stored_end({}, {}),
-        }
-        (command_id,) = self._insert(schema.commands, [row])
-        return command_id
+        def begin() -> int:
+            row = {
+                "space_id": self._keyed.space_id(spec),
+                "environment_id": self._keyed.environment_id(environment),
+                "campaign": campaign,
+                **stored_begin(spec.inputs, now()),
+            }
+            return self._insert(schema.commands, [row])[0]
+
+        return self.transact(begin)
+
+    def change_command(self, command_id: int, row: Mapping[str, object]) -> None:
+        """Store what becomes known of a command later (see harness.results.sessions)."""
+        self.transact(lambda: update_row(self.connection, schema.commands, command_id, row))
 
     def end_command(
         self, command_id: int, left_out: Mapping[Input, str], stages: Mapping[str, str]
     ) -> None:
-        """Store what a finished command left out (see harness.results.sessions)."""
-        end = stored_end(left_out, stages) | {"ended_at": now()}
-        self.transact(lambda: update_row(self.connection, schema.commands, command_id, end))
+        """Store what a finished command left out."""
+        self.change_command(command_id, stored_end(left_out, stages) | {"ended_at": now()})
 
     # ------------------------------------------------------------------- runs
 

@@ -35,7 +35,8 @@ def select_inputs(spec: Spec, condition: str) -> Spec:
             f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs of "
             f"{spec.path}; there {', '.join(feature_ranges(spec))}"
         )
-    return dataclasses.replace(spec, inputs=kept)
+    adaptive = spec.adaptive and spec.adaptive.narrowed(expression.text)
+    return dataclasses.replace(spec, inputs=kept, adaptive=adaptive)
 
 
 def _must_know(expression: Expression, spec: Spec) -> None:

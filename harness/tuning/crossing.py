@@ -5,27 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from harness.core.records import Config, Input, Outcome
-from harness.dispatch.candidates import applies_where, shortlist
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.dispatch.candidates import Applies, applies_where, shortlist
 from harness.results import CANDIDATE, CROSS, Stored
 from harness.stats.interleaved import merge_sessions
 from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import State
 
 _DEFAULTS = "defaults"  # the name of the stage
+_CROSSING = "default and winners on the other inputs"
 
 
 def cross_measure(state: State) -> None:
     """Measure the default and every input's winner on each other input, where missing and legal."""
-    default = state.space(state.spec.inputs[0]).default
-    best = filter(None, map(state.best, state.spec.inputs))
     state.run_stage(
         CROSS,
-        "default and winners on the other inputs",
-        _missing(state, dict.fromkeys([default, *(m.config for m in best)])),
+        _CROSSING,
+        _missing(state, _default_and_winners(state)),
         partial(_measure, state),
         lambda left: f"{left} measurements of the default and winners on other inputs",
     )
+
+
+def cross_measure_early(state: State) -> None:
+    """Do the same before the search has ended, until its time is up."""
+    measure_on_all(state, _default_and_winners(state), _CROSSING)
+
+
+def _default_and_winners(state: State) -> Iterable[Config]:
+    default = state.space(state.spec.inputs[0]).default
+    best = filter(None, map(state.best, state.spec.inputs))
+    return dict.fromkeys([default, *(m.config for m in best)])
 
 
 def measure_defaults(state: State) -> None:
@@ -41,12 +51,12 @@ def measure_defaults(state: State) -> None:
         )
 
 
-def measure_on_all(state: State, configs: Iterable[Config]) -> None:
+def measure_on_all(state: State, configs: Iterable[Config], title: str) -> None:
     """Measure configurations on each input, where missing and legal, until the time is up."""
     missing = _missing(state, configs)
     rest = len(state.spec.inputs) * state.options.test_limit  # the time limit comes first
     display = state.display
-    display.begin_stage("best few on the other inputs", len(missing), state.ahead(rest))
+    display.begin_stage(title, len(missing), state.ahead(rest))
 
     def step(problem: Input, config: Config) -> None:
         with state.leaving_out(problem):
@@ -100,17 +110,25 @@ def _rounds(state: State) -> int:
 
 def _wanted(state: State) -> Iterator[tuple[Input, list[Config]]]:
     """Yield inputs with the working candidates, unless these were measured interleaved."""
-    searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
-    known = {problem: state.measured(problem) for problem in searched}
-    default = state.space(state.spec.inputs[0]).default
-    limits = state.measurer.limits
-    constraints = [constraint.expression for constraint in state.spec.constraints]
-    applies = applies_where(constraints, limits.names() if limits else {})
-    candidates = shortlist(known, default, applies)
+    known = searched_inputs(state)
+    candidates = shortlist(known, state.space(state.spec.inputs[0]).default, applies_on(state))
     for problem, row in known.items():
         configs = [c for c in candidates if c in row and row[c].outcome is Outcome.OK]
         if configs and not _is_measured(state, problem, configs):
             yield problem, configs
+
+
+def searched_inputs(state: State) -> dict[Input, dict[Config, Measurement]]:
+    """Return the measurements of each input that was searched and on which anything works."""
+    searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
+    return {problem: state.measured(problem) for problem in searched}
+
+
+def applies_on(state: State) -> Applies:
+    """Return a test of whether a configuration may be chosen on an input."""
+    limits = state.measurer.limits
+    constraints = [constraint.expression for constraint in state.spec.constraints]
+    return applies_where(constraints, limits.names() if limits else {})
 
 
 def _is_measured(state: State, problem: Input, configs: Sequence[Config]) -> bool:

@@ -30,6 +30,9 @@ class Display(Protocol):
     def test(self, progress: Progress) -> None:
         """Show that a test of a search has ended."""
 
+    def note(self, text: str) -> None:
+        """Show a fact that may be left out where only results are wanted."""
+
     def warn(self, text: str) -> None:
         """Show a problem that does not end the campaign."""
 
@@ -54,6 +57,9 @@ class SilentDisplay:
         """Show nothing."""
 
     def test(self, progress: Progress) -> None:
+        """Show nothing."""
+
+    def note(self, text: str) -> None:
         """Show nothing."""
 
     def warn(self, text: str) -> None:

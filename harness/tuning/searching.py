@@ -79,6 +79,10 @@ class Searching:
             self._share_time()
         self._round(options.test_limit)
 
+    def go_on(self) -> None:
+        """Search the inputs that were added since."""
+        self._round(self.state.options.test_limit)
+
     def _share_time(self) -> None:
         """Search all inputs in rounds of more and more tests, until the time is up or one round
         is left."""
@@ -88,7 +92,7 @@ class Searching:
             self._measure_defaults()
         while limit < options.test_limit and not self.state.is_time_up():
             self._round(limit)
-            measure_on_all(self.state, self._best_few())
+            measure_on_all(self.state, self._best_few(), "best few on the other inputs")
             limit *= 2
 
     def _measure_defaults(self) -> None:
