@@ -8,6 +8,7 @@ import os
 import random
 import re
 import resource
+import signal
 import subprocess
 import sys
 import threading
@@ -134,8 +135,13 @@ def run(program: Path, *words: str, folder: Path | None = None, limit: int | Non
 
 
 def _limiting(limit: int) -> Callable[[], None]:
-    """Files end after so many bytes, as on a full disk."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    """Files end after so many bytes, as on a full disk, and not with a signal."""
+
+    def limiting() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return limiting
 
 
 def test_threads_and_processes_of_c_count_into_one_file(tmp_path: Path, program: Path) -> None:
