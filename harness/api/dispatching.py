@@ -44,6 +44,7 @@ from harness.dispatch.study import (
     study,
 )
 from harness.dispatch.text import verdict_lines
+from harness.dispatch.weighted import weigh
 from harness.measure.backends.cuda_compilers import NVCC, name_of, open_cuda_compiler
 from harness.results import without_password
 from harness.results.caveats import record_lines
@@ -51,6 +52,7 @@ from harness.results.tuned_space import TunedSpace
 from harness.results.versions import EVERY
 from harness.results.view import Results, read_results, the_one
 from harness.space_file import Spec, load_spec
+from harness.space_file.workload import read_workload
 from harness.tuning.progress import Display
 
 
@@ -67,6 +69,7 @@ class DispatchOptions:
     arch: str | None = None
     force: bool = False
     seed: int = 0
+    weights: Path | None = None
     format: tuple[str, ...] = ()
 
     # How messages spell the options that they advise.
@@ -191,6 +194,8 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
+    if options.weights is not None:
+        matrix, _ = weigh(matrix, read_workload(options.weights, spec))
     try:
         check_candidates(matrix, results.constraints, spec, results.limits)
         found = _judged(results, matrix, options, display)

@@ -64,32 +64,42 @@ def fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Cho
         return members, TreeChoice(leaf)
     if len(training.values) < _VERY_FEW and len(known) > 1:
         return known, fit_forest(training, known, seed)
-    return members, fit_boosted(training.values, centred(training.logs[:, members]), seed)
+    logs = centred(training.logs[:, members])
+    return members, fit_boosted(training.values, logs, seed, training.matrix.learning_weights)
 
 
-def fit_boosted(values: Array, logs: Array, seed: int) -> EnsembleChoice:
+def fit_boosted(
+    values: Array, logs: Array, seed: int, weights: Array | None = None
+) -> EnsembleChoice:
     """Fit boosted trees for each member of a portfolio.
 
     `values` has the shape (inputs, columns); `logs` has the log slowdowns, shape (inputs, members),
-    NaN where a member does not apply: it does not learn from those inputs.
+    NaN where a member does not apply: it does not learn from those inputs. `weights` say by how
+    much each input counts, shape (inputs,).
     """
-    models = fit_models(values, logs, seed)
+    models = fit_models(values, logs, seed, weights)
     return EnsembleChoice(tuple(map(offset, models)), tuple(map(as_trees, models)))
 
 
-def fit_models(values: Array, logs: Array, seed: int) -> list[HistGradientBoostingRegressor]:
+def fit_models(
+    values: Array, logs: Array, seed: int, weights: Array | None = None
+) -> list[HistGradientBoostingRegressor]:
     """Fit scikit-learn's models, one a member; for arguments see `fit_boosted`."""
     trees = max(1, min(_MOST_TREES, TREES // logs.shape[1]))
     known = ~np.isnan(logs)
     # A model's threads wait for each other in busy loops: on a loaded machine they take far longer.
     with threadpool_limits(1, user_api="openmp"):
         return [
-            _fitted(values[rows], member[rows], trees, seed)
+            _fitted(
+                values[rows], member[rows], trees, seed, None if weights is None else weights[rows]
+            )
             for rows, member in zip(known.T, logs.T, strict=True)
         ]
 
 
-def _fitted(values: Array, logs: Array, trees: int, seed: int) -> HistGradientBoostingRegressor:
+def _fitted(
+    values: Array, logs: Array, trees: int, seed: int, weights: Array | None
+) -> HistGradientBoostingRegressor:
     from sklearn.ensemble import HistGradientBoostingRegressor  # here: it loads slowly
 
     model = HistGradientBoostingRegressor(
@@ -102,7 +112,7 @@ def _fitted(values: Array, logs: Array, trees: int, seed: int) -> HistGradientBo
         early_stopping=False,
         random_state=seed,
     )
-    return model.fit(values, logs)
+    return model.fit(values, logs, weights)
 
 
 def offset(model: HistGradientBoostingRegressor) -> float:
@@ -135,7 +145,8 @@ def fit_forest(
     the choice among them (Breiman, Random forests, Machine Learning, 2001).
     """
     logs = filled(capped(training.logs[:, members]))
-    trees = grow_forest(training.ranks, logs, _FOREST_TREES, least, _FOREST_SHARE, seed)
+    weights = training.matrix.learning_weights
+    trees = grow_forest(training.ranks, logs, _FOREST_TREES, least, _FOREST_SHARE, seed, weights)
     return ForestChoice(
         len(members), tuple(_forest_root(tree, costs / len(trees)) for tree, costs in trees)
     )

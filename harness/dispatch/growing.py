@@ -89,13 +89,17 @@ def ranked(values: Array) -> Ranks:
     return Ranks(tuple(levels), indices)
 
 
-def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Grown:
+def grow(
+    ranks: Ranks, targets: Array, leaves: int, least: int, seed: int, weights: Array | None = None
+) -> Grown:
     """Grow the tree of least squared error over all outputs, with at most `leaves` leaves of at
-    least `least` inputs each; `targets` has the shape (inputs, outputs), all finite."""
+    least `least` inputs each; `targets` has the shape (inputs, outputs), all finite. `weights` say
+    by how much each input counts, shape (inputs,)."""
     model = _fitted(
         ranks,
         targets,
         seed,
+        weights,
         max_leaf_nodes=max(2, leaves),
         min_samples_leaf=least,
         min_impurity_decrease=_TINY,
@@ -104,16 +108,24 @@ def grow(ranks: Ranks, targets: Array, leaves: int, least: int, seed: int) -> Gr
 
 
 def grow_forest(
-    ranks: Ranks, targets: Array, count: int, least: int, share: float, seed: int
+    ranks: Ranks,
+    targets: Array,
+    count: int,
+    least: int,
+    share: float,
+    seed: int,
+    weights: Array | None = None,
 ) -> list[tuple[Grown, Array]]:
     """Grow `count` trees, each on inputs drawn with replacement, with leaves of at least `least`
     inputs; each split is the best on a random `share` of the columns. Return each tree with the
     mean targets of its nodes, shape (nodes, outputs).
 
-    `targets` has the shape (inputs, outputs), all finite, with at least two outputs.
+    `targets` has the shape (inputs, outputs), all finite, with at least two outputs. `weights` say
+    by how much each input counts, shape (inputs,).
     """
     # RandomForestRegressor grows the same trees, and takes 1.7 times as long for few inputs.
     draws, inputs = np.random.RandomState(seed), len(targets)
+    counted: Array = np.ones(inputs) if weights is None else weights
     trees = []
     for _ in range(count):
         state = draws.randint(np.iinfo(np.int32).max)
@@ -123,7 +135,7 @@ def grow_forest(
             ranks,
             targets,
             state,
-            np.bincount(drawn, minlength=inputs),
+            np.bincount(drawn, weights=counted[drawn], minlength=inputs).astype(np.float64),
             min_samples_leaf=least,
             max_features=share,
         )
@@ -132,7 +144,7 @@ def grow_forest(
 
 
 def _fitted(
-    ranks: Ranks, targets: Array, seed: int, weights: Indices | None = None, **parameters: float
+    ranks: Ranks, targets: Array, seed: int, weights: Array | None = None, **parameters: float
 ) -> Any:
     """Fit scikit-learn's tree without its checks of arguments, which take more than half the time
     of a small tree: thousands are grown."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _FAILED_FACTOR = 2.0
+_LEAST_WEIGHT = 0.1  # in learning
 _BY_INPUT = ("time_s", "applies", "best_s", "groups", "tied")
 
 
@@ -40,6 +41,7 @@ class Matrix:
     choices: the parameters whose values have no order, even if they are numbers.
     note: what a reader must know of the times.
     remedy: what would measure the candidates that lack times.
+    weights: shape (inputs,); how often each input comes, on average 1; None: all count alike.
     """
 
     features: pd.DataFrame
@@ -53,6 +55,7 @@ class Matrix:
     choices: frozenset[str] = frozenset()
     note: str = ""
     remedy: str = ""
+    weights: Array | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.features), len(self.candidates))
@@ -102,13 +105,23 @@ class Matrix:
         return best
 
     @property
+    def learning_weights(self) -> Array | None:
+        """By how much each input counts in learning: a part of it does not depend on how often it
+        came, since that may change."""
+        if self.weights is None:
+            return None
+        weights: Array = _LEAST_WEIGHT + (1 - _LEAST_WEIGHT) * self.weights
+        return weights
+
+    @property
     def key(self) -> str:
         """A key of all that learning and judging depend on."""
         features = [[str(name), self.features[name].tolist()] for name in self.features.columns]
         numbers = (self.time_s, self.applies, self.best_s, self.groups, self.tied)
         candidates = [config.digest for config in self.candidates]
         facts = features, candidates, self.default, sorted(self.choices)
-        return content_key("matrix", *facts, *numbers)
+        weights = () if self.weights is None else (self.weights,)
+        return content_key("matrix", *facts, *numbers, *weights)
 
     def rows(self, rows: Indices) -> Matrix:
         """Keep only some inputs, by their indices."""
@@ -116,6 +129,7 @@ class Matrix:
             self,
             features=self.features.iloc[rows].reset_index(drop=True),
             **{name: getattr(self, name)[rows] for name in _BY_INPUT},
+            weights=None if self.weights is None else self.weights[rows],
         )
 
     def complete(self) -> Matrix:

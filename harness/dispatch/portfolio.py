@@ -35,13 +35,13 @@ def greedy_portfolio(matrix: Matrix, most: int = MOST_MEMBERS) -> list[int]:
     """Return the indices of candidates by what each adds: first the one that is best alone, then
     always the one that lowers the mean log slowdown most. Ends at `most`, or when the next would
     gain almost nothing."""
-    table = costs(matrix)
+    table, weights = costs(matrix), matrix.learning_weights
     chosen: list[int] = []
     best = np.full(len(table), np.inf)
     while len(chosen) < most:
-        means = np.minimum(best[:, None], table).mean(axis=0)
+        means = np.average(np.minimum(best[:, None], table), axis=0, weights=weights)
         index = int(means.argmin())
-        if chosen and best.mean() - means[index] < _WORTH:
+        if chosen and np.average(best, weights=weights) - means[index] < _WORTH:
             break
         chosen.append(index)
         best = np.minimum(best, table[:, index])
@@ -60,35 +60,38 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
     applies = matrix.applies
     if not applies.any(axis=1).all():
         raise ValueError("an input has no candidate that applies")
-    counts = applies.sum(axis=0)
-    means, measured = _means(table, applies), _means(matrix.measured_log, applies)
+    counts, weights = applies.sum(axis=0), matrix.learning_weights
+    means = _means(table, applies, weights)
+    measured = _means(matrix.measured_log, applies, weights)
     order = sorted(
         range(table.shape[1]),
         key=lambda one: (counts[one] == 0, means[one], one != matrix.default, measured[one]),
     )
     if applies.all():
         return tuple(order)
-    cost = _mean_cost(table, applies, order)
+    cost = _mean_cost(table, applies, order, weights)
     while True:
         moved = [
             [index, *(other for other in order if other != index)] for index in order[1:_MOVED]
         ]
-        trials = [_mean_cost(table, applies, trial) for trial in moved]
+        trials = [_mean_cost(table, applies, trial, weights) for trial in moved]
         if not trials or min(trials) >= cost:
             return tuple(order)
         cost = min(trials)
         order = moved[trials.index(cost)]
 
 
-def _means(table: Array, applies: Flags) -> Array:
+def _means(table: Array, applies: Flags, weights: Array | None) -> Array:
     """Return the mean of each candidate over the inputs where it applies; 0 where there is none."""
-    means: Array = np.where(applies, table, 0.0).sum(axis=0) / np.maximum(applies.sum(axis=0), 1)
+    counts = applies if weights is None else applies * weights[:, None]
+    total = counts.sum(axis=0)
+    means: Array = np.where(applies, table * counts, 0.0).sum(axis=0) / np.where(total, total, 1)
     return means
 
 
-def _mean_cost(table: Array, applies: Flags, order: list[int]) -> float:
+def _mean_cost(table: Array, applies: Flags, order: list[int], weights: Array | None) -> float:
     indices = first_applicable(np.array(order)[None, :], applies)
-    return float(table[np.arange(len(table)), indices].mean())
+    return float(np.average(table[np.arange(len(table)), indices], weights=weights))
 
 
 def first_applicable(orders: Indices, applies: Flags) -> Indices:
@@ -108,20 +111,27 @@ def first_applicable(orders: Indices, applies: Flags) -> Indices:
 
 
 def node_orders(
-    grown: Grown, paths: Indices, costs: Array, static: Array, groups: Indices
+    grown: Grown,
+    paths: Indices,
+    costs: Array,
+    static: Array,
+    groups: Indices,
+    weights: Array | None = None,
 ) -> Indices:
     """Sort the members of a portfolio for each node, shape (nodes, members).
 
     `paths` are those of the training inputs. `costs` are log slowdowns, shape (inputs, members),
     NaN where a member does not apply; `static` are those of the best static choice, shape
-    (inputs,). Members are in the order of the static choice.
+    (inputs,). Members are in the order of the static choice. `weights` say by how much each input
+    counts, shape (inputs,).
     """
     applies: Flags = ~np.isnan(costs)
-    counts = sums_by_node(grown, paths, applies.astype(np.float64))
-    sums = sums_by_node(grown, paths, np.where(applies, costs, 0.0))
+    weights = np.ones(len(costs)) if weights is None else weights
+    counts = sums_by_node(grown, paths, applies * weights[:, None])
+    sums = sums_by_node(grown, paths, np.where(applies, costs, 0.0) * weights[:, None])
     orders: Indices = np.argsort(_shrunk_to_parents(grown, sums, counts), axis=1, kind="stable")
     gains = np.where(applies, static[:, None] - costs, 0.0)
-    orders[~_is_clear(orders[:, 0], paths, gains, groups)] = np.arange(costs.shape[1])
+    orders[~_is_clear(orders[:, 0], paths, gains, groups, weights)] = np.arange(costs.shape[1])
     return orders
 
 
@@ -135,17 +145,19 @@ def _shrunk_to_parents(grown: Grown, sums: Array, counts: Array) -> Array:
     return means
 
 
-def _is_clear(first: Indices, paths: Indices, gains: Array, groups: Indices) -> Flags:
+def _is_clear(
+    first: Indices, paths: Indices, gains: Array, groups: Indices, weights: Array
+) -> Flags:
     """Say whether the mean gain of each node's first candidate exceeds its standard error, shape
     (nodes,). The error is that of clustered samples, with a group of inputs as a cluster."""
     inputs, levels = np.nonzero(paths < len(first))
     nodes = paths[inputs, levels]
-    gain = gains[inputs, first[nodes]]
-    count = np.bincount(nodes, minlength=len(first))
-    mean = np.bincount(nodes, weights=gain, minlength=len(first)) / count
+    gain, weight = gains[inputs, first[nodes]], weights[inputs]
+    count = np.bincount(nodes, weights=weight, minlength=len(first))
+    mean = np.bincount(nodes, weights=gain * weight, minlength=len(first)) / count
     most = int(groups.max()) + 1
     pairs, index = np.unique(nodes * most + groups[inputs], return_inverse=True)
-    strayed = np.bincount(index, weights=gain - mean[nodes]) ** 2
+    strayed = np.bincount(index, weights=weight * (gain - mean[nodes])) ** 2
     clusters = np.bincount(pairs // most, minlength=len(first))
     squares = np.bincount(pairs // most, weights=strayed, minlength=len(first))
     error = np.sqrt(squares * clusters / np.maximum(clusters - 1, 1)) / count

@@ -108,7 +108,8 @@ class Study:
     @property
     def notes(self) -> list[str]:
         """What a reader of the slowdowns must also know."""
-        notes = (self._of_default, self._of_static, self._of_tries, self.matrix.note)
+        own = self.matrix.note.splitlines()
+        notes = (self._of_default, self._of_static, self._of_tries, *own)
         return [note for note in notes if note]
 
     @property

@@ -110,12 +110,17 @@ def _default(matrix: Matrix) -> Config:
     return Config({}) if matrix.default is None else matrix.candidates[matrix.default]
 
 
+def title_of(study: Study) -> str:
+    """Return the title of the verdict."""
+    return TITLE if study.matrix.weights is None else f"{TITLE}, weighted by calls"
+
+
 def verdict_table(
     study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({})
 ) -> Table:
     """Make the table with a row for each way to choose; for what was learnt from all inputs also
     its leaves, and the splits that a choice passes."""
-    table = Table(title=TITLE, title_justify="left", box=box.HORIZONTALS, show_edge=False)
+    table = Table(title=title_of(study), title_justify="left", box=box.HORIZONTALS, show_edge=False)
     if study.notes:
         table.caption, table.caption_justify = "\n".join(study.notes), "left"
     table.add_column("choice")
@@ -145,7 +150,7 @@ def _cells(judged: Judged) -> list[str]:
 
 def verdict_lines(study: Study) -> list[str]:
     """Render the table as plain lines, for the comment of generated code."""
-    lines = [f"{TITLE} (95 % interval; p99: 99th percentile):"]
+    lines = [f"{title_of(study)} (95 % interval; p99: 99th percentile):"]
     for judged in study.judged.values():
         name, mean, tail, worst, _ = _cells(judged)
         lines.append(f"    {name:<24} mean {mean}, p99 {tail}, worst {worst}")

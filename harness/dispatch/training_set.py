@@ -136,9 +136,10 @@ class TrainingSet:
     def grown(self, shape: Shape, seed: int) -> tuple[Grown, Indices]:
         """Grow a tree; also return the members by preference for each of its nodes."""
         logs = self.logs[:, self.members(shape.members)]
-        tree = grow(self.ranks, filled(capped(logs)), shape.leaves, shape.least, seed)
+        weights, targets = self.matrix.learning_weights, filled(capped(logs))
+        tree = grow(self.ranks, targets, shape.leaves, shape.least, seed, weights)
         static, groups = self.logs_of(self.static), self.matrix.groups
-        return tree, node_orders(tree, tree.paths(self.values), logs, static, groups)
+        return tree, node_orders(tree, tree.paths(self.values), logs, static, groups, weights)
 
     def root(self, shape: Shape, seed: int) -> Node:
         """Grow a tree and return its root. Where every candidate applies to all inputs, leaves hold
@@ -153,14 +154,21 @@ class TrainingSet:
         )
 
     def least_costs(self, members: int, test: TrainingSet) -> float:
-        """Sum the log slowdowns on other inputs if the best of this many members were known."""
+        """Sum the weighted log slowdowns on other inputs if the best of this many members were
+        known."""
         logs = np.where(test.matrix.applies, test.logs, np.inf)
         best = logs[:, self.members(members)].min(axis=1)
-        return float(np.where(np.isinf(best), test.logs_of(self.static), best).sum())
+        costs = np.where(np.isinf(best), test.logs_of(self.static), best)
+        return float(test.weighted(costs).sum())
+
+    def weighted(self, logs: Array) -> Array:
+        """Return log slowdowns, each times its input's weight, shape (inputs,)."""
+        weights = self.matrix.learning_weights
+        return logs if weights is None else logs * weights
 
     def trial(self, shape: Shape, counts: Sequence[int], seed: int, test: TrainingSet) -> Array:
-        """Compute the log slowdowns on other inputs for each number of leaves, shape (counts,
-        inputs)."""
+        """Compute the weighted log slowdowns on other inputs for each number of leaves, shape
+        (counts, inputs)."""
         tree, orders = self.grown(shape, seed)
         members = np.array(self.members(shape.members))
         paths = tree.paths(test.values)
@@ -170,5 +178,5 @@ class TrainingSet:
         for leaves in counts:
             wanted = members[orders[reached_at(paths, leaves)]]
             chosen = first_applicable(wanted, test.matrix.applies)
-            logs.append(test.logs[rows, np.where(chosen >= 0, chosen, static)])
+            logs.append(test.weighted(test.logs[rows, np.where(chosen >= 0, chosen, static)]))
         return np.stack(logs)

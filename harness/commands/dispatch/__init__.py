@@ -38,15 +38,6 @@ def _parser() -> argparse.ArgumentParser:
         help="the space's YAML file (default: the file that was tuned, else spaces/NAME.yaml)",
     )
     parser.add_argument(
-        "--choice",
-        choices=("auto", "tree", "ensemble", "gadapt"),
-        default="auto",
-        help="one tree, an ensemble of trees, or G-ADAPT's model (a tree for each parameter, with "
-        "least-squares leaves). auto writes the ensemble only if it is "
-        "significantly faster than the tree, with the time of choosing; tree writes the tree even "
-        "if it is no faster than one configuration, within noise (default auto)",
-    )
-    parser.add_argument(
         "--arch", metavar="SM", help="architecture of CUDA's cubins (default: the tuned one)"
     )
     parser.add_argument(
@@ -58,19 +49,39 @@ def _parser() -> argparse.ArgumentParser:
         help="write more than C and Python: operators of PyTorch (torch), configurations of Triton "
         "(triton), or data for anything else (json)",
     )
-    parser.add_argument(
+    _add_learning(parser.add_argument_group("learning and judging"))
+    add_json(parser)
+    return parser
+
+
+def _add_learning(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--choice",
+        choices=("auto", "tree", "ensemble", "gadapt"),
+        default="auto",
+        help="one tree, an ensemble of trees, or G-ADAPT's model (a tree for each parameter, with "
+        "least-squares leaves). auto writes the ensemble only if it is "
+        "significantly faster than the tree, with the time of choosing; tree writes the tree even "
+        "if it is no faster than one configuration, within noise (default auto)",
+    )
+    group.add_argument(
         "--force",
         action="store_true",
         help="write even a choice that is not significantly faster than one configuration",
     )
-    parser.add_argument(
+    group.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="a workload: learn and judge by how often its inputs come, and say how many calls the "
+        "tuned range covers (docs/dispatch.md)",
+    )
+    group.add_argument(
         "--seed",
         type=whole_number(0, 2**32 - 1, "2^32 - 1"),
         default=0,
         help="seed of the folds and trees (default 0)",
     )
-    add_json(parser)
-    return parser
 
 
 def _run(args: argparse.Namespace) -> int:

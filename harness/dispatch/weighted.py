@@ -1,0 +1,146 @@
+"""Weigh the inputs of a matrix by how often a program calls with them.
+
+A call in the tuned range whose input was not measured counts for the nearest input that was. A call
+outside of it counts for none: there a dispatcher chooses the best single configuration, whose time
+on such an input is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.core.arrays import Array, Flags, Indices
+from harness.core.errors import UsageError
+from harness.core.records import Input, shown
+from harness.core.text import counted, first_few
+from harness.dispatch.matrix import Matrix
+from harness.models.encoding.columns import TunedRange, tuned_range
+from harness.models.encoding.inputs import InputScale
+from harness.space_file.workload import REASONS, Workload
+from harness.stats import Estimate
+from harness.stats.proportions import clopper_pearson
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a workload the tuned range covers, and how far the rest is from it.
+
+    `measured`, `near` and `outside` are the shares of all calls with inputs that were measured,
+    that lie between measured ones, and that lie outside of the tuned range. `beyond` says for each
+    feature how far.
+    """
+
+    workload: Workload
+    measured: Estimate
+    near: Estimate
+    outside: Estimate
+    beyond: Sequence[str]
+
+    @property
+    def lines(self) -> list[str]:
+        """Describe the coverage."""
+        return list(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        workload = self.workload
+        calls = f"{counted(workload.total, 'call')} with {counted(len(workload.calls), 'input')}"
+        yield (
+            f"Weighted by {calls} ({workload.path}): {_text(self.measured)} with inputs that were "
+            f"measured, {_text(self.near)} with others in the tuned range, which count for the "
+            f"nearest that was measured."
+        )
+        yield f"{_text(self.outside)} of the calls were outside of the tuned range" + (
+            f", and count for nothing here: {'; '.join(self.beyond)}." if self.beyond else "."
+        )
+        if workload.by_reason:
+            total = sum(workload.by_reason.values())
+            parts = [
+                f"{calls / total:.0%} {REASONS[reason]}"
+                for reason, calls in workload.by_reason.items()
+            ]
+            yield f"When they were recorded, the dispatcher chose {', '.join(parts)}."
+        yield from workload.notes
+
+
+def _text(share: Estimate) -> str:
+    return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]"
+
+
+def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
+    """Weigh the inputs of a matrix by the calls of a workload, and say how much these cover.
+
+    Raises UsageError where no call lies in the tuned range.
+    """
+    names = [str(name) for name in matrix.features.columns]
+    problems = list(workload.calls)
+    calls = np.array([workload.calls[problem] for problem in problems], dtype=np.float64)
+    inside = np.ones(len(problems), dtype=bool)
+    beyond = []
+    for tuned in tuned_range(matrix.features):
+        is_in = np.array([tuned.holds(problem[tuned.feature]) for problem in problems])
+        if not is_in.all():
+            beyond.append(_beyond(tuned, problems, calls, is_in, workload.total))
+        inside &= is_in
+    if not inside.any():
+        raise UsageError(
+            f"none of the {workload.total:,} calls of {workload.path} lies in the tuned range: "
+            f"{'; '.join(beyond)}. Tune with --inputs-from {workload.path}"
+        )
+    rows = {row: index for index, row in enumerate(matrix.features.itertuples(False, None))}
+    exact = np.array([tuple(problem[name] for name in names) in rows for problem in problems])
+    weights = np.zeros(len(matrix.features))
+    np.add.at(weights, _nearest(matrix.features, problems, inside), calls[inside])
+    covered, total = float(calls[inside].sum()), workload.total
+    measured = float(calls[inside & exact].sum())
+    coverage = Coverage(
+        workload,
+        _share(measured, total),
+        _share(covered - measured, total),
+        _share(total - covered, total),
+        beyond,
+    )
+    note = "\n".join(filter(None, [matrix.note, *coverage.lines]))
+    return replace(matrix, weights=weights / weights.mean(), note=note), coverage
+
+
+def _share(calls: float, total: int) -> Estimate:
+    """Estimate a share of the calls with its 95 % interval, as if they came independently."""
+    return clopper_pearson(calls / total, total, 0.05)
+
+
+def _nearest(features: pd.DataFrame, problems: Sequence[Input], inside: Flags) -> Indices:
+    """Return the index of the nearest measured input of each that lies inside."""
+    import pandas as pd  # here: they take time to load
+    from scipy.spatial import KDTree
+
+    scale = InputScale.of(features)
+    wanted = [dict(problem) for problem, is_in in zip(problems, inside, strict=True) if is_in]
+    table = pd.DataFrame(wanted, columns=features.columns)
+    found: Indices = KDTree(scale.points(features)).query(scale.points(table))[1]
+    return found
+
+
+def _beyond(
+    tuned: TunedRange, problems: Sequence[Input], calls: Array, is_in: Flags, total: int
+) -> str:
+    """Say how many calls lie outside of the range of a feature, and how far."""
+    values = [problem[tuned.feature] for problem in problems]
+    outside = [value for value, fits in zip(values, is_in, strict=True) if not fits]
+    share = f"{float(calls[~is_in].sum()) / total:.0%}"
+    if tuned.words:
+        words = first_few(dict.fromkeys(map(shown, outside)), ", ")
+        return f"{share} with {tuned.feature} = {words}"
+    numbers = [value for value in outside if isinstance(value, (int, float))]
+    ends = []
+    if min(numbers) < tuned.low:
+        ends.append(f"down to {shown(min(numbers))} (tuned from {tuned.low:.15g})")
+    if max(numbers) > tuned.high:
+        ends.append(f"up to {shown(max(numbers))} (tuned to {tuned.high:.15g})")
+    return f"{share} with {tuned.feature} {' and '.join(ends)}"
