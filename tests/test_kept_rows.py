@@ -8,13 +8,14 @@ import shutil
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.core.errors import ResultsError
 from harness.core.records import Measurement, Outcome, StopReason, Timing
 from harness.core.worst_element import WorstElement
-from harness.results import file_digest, guard, runs
+from harness.results import connect, file_digest, guard, reading, runs, writing
 from harness.results.view import read_results
 from tests.results_examples import make_failed, make_ok, tamper, write
 
@@ -138,3 +139,33 @@ def test_nothing_is_kept_of_a_small_database(tmp_path: Path, reads: list[str]) -
     write(tmp_path / "small.db", *FOUND)
     assert measurements(tmp_path / "small.db") == measurements(tmp_path / "small.db")
     assert reads.count("read_measurements") == 2
+
+
+def test_writer_looks_again_only_at_what_another_program_wrote(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    look, compare = guard._refuse_damage, connect.check_record
+
+    def looked(*args: Any, thorough: bool) -> None:
+        looks.append("whole" if thorough else "damage")
+        look(*args, thorough=thorough)
+
+    def compared(*args: Any) -> None:
+        looks.append("record")
+        compare(*args)
+
+    monkeypatch.setattr(guard, "_refuse_damage", looked)
+    monkeypatch.setattr(connect, "check_record", compared)
+    with writing(str(database)) as engine, engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE environments SET driver = 'another'")
+    assert looks == ["damage"]  # at the end, of what was written now
+    looks.clear()
+    with reading(str(database)), reading(str(database)):
+        pass
+    assert looks == ["record"]
+    looks.clear()
+    tamper(database, "UPDATE measurements SET wall_s = 7.5")
+    with writing(str(database)):
+        pass
+    assert looks == ["whole", "record", "damage"]

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from harness.core.invocation import command_line
 from harness.core.plain_pickle import UnsafePickle
 from harness.core.records import Environment
 from harness.results import schema
+from harness.results.checked_file import RECORD, WRITTEN_RECORD, check_once, note_written
 from harness.results.engine import make_engine
 from harness.results.guard import guard
 from harness.results.lock import locked
@@ -157,6 +159,7 @@ def _check_written(database: str, written: int) -> None:
             f"{database} holds {found:,} measurements, but {written:,} were there when this "
             "command ended: another program changed it. Copy it again from a backup"
         )
+    note_written(database)
 
 
 def _measurement_count(connection: Connection) -> int:
@@ -191,7 +194,8 @@ def _existing(database: str, url: URL, *, compare: bool = True) -> Iterator[Engi
                 _check_tables(database, tables, version)
             guard(connection, database, is_writer=False)
             if compare and not stock:
-                check_record(connection, tables, without_password(database))
+                look = partial(check_record, connection, tables, without_password(database))
+                check_once(database, RECORD, look)
         yield _from_stock(engine, database) if stock else engine.execution_options(version=version)
     except DBAPIError as error:
         raise ResultsError(
@@ -281,7 +285,8 @@ def _prepare(engine: Engine, database: str) -> None:
         guard(connection, database, is_writer=True)
         check_encoding(connection, name)
         if schema.runs.name in tables:
-            check_record(connection, tables, name)
+            compare = partial(check_record, connection, tables, name)
+            check_once(database, WRITTEN_RECORD, compare)
     if engine.dialect.name == "sqlite":
         _use_write_ahead_log(engine)
     with engine.begin() as connection:

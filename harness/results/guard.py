@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, inspect, text
 
 from harness.core.errors import ResultsError
-from harness.core.kept import Kept, content_key
 from harness.core.text import printable
 from harness.results import schema
-from harness.results.file_digest import file_digest
+from harness.results.checked_file import INDICES, SOUND, check_once
 from harness.results.guard_server import foreign_on_server
-from harness.results.url import POSTGRES, sqlite_path, without_password
+from harness.results.url import POSTGRES, without_password
 
 _REFERRING = ("commands", "runs", "builds", "measurements", "observations", "tests")
 
@@ -49,12 +49,15 @@ def guard(connection: Connection, database: str, *, is_writer: bool) -> None:
     kind holds a trigger, view or column that harness did not make.
 
     A reader leaves views alone. Its first look at a file takes about as long as SQLite's own scan
-    of it; a writer compares indices with their tables as well, which takes three times as long.
+    of it; a writer compares indices with their tables as well, which takes three times as long. A
+    large file is looked at once (`harness.results.checked_file`).
     """
     name = without_password(database)
     if connection.dialect.name == "sqlite":
         objects = connection.exec_driver_sql(_OBJECTS).all()
-        _refuse_damage_once(connection, database, objects, is_writer)
+        there = {found for _, found, _, _ in objects}
+        look = partial(_refuse_damage, connection, name, there, thorough=is_writer)
+        check_once(database, INDICES if is_writer else SOUND, look)
         found = next(_foreign_in_sqlite(connection, name, objects, is_writer), None)
     elif connection.dialect.name == POSTGRES:
         found = next(foreign_on_server(connection), None)
@@ -62,22 +65,6 @@ def guard(connection: Connection, database: str, *, is_writer: bool) -> None:
         found = next(_foreign_elsewhere(connection, is_writer), None)
     if found is not None:
         raise ResultsError(f"{name} has {found}")
-
-
-def _refuse_damage_once(
-    connection: Connection, database: str, objects: _Objects, is_writer: bool
-) -> None:
-    """Do not look again at a large file in which a reader found no damage, to its last bit."""
-    name, path = without_password(database), sqlite_path(database)
-    there = {found for _, found, _, _ in objects}
-    digest = None if is_writer or path is None else file_digest(path)
-    if digest is None:
-        _refuse_damage(connection, name, there, thorough=is_writer)
-        return
-    kept, key = Kept.in_cache(), content_key("no damage", digest)
-    if not kept.get(key):
-        _refuse_damage(connection, name, there, thorough=False)
-        kept.put(key, True)
 
 
 def _refuse_damage(
