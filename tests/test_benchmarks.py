@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import math
@@ -194,17 +193,6 @@ def test_values_that_are_equal_in_python_are_rejected(recording: Path) -> None:
         found.check()
 
 
-class Noted(Course):
-    """A course that remembers the tests."""
-
-    tested: list[object]
-
-    def note(self, config: object, time_s: float) -> None:
-        if not self.is_over and config not in self._seen:
-            self.tested.append((config, time_s))
-        super().note(config, time_s)
-
-
 def peer(tuner: str, landscape: Landscape, scratch: Path) -> Peer:
     if tuner and entrants._why_lacking(entrants.OTHERS[tuner]):
         pytest.skip(f"{tuner} is not installed: pip install -e '.[bench]'")
@@ -227,32 +215,26 @@ def test_tuner_tests_recorded_configurations_within_its_budget(
     technique: str,
 ) -> None:
     found = peer(tuner, landscape, tmp_path)
-    module = importlib.import_module(type(found).__module__)
-    courses: list[Noted] = []
-
-    def begin(budget: int) -> Noted:
-        courses.append(Noted(budget))
-        courses[-1].tested = []
-        return courses[-1]
-
-    monkeypatch.setattr(module, "Course", begin)
-    found.search(technique, 3, 12)
-    found.search(technique, 3, 12)
-    one, again = courses
-    assert one.tested == again.tested
+    one, again = Course(12), Course(12)
+    found.search(technique, 3, one)
+    found.search(technique, 3, again)
+    assert list(one.tested) == list(again.tested)
     assert len(one.best_s) == len(one.tested) == 12 or technique == "HillClimb"
-    recorded = sorted(landscape.times_s.values())
-    for _, time_s in one.tested:
-        assert time_s in recorded
-    assert any(math.isinf(time_s) for _, time_s in one.tested), "failures cost a test"
+    times_s = [landscape.times_s[point] for point in one.tested]
+    assert one.best_s == list(itertools.accumulate(times_s, min))
+    assert any(math.isinf(time_s) for time_s in times_s), "failures cost a test"
+    assert one.own_s == sorted(one.own_s)
+    assert one.own_s[-1] > 0
 
 
 def test_our_searches_do_not_start_from_the_first_row_of_the_file(
     landscape: Landscape, tmp_path: Path
 ) -> None:
     found = peer("", landscape, tmp_path)
-    firsts = {found.search("auto", seed, 1).best_s[0] for seed in range(8)}
-    assert len(firsts) > 1
+    courses = [Course(1) for _ in range(8)]
+    for seed, course in enumerate(courses):
+        found.search("auto", seed, course)
+    assert len({course.best_s[0] for course in courses}) > 1
 
 
 def test_warm_start_learns_only_from_the_same_kernel_on_other_devices(

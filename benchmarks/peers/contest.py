@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.arguments import use_one_thread
 from benchmarks.peers.entrants import Entrant, prepared
-from benchmarks.peers.landscape import Landscape, Peer, landscapes
+from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
 from benchmarks.recordings import recorded
 from benchmarks.search_journal import Journal, Search, code_digest
 from harness.measure.processes import Processes, ProcessLost
@@ -144,7 +144,8 @@ def run(job: SearchJob) -> None:
     """Run a job in a worker process; save each search when it ends."""
     peer = _peer(job.ref, job.entrant.tuner, job.scratch, job.warm_start)
     for search in job.searches:
-        course = peer.search(job.entrant.technique, search.seed, search.budget)
+        course = Course(search.budget)
+        peer.search(job.entrant.technique, search.seed, course)
         job.journal.add(search, course.best_s)
 
 

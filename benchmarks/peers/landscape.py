@@ -69,21 +69,28 @@ def landscapes(recorded: Recording) -> list[Landscape]:
     ]
 
 
+class BudgetSpent(Exception):
+    """A search has used up a budget that it does not know of."""
+
+
 @dataclass
 class Course:
     """The best time after each test of one search; infinity until a configuration works.
 
-    Only distinct configurations count as tests; repeats are free.
+    Only distinct configurations count as tests, in the order of `tested`; repeats are free. `own_s`
+    has the tuner's own seconds of CPU until each test.
     """
 
     budget: int
     best_s: list[float] = field(default_factory=list)
-    _seen: set[Hashable] = field(default_factory=set)
+    own_s: list[float] = field(default_factory=list)
+    tested: dict[Hashable, None] = field(default_factory=dict)
 
-    def note(self, config: Hashable, time_s: float) -> None:
+    def note(self, config: Hashable, time_s: float, own_s: float = 0.0) -> None:
         """Note a tested configuration; `time_s` is infinite if it failed."""
-        if config not in self._seen and not self.is_over:
-            self._seen.add(config)
+        if config not in self.tested and not self.is_over:
+            self.tested[config] = None
+            self.own_s.append(own_s)
             self.best_s.append(min(time_s, self.best_s[-1]) if self.best_s else time_s)
 
     @property
@@ -99,5 +106,5 @@ class Peer(Protocol):
     learn from, which only this project's tuner uses.
     """
 
-    def search(self, technique: str, seed: int, budget: int) -> Course:
-        """Run one search; the same seed repeats it."""
+    def search(self, technique: str, seed: int, course: Course) -> None:
+        """Run one search and note its tests; the same seed repeats it."""

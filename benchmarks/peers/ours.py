@@ -6,12 +6,14 @@ plain OpenTuner counts repeats as tests, and does not de-duplicate with SQLAlche
 
 from __future__ import annotations
 
+import contextlib
 import math
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.peers.landscape import Course, Landscape
+from benchmarks.peers.landscape import BudgetSpent, Course, Landscape
 from benchmarks.recordings import recorded
 from harness.core.errors import UsageError
 from harness.core.records import Outcome
@@ -59,21 +61,26 @@ class Ours:
         """Return OpenTuner's names of a technique."""
         return resolve_techniques([ALIASES.get(technique, technique)])
 
-    def search(self, technique: str, seed: int, budget: int) -> Course:
+    def search(self, technique: str, seed: int, course: Course) -> None:
         """Run one search in its own database.
 
         It starts from nothing: a recording's default is only the first working configuration in
         the file. Failures count as tests for every technique.
         """
         names = self.names(technique)
-        options = SearchOptions(names, budget, seed, "benchmark", _PARALLELISM, counts_all=True)
+        options = SearchOptions(
+            names, course.budget, seed, "benchmark", _PARALLELISM, counts_all=True
+        )
         transfer = self._transfer if technique == "auto" else None
-        course = Course(budget)
+        parameters = list(self._landscape.tunable())
+        begun_s = time.process_time()
 
         def note(progress: Progress) -> None:
             measured = progress.measurement
             is_ok = measured.outcome is Outcome.OK
-            course.note(measured.config, measured.time_s if is_ok else math.inf)
+            own_s = time.process_time() - begun_s
+            point = tuple(measured.config[name] for name in parameters)
+            course.note(point, measured.time_s if is_ok else math.inf, own_s)
 
         with writing(_MEMORY) as engine:
             store = Store(engine)
@@ -82,9 +89,9 @@ class Ours:
             search = InputSearch(
                 plan, self._space, self._measurer, store, {}, note, transfer=transfer
             )
-            search_input(search, options)
+            with contextlib.suppress(BudgetSpent):
+                search_input(search, options)
             store.close()
-        return course
 
     def _plan(self, options: SearchOptions) -> RunPlan:
         return RunPlan(

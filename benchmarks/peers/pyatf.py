@@ -7,9 +7,11 @@ configuration raises CostFunctionError, as pyATF expects.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from pyatf.abort_conditions.abort_condition import AbortCondition
 from pyatf.search_space import SearchSpace
 from pyatf.tuning_data import CostFunctionError
 
-from benchmarks.peers.landscape import Course, Landscape
+from benchmarks.peers.landscape import BudgetSpent, Course, Landscape
 from harness.recordings.read import RecordingFile
 
 _MOST_REPEATS = 100  # evaluations for each test of the budget, most of them repeats
@@ -61,36 +63,38 @@ class PyAtf:
         begins.__signature__ = signature  # type: ignore[attr-defined]
         return begins
 
-    def search(self, technique: str, seed: int, budget: int) -> Course:
+    def search(self, technique: str, seed: int, course: Course) -> None:
         """Run a technique once."""
         random.seed(seed)
         np.random.seed(seed)
-        course = Course(min(budget, len(self._times_s)))
+        begun_s = time.process_time()
 
         def cost(config: Mapping[str, int]) -> float:
             point = tuple(config[name] for name in self._names)
             time_s = self._times_s[point]
-            course.note(point, time_s)
+            course.note(point, time_s, time.process_time() - begun_s)
             if math.isinf(time_s):
                 raise CostFunctionError("failed, as recorded")
             return time_s
 
         tuner = Tuner().search_space(self._space).verbosity(0)
         tuner.search_technique(getattr(pyatf.search_techniques, technique)())
-        tuner.tune(cost, _Spent(course))
-        return course
+        with contextlib.suppress(BudgetSpent):
+            tuner.tune(cost, _Spent(course, len(self._times_s)))
 
 
 class _Spent(AbortCondition):  # type: ignore[misc]
     """Stop when the budget of distinct tests is spent, or after too many repeats."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: Course, most: int) -> None:
         self._course = course
+        self._budget = min(course.budget, most)
 
     def stop(self, tuning_data: Any) -> bool:
         """Return whether to stop."""
         evaluated: int = tuning_data.number_of_evaluated_configurations
-        return self._course.is_over or evaluated >= _MOST_REPEATS * self._course.budget
+        is_over = len(self._course.best_s) >= self._budget
+        return is_over or evaluated >= _MOST_REPEATS * self._budget
 
 
 PEER = PyAtf
