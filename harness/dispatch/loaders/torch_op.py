@@ -17,7 +17,7 @@ import torch
 _one_at_a_time = threading.Lock()
 
 
-class Chosen:
+class OperatorChoice:
     """What the dispatcher chose for the input of one call of an operator."""
 
     def __init__(self, dispatcher: Any, features: Mapping[str, Any], device: torch.device) -> None:
@@ -65,7 +65,7 @@ def operator(
         def mvmul(chosen, A: Tensor, x: Tensor, y: Tensor, m: int, n: int) -> None:
             chosen.launch(A, x, y, numpy.int32(m), numpy.int32(n))
 
-    The function's first argument is a `Chosen`; the others, with their annotations, are the
+    The function's first argument is an `OperatorChoice`. The others, with annotations, are the
     operator's. The operator's arguments must include the features by their names; if not,
     `features` computes these, as a dict, from all arguments of the operator. `mutates_args` names
     the tensors that the function writes. A function that returns tensors also needs
@@ -91,7 +91,7 @@ def operator(
             found = features(**passed) if features else {key: passed[key] for key in wanted}
             tensors = [value for value in passed.values() if isinstance(value, torch.Tensor)]
             device = tensors[0].device if tensors else torch.device("cpu")
-            return function(Chosen(dispatcher, found, device), **passed)
+            return function(OperatorChoice(dispatcher, found, device), **passed)
 
         functools.update_wrapper(run, function)
         run.__signature__ = own  # type: ignore[attr-defined]
