@@ -148,7 +148,7 @@ def test_a_worker_of_another_version_is_refused(
 
 
 def test_too_few_workers_are_an_error(two: tuple[Any, Cluster]) -> None:
-    with pytest.raises(BackendUnavailable, match="3 are needed"):
+    with pytest.raises(BackendUnavailable, match="3 must be there"):
         two[1].wait_for_members(0.1, 3)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from harness.core.errors import (
     BackendUnavailable,
     BuildFailed,
     DataDoesNotFit,
+    DeviceBusy,
     HarnessError,
     HostTooSlow,
     UsageError,
@@ -21,12 +24,13 @@ from harness.core.errors import (
 from harness.core.flag_file import FlagFile
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Environment, Input, Measurement, Outcome, Timing
-from harness.fleet import wire
+from harness.fleet import measurers, wire
 from harness.fleet.address import check_address, local_count
 from harness.fleet.agent import Agent
 from harness.fleet.bundle import Bundle, pack, unpacked
 from harness.fleet.cluster import Member
 from harness.fleet.fleet_device import FleetDevice
+from harness.fleet.held import Held
 from harness.fleet.late import LateDevices
 from harness.fleet.measurers import (
     FleetRequest,
@@ -251,7 +255,7 @@ def loopback(module_opencl: Backend) -> Iterator[Loopback]:
 def _opened(spec: Spec, device: FleetDevice, driver: str) -> dict[str, KernelMeasurer]:
     assert isinstance(device.channel, Loopback)
     opener = Opener(spec, device.offered, device.channel, 1, driver)
-    return open_measurers(opener, [device]).measurers
+    return open_measurers(opener, [device], print).measurers
 
 
 @pytest.fixture(scope="module")
@@ -334,14 +338,71 @@ def test_a_device_that_another_driver_uses_is_left_to_it(
     offered = loopback.agent.offer().devices[0]
     busy = FleetDevice(offered, "here", loopback)
     opener = Opener(faults, offered, loopback, 1, "other")
-    with pytest.raises(BackendUnavailable, match="used by another driver"):
-        open_measurers(opener, [busy])
+    monkeypatch.setattr(measurers, "_BUSY_S", 0.1)
+    monkeypatch.setattr(measurers, "_BUSY_LOOK_S", 0.1)
+    said: list[str] = []
+    with pytest.raises(DeviceBusy, match="used by another driver"):
+        open_measurers(opener, [busy], said.append)
+    (line,) = said
+    assert line.startswith("waiting for up to 0.1 s: a CPU is used by another driver")
     idle = Loopback(loopback.agent)
     facts = wire.encode(WorkerAnswer[DeviceFacts], WorkerAnswer(remote._facts))
     monkeypatch.setattr(idle, "garble", lambda _: facts)
-    opened = open_measurers(opener, [busy, FleetDevice(offered, "there", idle)])
+    opened = open_measurers(opener, [busy, FleetDevice(offered, "there", idle)], print)
     assert [name.partition(" ")[0] for name in opened.measurers] == ["there"]
     assert "used by another driver" in opened.skipped[0]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A session."""
+
+    driver: str
+    run: int
+
+
+class Waits:
+    """A client whose calls wait until it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+        self.called = threading.Event()
+
+    def call(self) -> None:
+        """Wait."""
+        self.called.set()
+        assert self.closed.wait(60)
+
+    def close(self) -> None:
+        """End the call."""
+        self.closed.set()
+
+
+def test_a_driver_that_runs_again_ends_what_still_runs_for_it_and_another_does_not() -> None:
+    held: Held[Asked, Waits] = Held("a CPU")
+    first, second = Waits(), Waits()
+
+    def call() -> None:
+        with held.used_by(Asked("this", 1), lambda: first) as client:
+            client.call()
+
+    running = threading.Thread(target=call)
+    running.start()
+    assert first.called.wait(60)
+    with (
+        pytest.raises(DeviceBusy, match=r"a CPU is used by another driver, 0 s ago"),
+        held.used_by(Asked("another", 1), lambda: second),
+    ):
+        pass
+    held.release(Asked("another", 1))
+    assert not first.closed.is_set()
+    with held.used_by(Asked("this", 2), lambda: second) as client:
+        assert client is second
+        running.join(60)
+    held.release(Asked("this", 1))  # late
+    assert not second.closed.is_set()
+    held.release(Asked("this", 2))
+    assert second.closed.is_set()
 
 
 def test_a_build_whose_files_no_worker_keeps_is_an_answer(
@@ -573,7 +634,7 @@ def test_models_of_a_fleet_are_opened_by_model_driver_and_compiler() -> None:
 
     h100s = [device(uuid, "H100") for uuid in "acd"]
     models = [h100s, [device("b", "T4")], [device("lost", "A100")]]
-    request = FleetRequest("tls://x:1", ["all-models"], 9, False, "this")
+    request = FleetRequest("tls://x:1", ["all-models"], 9, False, "this", print)
     make: Any = lambda first: FakeOpener()  # noqa: E731
     groups = _opened_groups(make, models, request)
     used = [[each.offered.uuid for each in found.used] for _, found in groups]

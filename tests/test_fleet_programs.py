@@ -198,7 +198,7 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cluster_on_this_machine_is_refused(spec: Spec) -> None:
-    request = FleetRequest("local:2", (), 1, False, "this")
+    request = FleetRequest("local:2", (), 1, False, "this", print)
     with (
         pytest.raises(UsageError, match="one program at a time"),
         fleet_measurers(spec, request),
@@ -223,7 +223,7 @@ def test_a_fleet_measures_a_program_over_dask(
         resources={BUILD: 0},
         dashboard_address="127.0.0.1:0",
     ) as local:
-        request = FleetRequest(local.scheduler_address, (), 2, False, "this")
+        request = FleetRequest(local.scheduler_address, (), 2, False, "this", print)
         with fleet_measurers(spec, request) as fleet:
             (measurer,) = fleet[0].opened.measurers.values()  # two workers of one machine
             space = ConstrainedSpace.of(spec, Input({"n": 3}), None)

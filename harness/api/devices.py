@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +19,11 @@ from harness.tuning.baton import Baton
 from harness.tuning.devices import EqualDevices, Joining
 
 
-def open_devices(request: TuneRequest, opened: ExitStack) -> tuple[Measurer, str]:
+def open_devices(
+    request: TuneRequest, opened: ExitStack, say: Callable[[str], None]
+) -> tuple[Measurer, str]:
     """Open the devices; return their measurer and why they were chosen. `opened` keeps a cluster
-    open.
+    open, and `say` shows what is waited for.
 
     Raises UsageError for several devices that differ, and for several where one input after
     another is sampled.
@@ -33,7 +35,7 @@ def open_devices(request: TuneRequest, opened: ExitStack) -> tuple[Measurer, str
         where = options.backend, options.device, most, _known_compilers(request)
         measurers, why = open_measurers(request.whole, *where)
     else:
-        (fleet,) = _open_fleet(request, opened)
+        (fleet,) = _open_fleet(request, opened, say)
         measurers, why = fleet.opened.measurers, _why_of_fleet(request, fleet)
         joining = fleet.late if most > 1 and options.validate is None else None
     if len(measurers) == 1 and joining is None:
@@ -63,7 +65,7 @@ class ModelDevices:
 
 
 def open_all_models(
-    request: TuneRequest, opened: ExitStack, baton: Baton
+    request: TuneRequest, opened: ExitStack, baton: Baton, say: Callable[[str], None]
 ) -> tuple[list[ModelDevices], list[str]]:
     """Open all devices; return them by model, and why others are not used. `opened` closes them.
 
@@ -77,7 +79,7 @@ def open_all_models(
         groups = [(model.measurers, None, model.why) for model in models]
         skipped.extend(unused)
     else:
-        fleet = _open_fleet(request, opened)
+        fleet = _open_fleet(request, opened, say)
         groups = [
             (each.opened.measurers, each.late if most > 1 else None, _why_of_fleet(request, each))
             for each in fleet
@@ -110,12 +112,14 @@ def _known_compilers(request: TuneRequest) -> partial[tuple[str, ...]]:
     return partial(stored_compilers, request.database, request.spec.program_sha256)
 
 
-def _open_fleet(request: TuneRequest, opened: ExitStack) -> list[FleetMeasurers]:
+def _open_fleet(
+    request: TuneRequest, opened: ExitStack, say: Callable[[str], None]
+) -> list[FleetMeasurers]:
     options = request.options
     assert options.cluster is not None
     driver = f"{platform.node()}: {shown_database(request.database)}"
     names, most = options.device, _most(request)
-    asked = FleetRequest(options.cluster, names, most, options.insecure, driver)
+    asked = FleetRequest(options.cluster, names, most, options.insecure, driver, say)
     return opened.enter_context(fleet_measurers(request.whole, asked))
 
 

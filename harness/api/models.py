@@ -29,7 +29,7 @@ def tuned_models(request: TuneRequest, listener: Listener) -> Iterator[Sequence[
     baton, listener = Baton(), _SaidOnce(listener)
     with ExitStack() as opened:
         # The devices first: where none can be opened, no database is left behind.
-        models, skipped = open_all_models(request, opened, baton)
+        models, skipped = open_all_models(request, opened, baton, listener.say)
         for model in models:
             environment = model.devices.environment
             listener.note(f"backend {environment.backend}: {environment}; {model.why}")

@@ -190,7 +190,7 @@ def _described(request: TuneRequest, listener: Listener, opened: ExitStack) -> I
         measurer = replay
         line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
     else:
-        measurer, why = open_devices(request, opened)
+        measurer, why = open_devices(request, opened, listener.say)
         line = f"backend {measurer.environment.backend}: {measurer.environment}"
         line += f"; {why}" if why else ""
     try:

@@ -18,6 +18,7 @@ from typing import Any
 
 import harness
 from harness.core.errors import BackendUnavailable, HarnessError, UsageError
+from harness.core.invocation import command_line
 from harness.core.text import counted
 from harness.fleet import wire, worker
 from harness.fleet.engine import check_certificates, load_distributed
@@ -71,22 +72,32 @@ class Cluster:
         except (OSError, ValueError, TimeoutError) as error:
             raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
 
-    def wait_for_members(self, wait_s: float, least: int = 1) -> list[Member]:
-        """Return the workers once there are so many; wait at most so long.
+    def wait_for_members(
+        self, wait_s: float, least: int = 1, say: Callable[[str], None] = lambda _: None
+    ) -> list[Member]:
+        """Return the workers once there are so many; wait at most so long, and say so.
 
         Raises BackendUnavailable where there are fewer.
         """
-        end_s = time.monotonic() + wait_s
-        while len(self.alive()) < least and time.monotonic() < end_s:
+        begin_s = time.monotonic()
+        is_said = False
+        while len(self.alive()) < least and time.monotonic() < begin_s + wait_s:
+            if not is_said and time.monotonic() > begin_s + _WAIT_S:
+                say(f"waiting for up to {wait_s:g} s for workers of {self._address}. {self._start}")
+                is_said = True
             time.sleep(_LOOK_S / 5)
         members, reasons = self.members()
         if len(members) < least:
             listed = "".join(f"\n  {reason}" for reason in reasons)
             raise BackendUnavailable(
-                f"the cluster has {counted(len(members), 'worker')} after {wait_s:g} s, and "
-                f"{least} are needed; start them with `harness.worker ADDRESS`{listed}"
+                f"{self._address} has {counted(len(members), 'worker')} after {wait_s:g} s, and "
+                f"{least} must be there. {self._start}{listed}"
             )
         return members
+
+    @property
+    def _start(self) -> str:
+        return f"On each machine that shall measure, run: {command_line('worker', self._address)}"
 
     def members(self) -> tuple[list[Member], list[str]]:
         """Return the workers that are there now, with what each offers, and why others offer

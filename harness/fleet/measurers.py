@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.core.text import counted
 from harness.fleet.address import check_address, local_count
 from harness.fleet.bundle import pack
 from harness.fleet.cluster import Cluster
 from harness.fleet.fleet_device import FleetDevice, devices_of
+from harness.fleet.held import IDLE_S
 from harness.fleet.late import LateDevices
 from harness.fleet.messages import DeviceSession, OfferedDevice
 from harness.fleet.remote_builds import Builders, RemoteBuilds
@@ -32,6 +35,11 @@ from harness.space_file.compiler import AUTO
 JOIN_S = 60.0
 """A cluster without workers is given so long for the first one to come."""
 
+_BUSY_S = IDLE_S + 5.0
+"""A device whose driver was killed is free after so long."""
+
+_BUSY_LOOK_S = 1.0
+
 
 @dataclass(frozen=True)
 class FleetRequest:
@@ -39,7 +47,7 @@ class FleetRequest:
 
     `address` is a scheduler's, or `local:N`. Of devices of several models, `names` choose those
     whose model, UUID or machine is named, or all models; of each model, at most `most` are used.
-    `driver` identifies the campaign to the workers.
+    `driver` identifies the campaign to the workers. `say` shows what is waited for.
     """
 
     address: str
@@ -47,6 +55,7 @@ class FleetRequest:
     most: int
     insecure: bool
     driver: str
+    say: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,7 @@ def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[list[FleetMea
 def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[list[FleetMeasurers]]:
     cluster = Cluster.connect(request.address)
     try:
-        members = cluster.wait_for_members(JOIN_S, least)
+        members = cluster.wait_for_members(JOIN_S, least, request.say)
         found = [device for member in members for device in devices_of(cluster, member)]
         at_once = sum(member.builders for member in members)
         if at_once == 0 and spec.program is None:
@@ -134,7 +143,7 @@ def _opened_groups(
             while left:
                 opener = make(first=left[0].offered)
                 try:
-                    opened = open_measurers(opener, left[: request.most])
+                    opened = open_measurers(opener, left[: request.most], request.say)
                 except BackendUnavailable as error:
                     skipped.append(f"{left[0].offered.name} is not used: {error}")
                     if model is models[-1] and not groups:
@@ -201,6 +210,7 @@ class Opener:
         """`first` is the device opened first, `at_once` how many builds run in the fleet."""
         self._spec = spec
         self._driver = driver
+        self._run = os.urandom(8).hex()
         backend = _backend_of(first)
         self._packed = pack(spec, backend.language)
         self._builds = RemoteBuilds(builders, _wanted(spec, backend), self._packed, at_once)
@@ -214,6 +224,7 @@ class Opener:
         backend = _wanted(self._spec, _backend_of(device.offered))
         session = DeviceSession(
             driver=self._driver,
+            run=self._run,
             uuid=device.offered.uuid,
             cache=backend.cache,
             arch_specific=backend.arch_specific,
@@ -285,11 +296,29 @@ class OpenedMeasurers:
             measurer.close()
 
 
-def open_measurers(opener: DeviceOpener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:
+def open_measurers(
+    opener: DeviceOpener, devices: Sequence[FleetDevice], say: Callable[[str], None]
+) -> OpenedMeasurers:
     """Open a measurer for each of these devices that can be opened; close the first one last.
 
-    Raises BackendUnavailable where none can.
+    Where all are used by other drivers, which may have ended, waits and says so. Raises
+    BackendUnavailable where none can be opened.
     """
+    end_s = time.monotonic() + _BUSY_S
+    is_said = False
+    while True:
+        try:
+            return _opened_now(opener, devices)
+        except DeviceBusy as error:
+            if time.monotonic() >= end_s:
+                raise
+            if not is_said:
+                say(f"waiting for up to {_BUSY_S:g} s: {error}")
+            is_said = True
+            time.sleep(_BUSY_LOOK_S)
+
+
+def _opened_now(opener: DeviceOpener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:
     opened: dict[str, Measurer] = {}
     used, skipped = list[FleetDevice](), list[str]()
     try:

@@ -12,6 +12,7 @@ from harness.core.errors import (
     BackendUnavailable,
     BuildFailed,
     DataDoesNotFit,
+    DeviceBusy,
     HarnessError,
     HostModuleError,
     HostTooSlow,
@@ -57,10 +58,12 @@ class DeviceSession:
     """How a driver uses a device: with which caches, compiler and files.
 
     `host` is the path of the host module in the bundle of this digest. `driver` identifies the
-    campaign that asks: one that was ended and runs again takes its devices back at once.
+    campaign that asks, and `run` its process: one that was ended and runs again takes its devices
+    back at once.
     """
 
     driver: str
+    run: str
     uuid: str
     cache: str
     arch_specific: bool
@@ -206,6 +209,7 @@ _ERRORS: dict[str, type[HarnessError]] = {
         DataDoesNotFit,
         HostModuleError,
         BuildFailed,
+        DeviceBusy,
         BackendUnavailable,
         UsageError,
         HarnessError,
