@@ -25,7 +25,7 @@ class OperatorChoice:
         self._dispatcher = dispatcher
         self._device = device
 
-    @property
+    @functools.cached_property
     def index(self) -> int:
         """The index of the configuration; raises LookupError if none applies."""
         if _falls_back(self._dispatcher, self._device):
