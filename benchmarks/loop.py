@@ -1,0 +1,251 @@
+"""From production back to tuning: what one more command gains where other inputs come than were
+tuned.
+
+Tunes ten wide shapes of spaces/mvmul.yaml and writes a dispatcher. A program then calls the kernel
+200 times through it, mostly with tall shapes, and the dispatcher counts them. One command tunes the
+inputs that make up 95 % of the calls, and a second dispatcher is written. Both then run the same
+workload, interleaved with all configurations that either may choose:
+
+    python -m benchmarks.loop
+    python -m benchmarks.loop --calls 1000 --test-limit 10
+
+It needs PyOpenCL, with PoCL or a device, and takes some five minutes. Coverage is the share of the
+calls in the tuned range, as the dispatcher itself counted them. A slowdown is over the fastest of
+the configurations that were run on the input; its mean is geometric, and weighted by calls.
+Intervals are of 95 %. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from benchmarks.arguments import count, make_parser
+from harness.commands import dispatch, tune
+from harness.core.errors import HarnessError
+from harness.core.invocation import command_line
+from harness.core.records import Config
+from harness.dispatch.verdict import Judged, compare
+from harness.space_file import load_spec
+from harness.space_file.workload import Workload, read_workload
+from harness.stats import Estimate
+from harness.stats.proportions import clopper_pearson
+
+SPACE = Path(__file__).resolve().parents[1] / "spaces" / "mvmul.yaml"
+WIDE = [(16 * k, 65536 // (16 * k)) for k in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)]
+TALL = [(n, m) for m, n in WIDE]
+TALL_SHARE = 0.8
+
+_OF_WORKLOAD = (" calls; these", "earlier input", "of the calls were")
+
+
+def draw_calls(calls: int, seed: int) -> list[tuple[int, int]]:
+    """Draw the calls of a program: few shapes come often, and most are tall."""
+    random_ = random.Random(seed)
+    weights = [1 / (1 + rank) for rank in range(len(TALL))]
+    return [
+        random_.choices(TALL if random_.random() < TALL_SHARE else WIDE, weights)[0]
+        for _ in range(calls)
+    ]
+
+
+class Program:
+    """A program that calls the kernel through a dispatcher."""
+
+    def __init__(self, folder: Path) -> None:
+        import pyopencl as cl
+
+        self.dispatcher = _imported(folder)
+        self._context = cl.create_some_context(interactive=False)
+        self._queue = cl.CommandQueue(self._context)
+        self._kernel = self.dispatcher.load(self._context)
+        self._data: dict[tuple[int, int], list[Any]] = {}
+
+    def call(self, shape: tuple[int, int]) -> None:
+        """Call the kernel as a program does."""
+        m, n = shape
+        self._kernel(self._queue, *self._arguments(shape), m=m, n=n).wait()
+
+    def choice(self, shape: tuple[int, int]) -> Config:
+        """Return the configuration for an input."""
+        m, n = shape
+        return Config(self.dispatcher.PORTFOLIO[self._kernel.index(m=m, n=n)])
+
+    def time_s(self, index: int, shape: tuple[int, int]) -> float:
+        """Return the seconds of a launch of one configuration."""
+        import pyopencl as cl
+
+        m, n = shape
+        group, grid = self.dispatcher.launch_size(index, m=m, n=n)
+        (kernel,) = self._kernel.kernels(index)
+        kernel.set_args(*self._arguments(shape))
+        size = tuple(extent * number for extent, number in zip(group, grid, strict=True))
+        begin_s = time.perf_counter()
+        cl.enqueue_nd_range_kernel(self._queue, kernel, size, group).wait()
+        return time.perf_counter() - begin_s
+
+    def _arguments(self, shape: tuple[int, int]) -> list[Any]:
+        import pyopencl as cl
+
+        if shape not in self._data:
+            m, n = shape
+            flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+            arrays = (np.ones((m, n), np.float32), np.ones(n, np.float32))
+            buffers = [cl.Buffer(self._context, flags, hostbuf=array) for array in arrays]
+            y = cl.Buffer(self._context, cl.mem_flags.WRITE_ONLY, 4 * m)
+            self._data[shape] = [*buffers, y, np.int32(m), np.int32(n)]
+        return self._data[shape]
+
+
+def _imported(folder: Path) -> ModuleType:
+    """Import a dispatcher under a name of its own."""
+    name = f"mvmul_{folder.name}"
+    spec = importlib.util.spec_from_file_location(name, folder / "mvmul" / "__init__.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_command(command: Any, name: str, words: Sequence[str]) -> None:
+    """Run a command of harness and print it; raises HarnessError where it fails."""
+    print(f"$ {command_line(name, *words)}", flush=True)
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        code = command.main(list(words))
+    for line in output.getvalue().splitlines():
+        if any(word in line for word in _OF_WORKLOAD):
+            print(f"    {line.strip()}")
+    if code != 0:
+        raise HarnessError(f"{command_line(name)} ended with {code}: {output.getvalue()[-2000:]}")
+
+
+def record(folder: Path, calls: Sequence[tuple[int, int]]) -> tuple[Program, Workload]:
+    """Run the calls through the dispatcher of a folder; return what it counted."""
+    program, file = Program(folder), folder.parent / f"{folder.name}.csv"
+    program.dispatcher.count_calls(file)
+    for shape in calls:
+        program.call(shape)
+    program.dispatcher.count_calls(None)
+    return program, read_workload(file, load_spec(SPACE))
+
+
+def slowdowns(
+    programs: Mapping[str, Program], calls: Mapping[tuple[int, int], int], rounds: int
+) -> dict[str, Judged]:
+    """Run each input in all configurations that a program may choose, interleaved, and judge the
+    choices of each program."""
+    where = {
+        Config(config): (program, index)
+        for program in programs.values()
+        for index, config in enumerate(program.dispatcher.PORTFOLIO)
+    }
+    logs: dict[str, list[float]] = {name: [] for name in programs}
+    random_ = random.Random(0)
+    for shape in calls:
+        times: dict[Config, list[float]] = {config: [] for config in where}
+        for round_ in range(rounds + 1):
+            for config in random_.sample(list(where), len(where)):
+                program, index = where[config]
+                time_s = program.time_s(index, shape)
+                if round_ > 0:  # the first launch may still compile
+                    times[config].append(time_s)
+        medians = {config: statistics.median(found) for config, found in times.items()}
+        for name, program in programs.items():
+            ratio = medians[program.choice(shape)] / min(medians.values())
+            logs[name].append(float(np.log(ratio)))
+    weights = np.array([*calls.values()], dtype=np.float64)
+    inputs, failed = np.arange(len(calls)), np.zeros(len(calls), dtype=bool)
+    return {
+        name: Judged(name, np.array(of), inputs, failed, weights=weights / weights.mean())
+        for name, of in logs.items()
+    }
+
+
+def coverage(workload: Workload) -> Estimate:
+    """Estimate the share of calls in the tuned range."""
+    share = workload.by_reason.get("tuned", 0) / workload.total
+    return clopper_pearson(share, workload.total, 0.05)
+
+
+def close_the_loop(folder: Path, args: Any) -> dict[str, Any]:
+    """Tune, record, tune again, and compare; return the figures."""
+    database, ten = str(folder / "mvmul.db"), folder / "ten.csv"
+    wide = WIDE[: args.inputs]
+    ten.write_text("m,n,calls\n" + "".join(f"{m},{n},1\n" for m, n in wide))
+    limits = ["--database", database, "--test-limit", str(args.test_limit), "--no-reduce"]
+    limits += ["--repeats", str(args.repeats), "--backend", "opencl", "--finalists", "1"]
+    writing = [database, "--spec", str(SPACE), "--choice", "tree", "--force", "-o"]
+    run_command(tune, "tune", [str(SPACE), "--inputs-from", str(ten), "--cover", "1", *limits])
+    run_command(dispatch, "dispatch", [*writing, str(folder / "before")])
+    calls = draw_calls(args.calls, args.seed)
+    before, recorded = record(folder / "before", calls)
+    weights = ["--weights", str(recorded.path)]
+    run_command(tune, "tune", [str(SPACE), "--inputs-from", str(recorded.path), *limits])
+    run_command(dispatch, "dispatch", [*writing, str(folder / "after"), *weights])
+    after, recorded_after = record(folder / "after", calls)
+    judged = slowdowns({"before": before, "after": after}, Counter(calls), args.rounds)
+    gain = compare(judged["after"], judged["before"]).ratio.inverse
+    covered = {"before": coverage(recorded), "after": coverage(recorded_after)}
+    print(f"\n{'':8}{'calls in the tuned range':>28}{'weighted slowdown':>28}")
+    for name, one in judged.items():
+        mean = one.mean.text(".3f")
+        print(f"{name:8}{covered[name].text('.0%'):>28}{mean:>28}")
+    print(f"After it, the calls are {gain.text('.3f', 'x')} as fast.")
+    return {
+        "calls": args.calls,
+        "inputs": len(set(calls)),
+        "coverage": {name: _figures(one) for name, one in covered.items()},
+        "slowdown": {name: _figures(one.mean) for name, one in judged.items()},
+        "speed_up": _figures(gain),
+    }
+
+
+def _figures(one: Estimate) -> list[float]:
+    return [one.value, one.low, one.high]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play the loop, print the table and the JSON line."""
+    parser = make_parser("loop", __doc__)
+    parser.add_argument("--inputs", type=count, default=10, help="of the first campaign (10)")
+    parser.add_argument("--calls", type=count, default=200, help="of the workload (200)")
+    parser.add_argument("--test-limit", type=count, default=40, help="tests an input (40)")
+    parser.add_argument("--repeats", type=count, default=10, help="timed launches a test (10)")
+    parser.add_argument("--rounds", type=count, default=20, help="of the last comparison (20)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="a new folder for all files")
+    args = parser.parse_args(arguments)
+    folder = args.keep or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        figures = close_the_loop(folder, args)
+    except HarnessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    finally:
+        if args.keep is None:
+            shutil.rmtree(folder)
+    print(json.dumps(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
