@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.api.workload import WorkloadChoice, with_inputs_of
 from harness.core.errors import SpecError
 from harness.core.records import Config, Input
 from harness.dispatch.enough_inputs import learning_curve
@@ -102,6 +103,43 @@ def test_another_seed_chooses_others(tmp_path: Path, once: tuple[Path, Any, str]
     assert tuned(tmp_path, seed=1)[0] != once[1]
 
 
+def test_inputs_of_a_workload_are_chosen_by_their_calls(tmp_path: Path) -> None:
+    """Wide ones are frequent; those that nobody calls are as many."""
+    wide = [Input({"m": 16 << step, "n": 65536 >> step}) for step in range(12)]
+    rare = [Input({"m": 1000 + step, "n": 7}) for step in range(200)]
+    lines = [f"{p['m']},{p['n']},{10_000 if p in wide else 1}" for p in [*wide, *rare]]
+    calls = tmp_path / "calls.csv"
+    calls.write_text("\n".join(["m,n,calls", *lines]) + "\n")
+    choice = WorkloadChoice(calls, most=9)
+
+    def again(stop_after: int | None = None) -> Any:
+        database, space = str(tmp_path / "results.db"), make_spec(tmp_path, SPACE)
+        spec, _ = with_inputs_of(space, choice, database, fresh=False)
+        measurer = FormulaMeasurer(by_ratio, stop_after)
+        options: dict[str, Any] = {"technique": ["UniformRandom"], "test_limit": 4}
+        with opened(spec, Path(database), measurer, **options) as (campaign, _):
+            with suppress(KeyboardInterrupt):
+                campaign.run()
+            return campaign.spec.inputs, " ".join(campaign.describe_added_inputs())
+
+    part, _ = again(stop_after=30)
+    assert 4 < len(part) < 9
+    whole, said = again()
+    assert whole[: len(part)] == part
+    assert len(set(whole)) == 9
+    assert set(whole) <= set(wide)
+    assert "9 is the most inputs (--most-inputs)" in said
+
+
+def test_few_inputs_of_a_workload_are_all_tuned(tmp_path: Path) -> None:
+    calls = tmp_path / "calls.csv"
+    calls.write_text("m,n,calls\n16,16,1\n16,32,1\n32,16,1\n")
+    space, database = make_spec(tmp_path, SPACE), str(tmp_path / "results.db")
+    spec, _ = with_inputs_of(space, WorkloadChoice(calls, 1.0, 4), database, fresh=False)
+    assert len(spec.inputs) == 3
+    assert spec.adaptive is None
+
+
 def test_no_input_is_added_where_one_configuration_is_the_best(tmp_path: Path) -> None:
     text = SPACE.replace("count: 6", "count: 16").replace("most: 9", "most: 20")
     inputs, said = tuned(tmp_path, always_the_same, text)
@@ -132,8 +170,8 @@ def test_without_the_winners_times_everywhere_none_is_chosen(tmp_path: Path) -> 
 def test_a_condition_holds_for_the_chosen_ones_too(tmp_path: Path) -> None:
     spec = select_inputs(make_spec(tmp_path, SPACE), "m <= 4096")
     assert spec.adaptive is not None
-    assert max(int(str(p["m"])) for p in spec.adaptive.candidates()) <= 4096
-    assert all(int(str(p["m"])) * int(str(p["n"])) <= 2**28 for p in spec.adaptive.candidates())
+    assert max(int(str(p["m"])) for p in spec.adaptive.pool.weights()) <= 4096
+    assert all(int(str(p["m"])) * int(str(p["n"])) <= 2**28 for p in spec.adaptive.pool.weights())
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ PUBLIC = [
 """What docs/python.md promises; a name that is removed or renamed breaks people's scripts."""
 
 OPTIONS = [
-    "space", "inputs", "inputs_from", "cover", "backend", "device", "replay", "technique",
-    "test_limit", "max_time_s", "seed", "seed_configurations", "warm_start", "repeats",
+    "space", "inputs", "inputs_from", "cover", "most_inputs", "backend", "device", "replay",
+    "technique", "test_limit", "max_time_s", "seed", "seed_configurations", "warm_start", "repeats",
     "precision", "database", "label", "fresh", "cross", "finalists", "reduce", "progress",
 ]  # fmt: skip
 MEMBERS = [

@@ -24,6 +24,10 @@ def check_options(options: TuneOptions) -> None:
     if options.cover is not None and not 0 < options.cover <= 1:
         raise UsageError(f"--cover must be a share above 0, up to 1, got {options.cover}")
     _check_models(options)
+    if options.most_inputs is not None and options.inputs_from is None:
+        raise UsageError(
+            "--most-inputs needs --inputs-from FILE; in a space, write inputs.adaptive.most"
+        )
     for option, path in _files(options):
         _check_file(option, path)
     if isinstance(options.space, Path):

@@ -26,6 +26,7 @@ class TuneOptions:
     inputs: str | None = None
     inputs_from: Path | None = None
     cover: float | None = None
+    most_inputs: int | None = None
     backend: str = "auto"
     device: Sequence[str] = ()
     cluster: str | None = None

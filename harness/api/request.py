@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.api.options import TuneOptions
-from harness.api.workload import with_inputs_of
+from harness.api.workload import WorkloadChoice, with_inputs_of
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.outputs import check_output
@@ -99,8 +99,8 @@ def read_request(options: TuneOptions) -> TuneRequest:
     assert whole is not None  # check_options refuses a command line without both
     whole, notices = whole.with_measure(options.measure), list[str]()
     if options.inputs_from is not None:
-        workload = options.inputs_from, options.cover, database, options.fresh
-        whole, notices = with_inputs_of(whole, *workload)
+        workload = WorkloadChoice(options.inputs_from, options.cover, options.most_inputs)
+        whole, notices = with_inputs_of(whole, workload, database, options.fresh)
     spec = whole if options.inputs is None else select_inputs(whole, options.inputs)
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):

@@ -40,6 +40,7 @@ def tune(
     inputs: str | None = None,
     inputs_from: str | Path | None = None,
     cover: float | None = None,
+    most_inputs: int | None = None,
     backend: str = "auto",
     device: str | int | Sequence[str | int] = (),
     replay: str | Path | None = None,
@@ -61,12 +62,10 @@ def tune(
 ) -> TuneResults:
     """Find the fastest configuration of a kernel for each input, and return the results.
 
-    The arguments are the options of `python -m harness.tune` with the same names, defaults and
-    effects; `max_time_s` is in seconds. Call it again to continue: what the database holds is not
-    measured again. Progress goes to standard error, or to the cell of a notebook.
+    The arguments are the options of `python -m harness.tune`; `max_time_s` is in seconds. What the
+    database holds is not measured again. Progress goes to standard error, or to a notebook's cell.
 
-    Raises HarnessError for anything that the command prints as an error, with the same message,
-    which names arguments in place of options.
+    Raises HarnessError with the command's message, which names arguments in place of options.
     Ctrl-C ends the run in order and raises KeyboardInterrupt, whose message says how to continue.
     """
     check_arguments(locals())  # by their names; there is nothing else yet
@@ -75,6 +74,7 @@ def tune(
         inputs=inputs,
         inputs_from=None if inputs_from is None else Path(inputs_from),
         cover=cover,
+        most_inputs=most_inputs,
         backend=backend,
         device=list(map(str, [device] if isinstance(device, str | int) else device)),
         replay=None if replay is None else Path(replay),

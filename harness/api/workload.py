@@ -1,22 +1,39 @@
-"""Tune the inputs of a workload that matter: `--inputs-from FILE --cover SHARE`."""
+"""Tune the inputs of a workload that matter: `--inputs-from FILE --cover SHARE --most-inputs N`."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.api.options import COVER
 from harness.core.records import Input
 from harness.core.text import counted
+from harness.models.folds import FEWEST_INPUTS
 from harness.results import campaigns, reading, sqlite_path
 from harness.results.runs import placed_runs, read_runs
 from harness.space_file import Spec
+from harness.space_file.adaptive import AdaptivePlan, ListedPool
 from harness.space_file.workload import Workload, read_workload
+
+_FIRST = 3
+"""Where inputs are chosen, one in so many is among the most frequent."""
+
+
+@dataclass(frozen=True)
+class WorkloadChoice:
+    """Which inputs of a workload are tuned: the most frequent that make up a share of the calls.
+    Where these are more than `most`, a third of `most` are the most frequent, and tuning chooses
+    the others."""
+
+    path: Path
+    cover: float | None = None
+    most: int | None = None
 
 
 def with_inputs_of(
-    spec: Spec, path: Path, cover: float | None, database: str, fresh: bool
+    spec: Spec, choice: WorkloadChoice, database: str, fresh: bool
 ) -> tuple[Spec, list[str]]:
     """Replace the inputs of a space by those of a workload that are the fewest to make up this
     share of the calls, and those that a database already holds; also say which.
@@ -24,22 +41,32 @@ def with_inputs_of(
     A choice is learnt only from configurations that were measured on every input, so these are
     measured on the earlier inputs as well.
     """
-    workload = read_workload(path, spec)
-    chosen = workload.most_frequent(COVER if cover is None else cover)
+    workload = read_workload(choice.path, spec)
+    chosen, adaptive = workload.most_frequent(choice.cover or COVER), None
+    if choice.most is not None and len(chosen) > choice.most:
+        chosen = chosen[: max(FEWEST_INPUTS, choice.most // _FIRST)]
+        pool = ListedPool({problem: float(calls) for problem, calls in workload.calls.items()})
+        adaptive = AdaptivePlan(pool, choice.most, "--most-inputs")
     stored = [] if fresh else stored_inputs(database, spec)
     taken = set(chosen)
     earlier = [problem for problem in stored if problem not in taken]
-    notices = list(_describe(workload, chosen, earlier))
-    return dataclasses.replace(spec, inputs=(*chosen, *earlier)), notices
+    notices = list(_describe(workload, chosen, earlier, adaptive))
+    return dataclasses.replace(spec, inputs=(*chosen, *earlier), adaptive=adaptive), notices
 
 
-def _describe(workload: Workload, chosen: list[Input], earlier: list[Input]) -> Iterator[str]:
+def _describe(
+    workload: Workload,
+    chosen: list[Input],
+    earlier: list[Input],
+    adaptive: AdaptivePlan | None,
+) -> Iterator[str]:
     yield from workload.notes
     share = sum(workload.weights(chosen))
     make_up = "makes" if len(chosen) == 1 else "make"
+    then = f" first, then others up to {adaptive.most}" if adaptive else ""
     yield (
         f"{workload.path}: {len(chosen)} of {counted(len(workload.calls), 'input')} {make_up} up "
-        f"{share:.1%} of {counted(workload.total, 'call')}; these are tuned"
+        f"{share:.1%} of {counted(workload.total, 'call')}; these are tuned{then}"
     )
     if earlier:
         takes = "takes" if len(earlier) == 1 else "take"

@@ -35,7 +35,7 @@ def select_inputs(spec: Spec, condition: str) -> Spec:
             f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs of "
             f"{spec.path}; there {', '.join(feature_ranges(spec))}"
         )
-    adaptive = spec.adaptive and spec.adaptive.narrowed(expression.text)
+    adaptive = spec.adaptive and spec.adaptive.narrowed(expression)
     return dataclasses.replace(spec, inputs=kept, adaptive=adaptive)
 
 

@@ -36,7 +36,7 @@ _JUDGED_EACH = 4
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenInput:
     """An input, and how much slower the choice on it is expected to be than the best, as a
     logarithm."""
 
@@ -51,6 +51,7 @@ class AddingInputs:
         self._state = state
         self._searching = searching
         self._first = len(state.spec.inputs)
+        self._others = 0  # of these, which are not in the pool
         self._curve: LearningCurve | None = None  # as it was judged last
         self._end = ""  # why no more were chosen
 
@@ -60,10 +61,12 @@ class AddingInputs:
         plan = self._state.spec.adaptive
         if plan is None:
             return
-        left = dict.fromkeys(plan.candidates())
+        left = dict(plan.pool.weights())
+        there = len(left)
         for problem in self._state.spec.inputs:
             left.pop(problem, None)
-        again = self._stored(left)[: plan.most - self._first]
+        self._others = self._first - (there - len(left))
+        again = self._stored(left)[: max(0, plan.most - self._tuned)]
         if again:
             self._add(again, left, note)
         while not self._has_ended(plan, left):
@@ -73,25 +76,30 @@ class AddingInputs:
             elif not self._pays(plan, matrix):
                 self._end = f"twice the inputs would gain at most {plan.error:.3g}"
             else:
-                count = min(self._at_once(), plan.most - len(self._state.spec.inputs))
-                chosen = self._choose(matrix, list(left), count)
-                for number, one in enumerate(chosen, start=len(self._state.spec.inputs) + 1):
+                count = min(self._at_once(), plan.most - self._tuned)
+                chosen = self._choose(matrix, left, count)
+                for number, one in enumerate(chosen, start=self._tuned + 1):
                     self._describe_choice(number, plan.most, one)
                 self._add([one.problem for one in chosen], left, note)
 
-    def _has_ended(self, plan: AdaptivePlan, left: Mapping[Input, None]) -> bool:
+    def _has_ended(self, plan: AdaptivePlan, left: Mapping[Input, float]) -> bool:
         """Whether something else than the gain ends the choice."""
         if self._end:
             return True
-        if len(self._state.spec.inputs) >= plan.most:
-            self._end = f"{plan.most} is the most inputs (inputs.adaptive.most)"
-        elif not left:
-            self._end = "there are no more inputs in the ranges"
+        if not left:
+            self._end = "there are no more inputs to choose from"
+        elif self._tuned >= plan.most:
+            self._end = f"{plan.most} is the most inputs ({plan.key})"
         elif self._state.is_time_up():
             self._end = "the time was up"
         return bool(self._end)
 
-    def _stored(self, left: Mapping[Input, None]) -> list[Input]:
+    @property
+    def _tuned(self) -> int:
+        """The number of tuned inputs that are in the pool."""
+        return len(self._state.spec.inputs) - self._others
+
+    def _stored(self, left: Mapping[Input, float]) -> list[Input]:
         """Return the inputs that earlier commands chose, in their order."""
         earlier = self._state.earlier
         begun = {p: earlier[p].of_stages(SEARCHED) for p in left if p in earlier}
@@ -106,7 +114,7 @@ class AddingInputs:
     def _add(
         self,
         chosen: Sequence[Input],
-        left: dict[Input, None],
+        left: dict[Input, float],
         note: Callable[[Sequence[Input]], None],
     ) -> None:
         state = self._state
@@ -136,22 +144,23 @@ class AddingInputs:
             self._curve = learning_curve(matrix, self._state.options.seed)
         return self._curve is None or not self._curve.is_enough(plan.error)
 
-    def _choose(self, matrix: Matrix, left: Sequence[Input], count: int) -> list[Chosen]:
-        """Draw inputs in proportion to the expected loss and the distance to tuned inputs."""
+    def _choose(self, matrix: Matrix, left: Mapping[Input, float], count: int) -> list[ChosenInput]:
+        """Draw inputs by their weights, the expected loss, and the distance to tuned inputs."""
         import pandas as pd  # here: it takes half a second to load
 
         seed = self._state.options.seed + len(self._state.spec.inputs)
-        indices, counts = draw_by_weight([1.0] * len(left), seed)
-        drawn = [left[index] for index in indices]
+        inputs = list(left)
+        indices, counts = draw_by_weight(list(left.values()), seed)
+        drawn = [inputs[index] for index in indices]
         may = applies_on(self._state)
         applies = np.array([[may(problem, c) for c in matrix.candidates] for problem in drawn])
         features = pd.DataFrame([dict(problem) for problem in drawn])
         loss = ExpectedLoss.learn(matrix, seed).of(features, applies)
         shares = counts * loss * distances(matrix.features, features)
         chosen = draw_without_replacement(shares, counts.astype(np.float64), count, seed)
-        return [Chosen(drawn[index], float(loss[index])) for index in chosen]
+        return [ChosenInput(drawn[index], float(loss[index])) for index in chosen]
 
-    def _describe_choice(self, number: int, most: int, one: Chosen) -> None:
+    def _describe_choice(self, number: int, most: int, one: ChosenInput) -> None:
         slower = f"{np.expm1(one.loss):.1%}"
         self._state.display.note(
             f"input {number} of at most {most}: ({one.problem}), where the choice by input is "
@@ -160,11 +169,12 @@ class AddingInputs:
 
     def describe(self) -> Iterator[str]:
         """Say in lines how many inputs were chosen, and why no more; nothing without a plan."""
-        if self._state.spec.adaptive is None:
+        plan = self._state.spec.adaptive
+        if plan is None:
             return
         if not self._end:
             yield (
-                "harness chose no inputs (inputs.adaptive): that needs a search, and winners that "
+                f"harness chose no inputs ({plan.key}): that needs a search, and winners that "
                 "are measured on all inputs, so neither --validate nor --no-cross."
             )
             return

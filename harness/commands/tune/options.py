@@ -68,6 +68,13 @@ def make_parser() -> argparse.ArgumentParser:
         help="of a workload, tune the most frequent inputs that make up this share of the calls "
         f"(default {COVER:g})",
     )
+    parser.add_argument(
+        "--most-inputs",
+        type=whole_number(4),
+        metavar="N",
+        help="tune at most N of these: a third are the most frequent, the others are chosen one "
+        "by one, where the choice by input is likely to be wrong on many calls",
+    )
     _add_machine_options(parser.add_argument_group("device or recording"))
     _add_search_options(parser.add_argument_group("search"))
     _add_measurement_options(
