@@ -35,6 +35,9 @@ def tuned_models(request: TuneRequest, listener: Listener) -> Iterator[Sequence[
             listener.note(f"backend {environment.backend}: {environment}; {model.why}")
         for text in (*skipped, *(n for model in models for n in model.devices.notices)):
             listener.note(f"note: {text}")
+        for model in models:
+            for text in model.devices.compare():
+                listener.say(f"warning: {text}")
         engine = opened.enter_context(writing(request.database, listener.say))
         store = opened.enter_context(Store(engine))
         make_opentuner_tables(store)

@@ -87,6 +87,8 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
     # The device first: where it cannot be opened, no database is left behind.
     with _opened(request, listener) as measurer, writing(request.database, listener.say) as engine:
         first = measurer.first if isinstance(measurer, EqualDevices) else measurer
+        for text in measurer.compare() if isinstance(measurer, EqualDevices) else ():
+            listener.say(f"warning: {text}")
         spec = fitted_to(request.spec, first)
         for notice in spec.notices:
             listener.note(f"note: {notice}")

@@ -284,6 +284,7 @@ DEVICE_UUID = "device_uuid"
 
 
 OTHER_PROCESSES = "other_processes"
+SLOW_DEVICE = "slow_device"
 """The note of who else used the device when it was opened."""
 
 

@@ -20,8 +20,9 @@ from harness.core.records import (
     Measurement,
     Outcome,
 )
-from harness.measure.backends.base import Device
+from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.choose import Backend
+from harness.measure.backends.reference_kernel import ReferenceTimes, time_reference
 from harness.measure.kernel_checks import why_overwritten
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_proof import ProofRuns
@@ -119,7 +120,7 @@ class DeviceWorker:
     @cached_property
     def _facts(self) -> DeviceFacts:
         others = self._other_processes()  # first: this process is not one of them
-        device, compiler = self._device, self._backend.open_compiler()
+        device, compiler = self._device, self._compiler
         self._backend.require_working(device, compiler)
         environment = device.environment(compiler.identity)
         note = {OTHER_PROCESSES: ", ".join(others)} if others else {}
@@ -134,7 +135,17 @@ class DeviceWorker:
 
     def require_working(self) -> None:
         """Raise BackendUnavailable where an empty kernel does not run on the device."""
-        self._backend.run_empty_kernel(self._device, self._backend.open_compiler())
+        self._backend.run_empty_kernel(self._device, self._compiler)
+
+    def time_reference(self) -> ReferenceTimes:
+        """Time the reference kernels; the data of the input must be made anew afterwards."""
+        self._held = None  # frees its memory
+        backend = self._backend
+        return time_reference(self._device, self._compiler, backend.language, backend.is_gpu)
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        return self._backend.open_compiler()
 
     def _other_processes(self) -> tuple[str, ...]:
         device = self._backend.device

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.errors import BackendUnavailable, LaunchFailed, UsageError
 from harness.core.records import (
     DEVICE_UUID,
     ENVIRONMENT_FIELDS,
@@ -23,6 +24,7 @@ from harness.measure.measurer import Measurer
 from harness.measure.occasions import ONE_OCCASION
 from harness.space import Space
 from harness.tuning.baton import Baton
+from harness.tuning.equal_speed import EqualSpeed, Referenced
 
 MOST_FAULTS = 3
 """A device that fails so often in a row is not used any more."""
@@ -69,6 +71,8 @@ class SharedDevice:
     failed: list[tuple[Input, Config]] = field(default_factory=list)
     patience: int = MOST_FAULTS
     recalled: set[Input] = field(default_factory=set)
+    unchecked: set[Input] = field(default_factory=set)
+    """The inputs that it has measured since its speed was last that of its equals."""
 
     def __str__(self) -> str:
         """Return its name, and its UUID if known; of a part of a CPU this is in the name."""
@@ -103,7 +107,9 @@ class EqualDevices:
         self._measured: dict[Input, list[Measurement]] = {}
         self._worked: dict[Input, tuple[Space, Config]] = {}
         self._thread = threading.local()
-        self._is_closed = False
+        self._closing = threading.Event()
+        self._speed = EqualSpeed(self._closing.wait)
+        self._incomparable: set[SharedDevice] = set()
 
     def describe(self) -> str:
         """Say which devices there are."""
@@ -113,7 +119,11 @@ class EqualDevices:
             return names
         if len(self._all) == 1:
             return f"{names}; equal devices that join later take inputs as well"
-        return f"{len(self._all)} equal devices share the inputs: {names}{more}"
+        alike = f"{len(self._all)} equal devices share the inputs: {names}{more}"
+        kernels = [each.measurer for each in self._all if isinstance(each.measurer, Referenced)]
+        if kernels and not any(map(self._is_comparable, self._all)):
+            alike += "; harness's reference kernel does not compare them: they are parts of one CPU"
+        return alike
 
     @property
     def first(self) -> Measurer:
@@ -155,16 +165,86 @@ class EqualDevices:
         """Use a device no more; its inputs may go to any other one, without its last failures."""
         self.left.remove(device)
         self._home = {problem: home for problem, home in self._home.items() if home is not device}
+        self._speed.forget(device)
         for problem in {problem for problem, _ in device.failed}:
             found = self._measured[problem]
             self._measured[problem] = [m for m in found if (problem, m.config) not in device.failed]
+
+    # ------------------------------------------------------------------- equally fast
+
+    def compare(self) -> list[str]:
+        """Time the reference kernels on all devices at once; take out those whose speed differs
+        from their equals'. Return what to warn of."""
+        comparable = [device for device in self.left if self._is_comparable(device)]
+        if len(comparable) < 2 and self._joining is None:
+            return []
+        with ThreadPoolExecutor(len(comparable) or 1) as threads:
+            texts = [*threads.map(self._looked, comparable)]
+        for device in comparable:
+            try:
+                why = self._why_different(device)
+            except BackendUnavailable:
+                continue  # its work shows it
+            if why:
+                texts.append(f"{device} is not used: {why}")
+                self.take_out(device)
+        return [text for text in texts if text]
+
+    def _looked(self, device: SharedDevice) -> str:
+        try:
+            return self._look(device)
+        except BackendUnavailable as error:
+            return f"{device} cannot be compared with its equals now: {error}"
+
+    def is_due(self, device: SharedDevice) -> bool:
+        """Whether a device is to be compared with its equals."""
+        comparable = [each for each in self.left if self._is_comparable(each)]
+        has_equals = len(comparable) > 1 or self._joining is not None
+        return has_equals and device in comparable and self._speed.is_due(device)
+
+    def check(self, device: SharedDevice, warn: Callable[[str], None]) -> str:
+        """Compare a device with its equals; return how it differs, or nothing."""
+        if problem := self._look(device):
+            warn(problem)
+        why = self._why_different(device)
+        if not why:
+            device.unchecked.clear()
+        return why
+
+    def _is_comparable(self, device: SharedDevice) -> bool:
+        """Whether a device runs the reference kernels, and on no CPU that another one has too."""
+        measurer = device.measurer
+        if not isinstance(measurer, Referenced) or device in self._incomparable:
+            return False
+        others = (other.measurer for other in self._all if other is not device)
+        return measurer.cpu is None or measurer.cpu not in {
+            other.cpu for other in others if isinstance(other, Referenced)
+        }
+
+    def _look(self, device: SharedDevice) -> str:
+        """Time the reference kernels; return why that cannot be, or nothing."""
+        assert isinstance(device.measurer, Referenced)
+        try:
+            self._speed.look(device, device.measurer)
+        except LaunchFailed as error:
+            self._incomparable.add(device)
+            return f"{device} cannot be compared with its equals, and is used: {error}"
+        return ""
+
+    def _why_different(self, device: SharedDevice) -> str:
+        assert isinstance(device.measurer, Referenced)
+        try:
+            found = self._speed.difference(device, device.measurer)
+        except LaunchFailed:
+            return ""  # the next look says why
+        return "" if found is None else str(found)
 
     # ------------------------------------------------------------------- as a Measurer
 
     @property
     def is_closed(self) -> bool:
         """Whether the devices were closed, so that the campaign must end."""
-        return self._is_closed
+        return self._closing.is_set()
 
     @property
     def environment(self) -> Environment:
@@ -233,8 +313,8 @@ class EqualDevices:
 
     def close(self) -> None:
         """End the worker processes of all devices; threads that wait for them get an exception."""
-        if not self._is_closed:
-            self._is_closed = True
+        if not self._closing.is_set():
+            self._closing.set()
             if self._joining is not None:
                 self._joining.close()
             with ExitStack() as closing:  # the first last: it has the builds
@@ -245,6 +325,7 @@ class EqualDevices:
         """Return the device of an input, which knows the input's earlier measurements."""
         device = self.current or self._home.get(problem, self.left[0])
         self._home[problem] = device
+        device.unchecked.add(problem)
         if problem not in device.recalled:
             device.recalled.add(problem)
             device.measurer.recall(problem, self._measured.get(problem, ()))
