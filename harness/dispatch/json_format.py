@@ -18,7 +18,7 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Type
 from harness.dispatch.nodes import Leaf, Node
-from harness.dispatch.program import EnsembleChoice, TreeChoice
+from harness.dispatch.program import WORTH_A_TRY, EnsembleChoice, TreeChoice
 from harness.dispatch.verdict import Judged
 from harness.space_file import LaunchPlan
 
@@ -89,11 +89,13 @@ class JsonTree:
 @dataclass(frozen=True)
 class JsonChoice:
     """What chooses: `tree`, `ensemble` or `forest`; `offsets` are the costs that an ensemble
-    begins with."""
+    begins with. Configurations whose cost is at most `worth_a_try` above the least are worth a try;
+    null where costs are no times."""
 
     kind: str
     trees: list[JsonTree]
     offsets: list[float]
+    worth_a_try: float | None
 
 
 @dataclass(frozen=True)
@@ -242,20 +244,21 @@ def _feature(dispatcher: Dispatcher, feature: Feature) -> JsonFeature:
 
 def _choice(dispatcher: Dispatcher) -> JsonChoice:
     choice = dispatcher.program.choice
+    worth = WORTH_A_TRY if choice.predicts_times else None
     if isinstance(choice, TreeChoice):
         nodes = _nodes(
             choice.root, lambda leaf: JsonNode(order=list(dispatcher.orders(leaf.order)))
         )
-        return JsonChoice("tree", [JsonTree(None, nodes)], [])
+        return JsonChoice("tree", [JsonTree(None, nodes)], [], None)
     if isinstance(choice, EnsembleChoice):
         trees = [
             JsonTree(index, _nodes(tree, lambda leaf: JsonNode(value=leaf.value)))
             for index, of_one in enumerate(choice.by_candidate)
             for tree in of_one
         ]
-        return JsonChoice("ensemble", trees, list(choice.offsets))
+        return JsonChoice("ensemble", trees, list(choice.offsets), worth)
     nodes_of = [_nodes(t, lambda leaf: JsonNode(costs=list(leaf.costs))) for t in choice.trees]
-    return JsonChoice("forest", [JsonTree(None, nodes) for nodes in nodes_of], [])
+    return JsonChoice("forest", [JsonTree(None, nodes) for nodes in nodes_of], [], worth)
 
 
 def _nodes(root: Node, ending: Callable[[Leaf], JsonNode]) -> list[JsonNode]:
