@@ -10,14 +10,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from harness.api.dispatched_elsewhere import device_name, results_elsewhere, transfers
 from harness.api.dispatched_program import program_launcher, program_notices
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
-from harness.core.records import Config, Environment
+from harness.core.records import Config
 from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
 from harness.dispatch.dispatcher import KernelFile, Provenance
+from harness.dispatch.elsewhere import DeviceTransfer
 from harness.dispatch.formats import check_formats
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
@@ -101,6 +103,12 @@ class LearntDispatcher:
     name: str
     arch: str
     notices: Sequence[str]
+    elsewhere: Sequence[Results] = ()
+
+    @cached_property
+    def transfers(self) -> tuple[DeviceTransfer, ...]:
+        """The dispatcher on the other devices that these databases have results of."""
+        return transfers(self.found, self.name, self.elsewhere)
 
     @property
     def is_worth_it(self) -> bool:
@@ -168,13 +176,14 @@ class LearntDispatcher:
             options.output,
             program,
             self.spec,
-            _provenance(results, self.found, self.name, choice),
+            _provenance(self, choice),
             kernels=_kernels(self.spec, program, results, self.arch),
             limits=results.limits,
             launcher=program_launcher(self.spec, results),
             formats=options.format,
         )
-        return _relative(written, options.output)
+        root = options.output.resolve()
+        return [path.relative_to(root).as_posix() for path in written]
 
 
 def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
@@ -191,6 +200,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     spec = _spec(options, campaigns)
     check_formats(options.format, spec)
     results = _results(campaigns, spec, options)
+    elsewhere = results_elsewhere(campaigns, results)
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
@@ -202,7 +212,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     except UsageError as error:  # what is left out may be the reason
         raise UsageError("\n".join([str(error), *notices])) from None
     name = found.best if options.choice == AUTO else options.choice
-    return LearntDispatcher(options, spec, results, found, name, arch, notices)
+    return LearntDispatcher(options, spec, results, found, name, arch, notices, elsewhere)
 
 
 def _notices(
@@ -293,18 +303,13 @@ def _results(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions)
     device, latest = options.device, dict[tuple[str, ...], Results]()
     for results in sorted(same, key=lambda results: results.last_at, reverse=True):
         environment = results.campaign.environment
-        if device is None or device.casefold() in _device_name(environment).casefold():
-            key = (environment.backend, _device_name(environment), environment.platform)
+        if device is None or device.casefold() in device_name(environment).casefold():
+            key = (environment.backend, device_name(environment), environment.platform)
             latest.setdefault(key, results)
     if not latest:
-        known = "; ".join(dict.fromkeys(_device_name(r.campaign.environment) for r in same))
+        known = "; ".join(dict.fromkeys(device_name(r.campaign.environment) for r in same))
         raise UsageError(f"nothing was measured on a device `{device}`; there are {known}")
     return the_one(list(latest.values()), "choose one with --device NAME")
-
-
-def _device_name(environment: Environment) -> str:
-    """Name a device; one that was measured with cold and with warm caches counts as two."""
-    return ", ".join(filter(None, (environment.device, environment.caches)))
 
 
 def _changed(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> str:
@@ -362,7 +367,9 @@ def _judged(results: Results, matrix: Matrix, options: DispatchOptions, display:
         ) from None
 
 
-def _provenance(results: Results, found: Study, name: str, choice: str) -> Provenance:
+def _provenance(learnt: LearntDispatcher, choice: str) -> Provenance:
+    results, found, transfers = learnt.results, learnt.found, learnt.transfers
+    lines = [sentence(found, learnt.name), *(one.sentence for one in transfers)]
     return Provenance(
         environment=results.campaign.environment,
         program_sha256=results.campaign.key.program_sha256,
@@ -370,8 +377,8 @@ def _provenance(results: Results, found: Study, name: str, choice: str) -> Prove
         inputs=len(found.matrix.features),
         choice=choice,
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        verdict=(*verdict_lines(found), "", sentence(found, name)),
-        judged=tuple(found.judged.values()),
+        verdict=(*verdict_lines(found), "", *lines),
+        transfers=transfers,
     )
 
 
@@ -389,8 +396,3 @@ def _kernels(
     if backend == "command" and not why_no_programs(spec):
         return program_files(spec, program)
     return ()
-
-
-def _relative(written: Sequence[Path], folder: Path) -> list[str]:
-    root = folder.resolve()
-    return [path.relative_to(root).as_posix() for path in written]

@@ -264,6 +264,7 @@ class DispatchDocument(_Headed):
     device: str
     choice: ChoiceDocument
     notices: list[str]
+    elsewhere: list[str]
     folder: str
     files: list[str]
     why_not_written: str

@@ -12,6 +12,7 @@ from harness import __version__
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.flag_file import FlagFile
 from harness.core.records import Environment, Value
+from harness.dispatch.elsewhere import DeviceTransfer
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import Bounds, Formula, Type, conjunction
 from harness.dispatch.guards import Translator
@@ -32,7 +33,8 @@ class Provenance:
     figures.
 
     `program_sha256` is the digest of the measured kernel source, host module and launch; `inputs`
-    counts the inputs it was learnt from; `choice` names the dispatcher.
+    counts the inputs it was learnt from; `choice` names the dispatcher; `transfers` judge it on
+    other devices.
     """
 
     environment: Environment
@@ -42,6 +44,7 @@ class Provenance:
     choice: str
     date: str
     verdict: tuple[str, ...]
+    transfers: tuple[DeviceTransfer, ...] = ()
     harness_version: str = __version__
     judged: tuple[Judged, ...] = ()
 

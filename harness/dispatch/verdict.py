@@ -59,7 +59,7 @@ class Judged:
 
     A choice that `failed` counts as twice the input's largest slowdown. A shortlist has the
     slowdowns of the best that it lists, and its `tries`. Inputs count by their `weights`, shape
-    (inputs,), or all alike.
+    (inputs,), or all alike. `chosen` are the candidates' indices.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Judged:
     failed: Flags
     tries: Tries | None = None
     weights: Array | None = None
+    chosen: Indices | None = None
 
     def rows(self, rows: Indices) -> Judged:
         """Keep only some inputs, by their indices."""
@@ -78,6 +79,7 @@ class Judged:
             failed=self.failed[rows],
             tries=self.tries.rows(rows) if self.tries else None,
             weights=None if self.weights is None else self.weights[rows],
+            chosen=None if self.chosen is None else self.chosen[rows],
         )
 
     @property
@@ -247,7 +249,7 @@ def judged(name: str, matrix: Matrix, indices: Indices) -> Judged:
         row = int(np.isnan(logs).argmax())
         raise ValueError(f"{name} chose {matrix.candidates[indices[row]]}, which does not apply")
     failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
-    return Judged(name, logs, matrix.groups, failed, weights=matrix.weights)
+    return Judged(name, logs, matrix.groups, failed, weights=matrix.weights, chosen=indices)
 
 
 def with_selection(one: Judged, best_s: Array, selection_s: float) -> Judged:

@@ -34,6 +34,7 @@ def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[st
     print_lines(console, learnt.notices)
     console.print(verdict_table(learnt.found, learnt.learnt))
     print_line(console, f"\n{sentence(learnt.found, learnt.name)}")
+    print_lines(console, [one.sentence for one in learnt.transfers])
     if learnt.why_not_written:
         print_line(console, learnt.why_not_written)
         return
@@ -51,6 +52,7 @@ def _document(learnt: LearntDispatcher, loss: str, files: list[str]) -> Dispatch
         device=campaign.environment.device,
         choice=describe_choice(learnt.found, learnt.name),
         notices=[*learnt.notices, *([loss] if loss else [])],
+        elsewhere=[one.sentence for one in learnt.transfers],
         folder=str(learnt.options.output),
         files=files,
         why_not_written=learnt.why_not_written,

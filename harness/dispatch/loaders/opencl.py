@@ -20,9 +20,9 @@ class Kernel:
         event = kernel(queue, A, x, y, numpy.int32(m), numpy.int32(n), m=m, n=n)
 
     Arguments are passed in the kernel's order, as pyopencl takes them: buffers and numpy scalars;
-    the input's features are given by name. On a device other than the tuned one, the best single
-    configuration runs on every input, and a warning says so once. A `Kernel` serves one thread at a
-    time.
+    the input's features are given by name. On a device other than the tuned one, the choice is the
+    tuned device's, or the best single configuration runs on every input, see `serves` of the
+    package, and a warning says which, once. A `Kernel` serves one thread at a time.
 
     With `try_top`, of the ensemble, the first calls with an input run the configurations of its
     shortlist, at most so many, three times each, and wait for their ends; later calls run the one
@@ -43,12 +43,16 @@ class Kernel:
             if "PoCL" in device.version:
                 name_processor(device.version, device.int_ptr)
         others = [device for device in self._context.devices if not self._is_tuned(device)]
-        self._falls_back = bool(others)
+        self._falls_back = not all(
+            dispatcher.serves(_described(device), device.platform.name.strip()) for device in others
+        )
         if others:
             tuned = dispatcher.PROVENANCE["device"]
+            falls_back = "the best configuration for all inputs"
+            used = falls_back if self._falls_back else "its choice by input"
             warnings.warn(
-                f"{dispatcher.NAME} was tuned on {tuned}, not on {others[0].name.strip()}: the "
-                "best configuration for all inputs is used; tune it on this device",
+                f"{dispatcher.NAME} was tuned on {tuned}, not on {others[0].name.strip()}: {used} "
+                "is used; tune it on this device",
                 stacklevel=3,
             )
         name = (others or self._context.devices)[0].name.strip()
@@ -56,7 +60,7 @@ class Kernel:
 
     def _is_tuned(self, device: cl.Device) -> bool:
         tuned = self._dispatcher.PROVENANCE
-        name = f"{device.name.strip()}, {device.max_compute_units} compute units"
+        name = _described(device)
         names = (name, f"{name}, threads not pinned")
         return tuned["device"] in names and tuned["platform"] == device.platform.name.strip()
 
@@ -133,3 +137,7 @@ class Kernel:
             if kernel.get_arg_info(place, qualifier) == cl.kernel_arg_address_qualifier.LOCAL:
                 return (*arguments[:place], local, *arguments[place:])
         return arguments
+
+
+def _described(device: cl.Device) -> str:
+    return f"{device.name.strip()}, {device.max_compute_units} compute units"

@@ -102,18 +102,22 @@ def operator(
 
 @functools.cache
 def _falls_back(dispatcher: Any, device: torch.device) -> bool:
-    """Say whether this is not the GPU that was tuned; then warn, once for each device."""
+    """Say whether the best single configuration is used: on a GPU that was not tuned, see `serves`
+    of the package; warn of such a GPU once."""
     tuned = dispatcher.PROVENANCE
     if device.type != "cuda" or tuned["backend"] != "cuda":
         return False
     found = torch.cuda.get_device_name(device)
-    if found != tuned["device"]:
-        warnings.warn(
-            f"{dispatcher.NAME} was tuned on {tuned['device']}, not on {found}: the best "
-            "configuration for all inputs is used; tune it on this device",
-            stacklevel=2,
-        )
-    return bool(found != tuned["device"])
+    if found == tuned["device"]:
+        return False
+    serves = bool(dispatcher.serves(found, tuned["platform"]))
+    used = "its choice by input" if serves else "the best configuration for all inputs"
+    warnings.warn(
+        f"{dispatcher.NAME} was tuned on {tuned['device']}, not on {found}: {used} is used; tune "
+        "it on this device",
+        stacklevel=2,
+    )
+    return not serves
 
 
 @functools.cache
