@@ -47,7 +47,8 @@ def tuned_models(request: TuneRequest, listener: Listener) -> Iterator[Sequence[
                 spec = fitted_to(request.spec, model.devices.first)
                 for notice in spec.notices:
                     listener.note(f"note: {notice}")
-                part = display.part(model.name, default_of(spec, model.devices))
+                name = model.name if len(models) > 1 else ""
+                part = display.part(name, default_of(spec, model.devices))
                 where = model.devices, store, part, listener
                 members.append(SideCampaign(make_campaign(request, spec, *where), model.devices))
             ended = SideBySide(members, baton).run()

@@ -69,9 +69,11 @@ class ProgressDisplay:
         self._parts: list[ProgressDisplay] = []
 
     def part(self, name: str, default: Config) -> ProgressDisplay:
-        """Return the display of one of several campaigns that run at the same time."""
+        """Return the display of one of several campaigns that run at the same time; `name` begins
+        its lines, and may be empty."""
+        name = f"{name}: " if name else ""
         part = ProgressDisplay(self._console, self._quiet, default)
-        part._bar, part._name, part._period_s = self._bar, f"{name}: ", self._period_s
+        part._bar, part._name, part._period_s = self._bar, name, self._period_s
         part._whole = StageProgress(part, part._name)
         self._parts.append(part)
         return part

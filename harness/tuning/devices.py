@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -120,8 +121,7 @@ class EqualDevices:
         if len(self._all) == 1:
             return f"{names}; equal devices that join later take inputs as well"
         alike = f"{len(self._all)} equal devices share the inputs: {names}{more}"
-        kernels = [each.measurer for each in self._all if isinstance(each.measurer, Referenced)]
-        if kernels and not any(map(self._is_comparable, self._all)):
+        if isinstance(self.first, Referenced) and not self._comparable():
             alike += "; harness's reference kernel does not compare them: they are parts of one CPU"
         return alike
 
@@ -175,8 +175,8 @@ class EqualDevices:
     def compare(self) -> list[str]:
         """Time the reference kernels on all devices at once; take out those whose speed differs
         from their equals'. Return what to warn of."""
-        comparable = [device for device in self.left if self._is_comparable(device)]
-        if len(comparable) < 2 and self._joining is None:
+        comparable = self._comparable()
+        if not self._has_equals(comparable):
             return []
         with ThreadPoolExecutor(len(comparable) or 1) as threads:
             texts = [*threads.map(self._looked, comparable)]
@@ -198,28 +198,38 @@ class EqualDevices:
 
     def is_due(self, device: SharedDevice) -> bool:
         """Whether a device is to be compared with its equals."""
-        comparable = [each for each in self.left if self._is_comparable(each)]
-        has_equals = len(comparable) > 1 or self._joining is not None
-        return has_equals and device in comparable and self._speed.is_due(device)
+        if not self._speed.is_due(device):  # first: the rest takes longer with many devices
+            return False
+        comparable = self._comparable()
+        return device in comparable and self._has_equals(comparable)
 
     def check(self, device: SharedDevice, warn: Callable[[str], None]) -> str:
         """Compare a device with its equals; return how it differs, or nothing."""
         if problem := self._look(device):
             warn(problem)
+            return ""
         why = self._why_different(device)
         if not why:
             device.unchecked.clear()
         return why
 
-    def _is_comparable(self, device: SharedDevice) -> bool:
-        """Whether a device runs the reference kernels, and on no CPU that another one has too."""
-        measurer = device.measurer
-        if not isinstance(measurer, Referenced) or device in self._incomparable:
-            return False
-        others = (other.measurer for other in self._all if other is not device)
-        return measurer.cpu is None or measurer.cpu not in {
-            other.cpu for other in others if isinstance(other, Referenced)
+    def _has_equals(self, comparable: Sequence[SharedDevice]) -> bool:
+        return len(comparable) > 1 or self._joining is not None
+
+    def _comparable(self) -> list[SharedDevice]:
+        """Return the devices in use that run the reference kernels, and on no CPU that another one
+        has too."""
+        found = {
+            device: device.measurer.cpu
+            for device in self._all
+            if isinstance(device.measurer, Referenced) and device not in self._incomparable
         }
+        uses = Counter(found.values())
+        return [
+            device
+            for device in self.left
+            if device in found and (found[device] is None or uses[found[device]] == 1)
+        ]
 
     def _look(self, device: SharedDevice) -> str:
         """Time the reference kernels; return why that cannot be, or nothing."""
@@ -228,6 +238,7 @@ class EqualDevices:
             self._speed.look(device, device.measurer)
         except LaunchFailed as error:
             self._incomparable.add(device)
+            self._speed.forget(device)
             return f"{device} cannot be compared with its equals, and is used: {error}"
         return ""
 

@@ -56,12 +56,12 @@ KERNELS = tuple(field.name for field in fields(ReferenceTimes))
 def time_reference(
     device: Device, compiler: Compiler, language: str, is_gpu: bool
 ) -> ReferenceTimes:
-    """Time the reference kernels on a device, whose arguments are replaced; about 0.2 s, and 64 MiB
-    of a GPU's memory.
+    """Time the reference kernels on a device, whose arguments are replaced. It warms up for 0.05 s
+    before each kernel, and needs 64 MiB of a GPU's memory.
 
     Raises LaunchFailed where they cannot be built, or do not run.
     """
-    # A CPU has less bandwidth and fewer units; an NVIDIA H100 needs some 0.2 ms for each kernel.
+    # 9 GFLOP and 64 MiB of traffic for a GPU, far more than the start of a launch; less for a CPU.
     items, elements = (1 << 20, 1 << 23) if is_gpu else (1 << 14, 1 << 20)
     program = Program(_HEADS[language] + _BODY, (), ())
     try:
