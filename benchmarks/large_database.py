@@ -18,6 +18,7 @@ from zlib import crc32
 import numpy as np
 from sqlalchemy import JSON, Connection, Table, select
 
+from benchmarks.large_record import copy_campaign, sizes_of, write_record
 from harness.core.arrays import Array, Indices
 from harness.core.records import (
     Build,
@@ -29,9 +30,10 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.results import Store, schema, writing
+from harness.results import ENDED, Store, schema, writing
 from harness.results.checksums import CHECKSUM, NUMBERS_CHECKSUM, checksums_of
 from harness.results.store import RunPlan
+from harness.search.records import EndReason
 from harness.space_file import Spec, load_spec
 from harness.stats.samples import Ragged, SampleStatistics
 
@@ -42,10 +44,11 @@ PARAMETERS: dict[str, Sequence[int]] = {
 }
 """2^32 points."""
 
+TECHNIQUE = "UniformRandom"
+ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
 _SPREAD = 0.02
 _BATCH = 5_000
 _COPIED = 200  # inputs whose rows are inserted together, so that few rows of each cost little
-_ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
 _SPACE = """\
 name: scale
 kernel: {{function: kernel, source: kernel.cl, host: kernel.py}}
@@ -53,7 +56,10 @@ parameters:
 {parameters}
 constraints: [UNROLL <= BLOCK * 16]
 launch: {{group: [BLOCK], grid: [n]}}
-inputs: {{features: [m, n], values: [{{m: 64, n: 64}}]}}
+inputs:
+  features: [m, n]
+  values:
+{inputs}
 """
 
 Cells = dict[str, list[Any]]
@@ -62,16 +68,18 @@ Cells = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class Shape:
-    """The size of a database: configurations on each of the inputs, with so many samples."""
+    """The size of a database: configurations on each of the inputs, with so many samples, in each
+    of the campaigns."""
 
     measurements: int
     inputs: int
     samples: int
+    campaigns: int = 1
 
     @property
     def configurations(self) -> int:
         """The number of distinct configurations."""
-        return max(1, self.measurements // self.inputs)
+        return max(1, self.measurements // self.inputs // self.campaigns)
 
 
 def write_database(
@@ -82,7 +90,7 @@ def write_database(
 ) -> None:
     """Write the measurements of a sweep, and finals; `step` gets the number of inputs so far."""
     rng = np.random.default_rng(seed)
-    spec = _spec(path.parent)
+    spec = _spec(path.parent, shape.inputs)
     configs = _configs(shape.configurations, rng)
     with writing(str(path)) as engine, Store(engine) as store:
         _write_first(store, spec, configs, shape, rng)
@@ -94,11 +102,20 @@ def write_database(
             copies.write(store.session.connection(), part)
             store.commit()
             step(part.stop)
+        sizes = sizes_of(store.session.connection())
+        write_record(store.session.connection(), spec)
+        for number in range(1, shape.campaigns):
+            copy_campaign(store.session.connection(), number, sizes)
+            store.commit()
+        store.commit()
 
 
-def _spec(folder: Path) -> Spec:
+def _spec(folder: Path, inputs: int) -> Spec:
+    values = "\n".join(f"  - {{m: {_input(n)['m']}, n: {_input(n)['n']}}}" for n in range(inputs))
     parameters = "\n".join(f"  {name}: {_values(found)}" for name, found in PARAMETERS.items())
-    (folder / "space.yaml").write_text(_SPACE.format(parameters=parameters), encoding="utf-8")
+    (folder / "space.yaml").write_text(
+        _SPACE.format(parameters=parameters, inputs=values), encoding="utf-8"
+    )
     (folder / "kernel.cl").write_text(" ".join(["kernel", *PARAMETERS]), encoding="utf-8")
     host = "def arguments(features, rng): ...\n\n\ndef reference(arguments): ...\n"
     (folder / "kernel.py").write_text(host, encoding="utf-8")
@@ -133,13 +150,14 @@ def _write_first(
 ) -> None:
     default = Config({p.name: p.default for p in spec.parameters})
     problem = _input(0)
-    plan = RunPlan(spec, _ENVIRONMENT, problem, "UniformRandom", 0, len(configs), 1, "", 1)
-    run = store.begin_run(plan, {}).id
+    plan = RunPlan(spec, ENVIRONMENT, problem, TECHNIQUE, 0, len(configs), 1, "", shape.campaigns)
+    run = store.begin_run(plan, {ENDED: EndReason.LIMIT.value}).id
+    store.tie_run(run, run)
     ordinal, best = 0, (float("inf"), default)
     for start in range(0, len(configs), _BATCH):
         found = list(_measured(problem, configs[start : start + _BATCH], shape, rng))
         ids = store.add_measurements(run, plan, "search", found)
-        store.add_tests(run, ordinal, ids, ids, ["UniformRandom"] * len(ids))
+        store.add_tests(run, ordinal, ids, ids, [TECHNIQUE] * len(ids))
         ordinal += len(ids)
         best = min(best, *((m.time_s, m.config) for m in found), key=lambda one: one[0])
     pair = _measured(problem, [default, best[1]], shape, rng, StopReason.INTERLEAVED)
@@ -219,7 +237,11 @@ class Copies:
         cells: Cells = {"id": ids, "space_name": names, "digest": digests, "features": features}
         _insert(connection, schema.inputs, cells)
         runs = {name: [value] * len(ids) for name, value in self.run.items()}
-        _insert(connection, schema.runs, runs | {"id": ids, "input_id": ids, "uuid": _uuids(ids)})
+        _insert(
+            connection,
+            schema.runs,
+            runs | {"id": ids, "input_id": ids, "tuning_run_id": ids, "uuid": _uuids(ids)},
+        )
         count = len(self.searched["outcome"]) - 1
         for problem, own in zip(inputs, ids, strict=True):
             first = (own - 1) * (count + 2) + 1
@@ -233,7 +255,7 @@ class Copies:
                 "ordinal": list(range(count)),
                 "result_id": searched,
                 "measurement_id": searched,
-                "requestor": ["UniformRandom"] * count,
+                "requestor": [TECHNIQUE] * count,
             }
             _insert(connection, schema.tests, tests)
 

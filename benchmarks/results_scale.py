@@ -3,21 +3,25 @@
 It writes a database (benchmarks/large_database.py): configurations of 14 parameters, each measured
 on every input in the search, and finals of each input. One pair of values fails to compile, one
 makes the kernel 50 % slower, one is faster on large inputs, and the rest is noise of two percent.
-Then it runs analyse, analyse again, report and export on it, each as a separate command, and
-SQLite's own scan of the same rows (Python's sqlite3 over measurements and samples) beside them.
-Needs Linux, which reports the memory of a process in KiB.
+OpenTuner's record of the search is there too. With `--campaigns`, the measurements are of several
+campaigns, as of a nightly tune; the commands read the last one. Then it runs analyse, analyse
+again, report, export and dispatch on it, and continues the last campaign (benchmarks/resume.py),
+each as a separate command, after SQLite's own scan of the same rows (Python's sqlite3 over
+measurements and samples). Needs Linux, which reports the memory of a process in KiB.
 
-    python -m benchmarks.results_scale --measurements 1000000
+    python -m benchmarks.results_scale --measurements 10000000 --campaigns 10
 
-Set HARNESS_CACHE_DIR to an empty folder, so that `analyse again` alone finds what was kept. A
-million measurements take some ten minutes, fewer take less in proportion. The last line is one JSON
-object. For each number of measurements it has the wall seconds, the CPU seconds and the peak
-memory in MiB of each command, and the sizes of the database and the page.
+Set HARNESS_CACHE_DIR to an empty folder, so that `analyse again` alone finds what was kept. Ten
+million measurements take some thirty minutes and 10 GB, fewer take less in proportion. The last
+line is one JSON object: `resume_s_1e7`, `analyse_s_1e7`, `report_s_1e7`, `size_bytes_1e7` and
+`peak_mib_1e7` of 10^7 measurements, and for each number of measurements the wall seconds, the CPU
+seconds and the peak memory in MiB of each command, and the sizes of the database and the page.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import subprocess
@@ -66,6 +70,13 @@ class Scale:
     database_bytes: int
     page_bytes: int
 
+    def figures(self, size: str) -> dict[str, float]:
+        """Return the figures to compare, named for a size such as 1e7."""
+        names = ("resume", "analyse", "report", "dispatch")
+        seconds = {f"{name}_s_{size}": self.commands[name].wall_s for name in names}
+        peak_mib = max(self.commands[name].peak_mib for name in names)
+        return seconds | {f"size_bytes_{size}": self.database_bytes, f"peak_mib_{size}": peak_mib}
+
 
 # ------------------------------------------------------------------------------ the commands
 
@@ -90,6 +101,7 @@ def measure(
     database: Path, run: Command = as_process, show: Callable[[str, Cost], None] = lambda *_: None
 ) -> Scale:
     """Run the commands on a database, in its folder; `show` gets each with its cost."""
+    size_bytes = database.stat().st_size  # before the last command writes to it
     page, csv = database.with_name("page.html"), database.with_name("export.csv")
     words: dict[str, list[str]] = {
         "scan": ["-c", _SCAN, str(database)],
@@ -97,12 +109,18 @@ def measure(
         "again": ["-m", "harness.analyse", str(database)],
         "report": ["-m", "harness.report", str(database), "-o", str(page)],
         "export": ["-m", "harness.export", str(database), "--format", "csv", "--output", str(csv)],
+        "dispatch": [
+            *("-m", "harness.dispatch", str(database), "--force"),
+            *("--spec", str(database.with_name("space.yaml"))),
+            *("-o", str(database.with_name("code"))),
+        ],
+        "resume": ["-m", "benchmarks.resume", str(database)],
     }
     costs = {}
     for name, command in words.items():
         costs[name] = run(command)
         show(name, costs[name])
-    return Scale(costs, database.stat().st_size, page.stat().st_size)
+    return Scale(costs, size_bytes, page.stat().st_size)
 
 
 def main(arguments: Sequence[str] | None = None, run: Command = as_process) -> int:
@@ -114,6 +132,7 @@ def main(arguments: Sequence[str] | None = None, run: Command = as_process) -> i
     )  # fmt: skip
     parser.add_argument("--inputs", type=count, default=100, help="inputs of a database (100)")
     parser.add_argument("--samples", type=count, default=10, help="samples each (10)")
+    parser.add_argument("--campaigns", type=count, default=1, help="campaigns of a database (1)")
     parser.add_argument(
         "--folder", type=Path, metavar="DIR",
         help="write the databases here, and use those that are there",
@@ -125,17 +144,24 @@ def _measure_all(args: argparse.Namespace, run: Command) -> int:
     """Measure each size; print a table and the JSON line."""
     heads = ("time", "processors", "memory")
     print(f"{'measurements':>14}  {'command':8}" + "".join(f"{head:>12}" for head in heads))
-    found = {}
+    found: dict[str, object] = {}
     for size in args.measurements:
-        shape = Shape(size, args.inputs, args.samples)
+        shape = Shape(size, args.inputs, args.samples, args.campaigns)
         with tempfile.TemporaryDirectory() as temporary:
             database = _database(args.folder or Path(temporary), shape)
             print(
                 f"{size:14,}  the database has {database.stat().st_size / 1e6:.2f} MB", flush=True
             )
-            found[str(size)] = asdict(measure(database, run, partial(_print_cost, size)))
+            scale = measure(database, run, partial(_print_cost, size))
+            found |= {str(size): asdict(scale), **scale.figures(_short(size))}
     print(json.dumps(found))
     return 0
+
+
+def _short(size: int) -> str:
+    """Write a power of ten as 1e7, other numbers in full."""
+    zeros = str(size).removeprefix("1")
+    return str(size) if zeros.strip("0") else f"1e{len(zeros)}"
 
 
 def _print_cost(size: int, name: str, cost: Cost) -> None:
@@ -144,7 +170,8 @@ def _print_cost(size: int, name: str, cost: Cost) -> None:
 
 
 def _database(folder: Path, shape: Shape) -> Path:
-    path = folder / f"{shape.measurements}x{shape.inputs}x{shape.samples}" / "scale.db"
+    name = "x".join(map(str, dataclasses.astuple(shape)))
+    path = folder / name / "scale.db"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_database(path.with_suffix(".part"), shape, step=partial(_print_progress, shape))
