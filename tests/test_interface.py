@@ -6,6 +6,7 @@ import dataclasses
 import random
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from harness.results import Stored
 from harness.search import interface as module
 from harness.search.interface import SpecInputs, TuningInterface
 from harness.search.records import EndReason, InputSearch, Progress, SearchOptions
+from harness.search.rows import TestRows
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
 
@@ -250,6 +252,37 @@ def test_the_table_of_inputs_is_scanned_once_for_all_searches(opentuner_session:
     for n in range(5):
         input_row(opentuner_session, Input({"n": n}))
         assert input_row(opentuner_session, GIVEN) is first
+    assert len(scans) == 1
+
+
+def test_the_table_of_configurations_is_read_once_for_all_searches(opentuner_session: Any) -> None:
+    scans: list[str] = []
+
+    @sqlalchemy.event.listens_for(opentuner_session.bind, "before_cursor_execute")
+    def count(_c: Any, _cursor: Any, text: str, *_: Any) -> None:
+        if re.search(r"FROM configuration \nWHERE configuration.program_id = \?$", text):
+            scans.append(text)
+
+    moment = datetime(2026, 1, 1)
+    tested = SimpleNamespace(
+        configuration=SimpleNamespace(hash="a" * 64, data={"X": 1}),
+        generation=1,
+        requestor="a technique",
+        request_date=moment,
+        start_date=moment,
+    )
+    result = SimpleNamespace(
+        collection_date=moment, collection_cost=0.0, state="OK", time=1.0, was_new_best=True
+    )
+    program, ids = SimpleNamespace(id=1), set[int]()
+    for run in range(1, 4):
+        of_run = SimpleNamespace(id=run, program=program)
+        rows = TestRows(opentuner_session, of_run, input_id=1, machine_id=1)
+        rows.add([(tested, result)])
+        opentuner_session.commit()
+        rows.keep_new()
+        ids.add(rows.id_of(tested.configuration))
+    assert len(ids) == 1
     assert len(scans) == 1
 
 

@@ -32,10 +32,15 @@ class TestRows:
         self.earlier: dict[str, Any] = self._read_results()
 
     def _read_configurations(self) -> dict[str, int]:
-        query = select(Configuration.hash, Configuration.id).where(
-            Configuration.program_id == self._program_id
-        )
-        return {row.hash: row.id for row in self._session.execute(query)}
+        """Return the ids of the program's configurations by digest. They are read once a session:
+        to read all of them for each input would take the square of what a campaign measures."""
+        kept: dict[int, dict[str, int]] = self._session.info.setdefault(TestRows, {})
+        if self._program_id not in kept:
+            query = select(Configuration.hash, Configuration.id).where(
+                Configuration.program_id == self._program_id
+            )
+            kept[self._program_id] = {row.hash: row.id for row in self._session.execute(query)}
+        return kept[self._program_id]
 
     def _read_results(self) -> dict[str, Any]:
         """Read the run's results by their configuration's digest, without unpickling."""
