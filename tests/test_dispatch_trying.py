@@ -48,7 +48,7 @@ def played(calls: FirstCalls, m: int, seconds: list[float]) -> list[int]:
     tried = []
     while (index := calls.next({"m": m}, 2)) is not None:
         tried.append(index)
-        calls.took({"m": m}, seconds[index])
+        calls.took({"m": m}, index, seconds[index])
     return tried
 
 
@@ -59,6 +59,18 @@ def test_calls_are_interleaved_and_the_least_time_decides() -> None:
     assert calls.decided({"m": 8}) == 1
     assert calls.next({"m": np.int32(8)}, 2) is None, "the same input"
     assert calls.decided({"m": 9}) is None
+
+
+def test_threads_that_call_at_once_mix_up_no_times() -> None:
+    calls = FirstCalls(dispatcher(), 2, None, "a GPU")
+    assert [calls.next({"m": 8}, 2) for _ in range(2)] == [2, 2]
+    for _ in range(2):
+        calls.took({"m": 8}, 2, 1.0)
+    for _ in range(4):
+        calls.took({"m": 8}, 0, 2.0)
+    assert calls.decided({"m": 8}) == 2
+    calls.took({"m": 8}, 0, 0.5)
+    assert calls.decided({"m": 8}) == 2, "it came too late"
 
 
 def test_inputs_of_which_the_choice_is_sure_try_nothing() -> None:

@@ -96,7 +96,7 @@ class Kernel:
         time_s = self._driver.timed(
             stream, lambda: self._launch(trial, stream, arguments, features)
         )
-        self._first_calls.took(features, time_s)
+        self._first_calls.took(features, trial, time_s)
 
     def _launch(
         self, index: int, stream: Any, arguments: tuple[Any, ...], features: dict[str, Any]

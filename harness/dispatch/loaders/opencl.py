@@ -103,7 +103,7 @@ class Kernel:
         time_s = time.perf_counter() - begin_s
         if queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
             time_s = 1e-9 * (event.profile.end - event.profile.start)
-        self._first_calls.took(features, time_s)
+        self._first_calls.took(features, trial, time_s)
         return event
 
     def _launched(

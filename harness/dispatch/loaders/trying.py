@@ -37,7 +37,7 @@ class FirstCalls:
         self._most = most
         self._device = device
         self._decided: dict[Any, int] = {}
-        self._trials: dict[Any, tuple[list[int], list[float]]] = {}
+        self._times: dict[Any, dict[int, list[float]]] = {}  # of what is tried, likeliest first
         self._path = None if path is None else Path(path)
         if self._path is not None:
             self._read(self._path)
@@ -54,29 +54,29 @@ class FirstCalls:
         key = _key(features)
         if key in self._decided:
             return None
-        if key not in self._trials:
-            if len(self._decided) + len(self._trials) >= _MOST_INPUTS:
+        if key not in self._times:
+            if len(self._decided) + len(self._times) >= _MOST_INPUTS:
                 return None
             listed = self._dispatcher.select_top(self._most, **features)
-            self._trials[key] = list(dict.fromkeys((first, *listed)))[: self._most], []
-        order, times = self._trials[key]
-        if len(order) == 1:
-            self._decided[key] = self._trials.pop(key)[0][0]
-            return None
-        return order[_turn(len(times), len(order))]
+            order = list(dict.fromkeys((first, *listed)))[: self._most]
+            if len(order) == 1:
+                self._decided[key] = first
+                return None
+            self._times[key] = {index: [] for index in order}
+        times = self._times[key]
+        return list(times)[_turn(sum(map(len, times.values())), len(times))]
 
-    def took(self, features: Mapping[str, Any], time_s: float) -> None:
+    def took(self, features: Mapping[str, Any], index: int, time_s: float) -> None:
         """Note the seconds of the configuration that `next` returned; the last decides."""
         key = _key(features)
-        order, times = self._trials[key]
-        times.append(time_s)
-        if len(times) < _ROUNDS * len(order):
+        times = self._times.get(key)
+        if times is None:  # another thread's call has decided
             return
-        least = {index: float("inf") for index in order}
-        for call, one in enumerate(times):
-            index = order[_turn(call, len(order))]
-            least[index] = min(least[index], one)
-        del self._trials[key]
+        times[index].append(time_s)
+        if sum(map(len, times.values())) < _ROUNDS * len(times):
+            return
+        del self._times[key]
+        least = {one: min(own, default=float("inf")) for one, own in times.items()}
         self._decided[key] = min(least, key=least.__getitem__)
         if self._path is not None:
             self._append(features, self._decided[key], least)
