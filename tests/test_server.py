@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -32,6 +33,7 @@ from harness.results import (
     writing,
 )
 from harness.results.server import lock_shared_rows
+from harness.results.waiting import patiently
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan
@@ -98,6 +100,34 @@ def test_two_devices_are_tuned_at_once(postgres: str) -> None:
     assert execute(postgres, "SELECT count(*) FROM configurations") == [(3,)]
     assert execute(postgres, "SELECT count(*) FROM program") == [(1,)]
     assert execute(postgres, "SELECT count(*) FROM writers") == [(0,)]
+
+
+def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.results.waiting._AGAIN_S", 0.01)
+    said: list[str] = []
+    with contextlib.ExitStack() as first, opened(postgres) as second:
+        one = first.enter_context(opened(postgres))
+        choose = partial(second.choose_campaign, SPEC, device(0), fresh=False)
+        search = claimed(one)
+        with pytest.raises(DatabaseBusy, match=r"is being written by .*\. Wait for it"):
+            patiently(choose, 0, said.append)
+
+        def end_first(text: str) -> None:
+            said.append(text)
+            add(one, search, 1, 2)
+            first.close()
+
+        assert patiently(choose, 60, end_first) == 1, "the campaign of the first one"
+        again = claimed(second)
+        assert again.run_id == search.run_id
+    (line,) = said
+    assert re.fullmatch(
+        r"mvmul on device 0 in .* is being written by process .*; waiting for it for up to 60 s "
+        r"\(Ctrl-C ends this\)",
+        line,
+    )
 
 
 def test_a_campaign_has_one_writer(postgres: str) -> None:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 from harness.api.devices import open_all_models
 from harness.api.request import TuneRequest
-from harness.api.session import Listener, Tuned, default_of, make_campaign
+from harness.api.session import Listener, Tuned, default_of, make_campaign, open_store
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Config
 from harness.measure.choose import fitted_to
-from harness.results import Store, writing
 from harness.search import make_opentuner_tables
 from harness.tuning.baton import Baton
 from harness.tuning.progress import Display
@@ -38,8 +37,7 @@ def tuned_models(request: TuneRequest, listener: Listener) -> Iterator[Sequence[
         for model in models:
             for text in model.devices.compare():
                 listener.say(f"warning: {text}")
-        engine = opened.enter_context(writing(request.database, listener.say))
-        store = opened.enter_context(Store(engine))
+        store = open_store(request, opened, listener)
         make_opentuner_tables(store)
         with listener.progress(None) as display:
             members = []

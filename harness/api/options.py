@@ -47,6 +47,7 @@ class TuneOptions:
     database: str | None = None
     label: str = "unnamed"
     fresh: bool = False
+    wait: float = 0.0
     results_log: Path | None = None
     no_cross: bool = False
     finalists: int | None = None

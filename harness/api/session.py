@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from harness.analysis.inputs import InputReport
@@ -23,6 +24,7 @@ from harness.results import Store, writing
 from harness.results.other_names import other_name
 from harness.results.url import shown_database
 from harness.results.versions import set_aside_lines
+from harness.results.waiting import patiently
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec
 from harness.space_file.flag_files import file_name
@@ -85,20 +87,34 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
     DatabaseBusy where another process writes the database.
     """
     # The device first: where it cannot be opened, no database is left behind.
-    with _opened(request, listener) as measurer, writing(request.database, listener.say) as engine:
+    with ExitStack() as opened:
+        measurer = opened.enter_context(_opened(request, listener))
+        store = open_store(request, opened, listener)
         first = measurer.first if isinstance(measurer, EqualDevices) else measurer
         for text in measurer.compare() if isinstance(measurer, EqualDevices) else ():
             listener.say(f"warning: {text}")
         spec = fitted_to(request.spec, first)
         for notice in spec.notices:
             listener.note(f"note: {notice}")
-        with Store(engine) as store:
-            make_opentuner_tables(store)
-            default = None if request.recording else default_of(spec, measurer)
-            with listener.progress(default) as display:
-                campaign = make_campaign(request, spec, measurer, store, display, listener)
-                reports = campaign.run()
-            yield Tuned(request, measurer, store, campaign, reports)
+        make_opentuner_tables(store)
+        default = None if request.recording else default_of(spec, measurer)
+        with listener.progress(default) as display:
+            campaign = make_campaign(request, spec, measurer, store, display, listener)
+            reports = campaign.run()
+        yield Tuned(request, measurer, store, campaign, reports)
+
+
+def open_store(request: TuneRequest, opened: ExitStack, listener: Listener) -> Store:
+    """Open the request's database for writing; `opened` closes it.
+
+    Raises DatabaseBusy where another process writes it for longer than the request waits.
+    """
+    engine = patiently(
+        lambda: opened.enter_context(writing(request.database, listener.say)),
+        request.options.wait,
+        listener.say,
+    )
+    return opened.enter_context(Store(engine))
 
 
 def default_of(spec: Spec, measurer: Measurer) -> Config:
@@ -114,9 +130,18 @@ def make_campaign(
     display: Display,
     listener: Listener,
 ) -> Campaign:
-    """Make the campaign, check its seeds, and describe its warm start."""
+    """Make the campaign, check its seeds, and describe its warm start.
+
+    Waits for another process that writes the same campaign, for as long as the request does; raises
+    DatabaseBusy then.
+    """
     request = dataclasses.replace(request, spec=spec)
     seeds = request.seeds_for(measurer.compiler) + _predicted(request, measurer, listener)
+    patiently(
+        partial(store.choose_campaign, spec, measurer.environment, request.options.fresh),
+        request.options.wait,
+        listener.say,
+    )
     stop_after = request.options.stop_after  # counted from here: devices take a while to open
     stop_at = None if stop_after is None else time.monotonic() + stop_after
     plan = request.plan(dataclasses.replace(request.search, seeds=seeds, stop_at=stop_at))

@@ -90,7 +90,11 @@ class ResultsError(HarnessError):
 
 
 class DatabaseBusy(ResultsError):
-    """Another process is writing to the same results database."""
+    """Another process is writing to the same results database; `fact` leaves out what to do."""
+
+    def __init__(self, fact: str, advice: str) -> None:
+        super().__init__(f"{fact}. {advice}")
+        self.fact = fact
 
 
 class MeasurementFailed(HarnessError):

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.schema import CreateColumn
 
-from harness.core.errors import ResultsError
+from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.invocation import command_line
 from harness.core.plain_pickle import UnsafePickle
 from harness.core.records import Environment
@@ -41,7 +41,7 @@ from harness.results.record import check_record
 from harness.results.server import (
     Notice,
     ServerWriter,
-    busy_text,
+    busy,
     check_encoding,
     lock_shared_rows,
     writer_of,
@@ -265,13 +265,13 @@ def _this_process() -> dict[str, object]:
     return {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": now()}
 
 
-def _who_holds(database: str) -> str:
+def _who_holds(database: str) -> DatabaseBusy:
     """Describe the process that writes to the database, and what to do instead."""
     name, row = without_password(database), None
     # Where it is only just being made, its writer is not noted yet.
     with suppress(ResultsError), reading(database) as engine, engine.connect() as connection:
         row = connection.execute(select(schema.writers)).mappings().first()
-    return busy_text(name, name, row)
+    return busy(name, name, row)
 
 
 # ------------------------------------------------------------------ the version

@@ -15,18 +15,18 @@ from harness.results.url import database_url, sqlite_path, without_password
 
 
 @contextmanager
-def locked(database: str, who_holds: Callable[[str], str]) -> Iterator[None]:
+def locked(database: str, who_holds: Callable[[str], DatabaseBusy]) -> Iterator[None]:
     """Hold the lock of a database, and delete its file afterwards; the system frees it when the
     process dies.
 
-    Raises DatabaseBusy with the words of `who_holds` where another process has it, ResultsError
+    Raises the error of `who_holds` where another process has it, ResultsError
     where there can be no lock.
     """
     with ExitStack() as stack:
         try:
             stack.enter_context(locked_file(_lock_file(database)))
         except FileHeld:
-            raise DatabaseBusy(who_holds(database)) from None
+            raise who_holds(database) from None
         except (OSError, NotImplementedError) as error:
             raise _unwritable(database, getattr(error, "strerror", None) or error) from None
         yield

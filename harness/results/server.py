@@ -125,7 +125,7 @@ class ServerWriter:
             row = (
                 connection.execute(select(writers).where(writers.c.id == number)).mappings().first()
             )
-            raise DatabaseBusy(busy_text(f"{what} in {self._name}", self._name, row))
+            raise busy(f"{what} in {self._name}", self._name, row)
         self._held[number] = what
         connection.execute(writers.delete().where(writers.c.id == number))  # of one that was killed
         connection.execute(writers.insert().values(id=number, **me))
@@ -200,14 +200,17 @@ def _lock_number(key: tuple[str, ...]) -> int:
     return int.from_bytes(digest[:4], "big") % (2**31 - 1) + 1
 
 
-def busy_text(what: str, name: str, row: Mapping[Any, Any] | None) -> str:
-    """Describe the process that writes, from its row in `writers`, and what to do instead."""
+def busy(what: str, name: str, row: Mapping[Any, Any] | None) -> DatabaseBusy:
+    """Return the error that names the process that writes, from its row in `writers`, and says what
+    to do instead."""
     holder = "another process"
     if row is not None:
         holder = f"process {row['pid']} on {row['host']} since {row['since']} ({row['command']})"
-    return (
-        f"{what} is being written by {holder}. Wait for it; or write to another file with "
-        f"--database OTHER.db and merge afterwards: {command_line('merge', name, 'OTHER.db')}"
+    merge = command_line("merge", name, "OTHER.db")
+    return DatabaseBusy(
+        f"{what} is being written by {holder}",
+        "Wait for it (tune: --wait SECONDS); or write to another file with --database OTHER.db and "
+        f"merge afterwards: {merge}",
     )
 
 

@@ -238,6 +238,14 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--fresh", action="store_true", help="ignore all earlier measurements")
     group.add_argument(
+        "--wait",
+        type=_duration,
+        default=0.0,
+        metavar="SECONDS",
+        help="wait for up to so long for another process that writes the same kernel's results; "
+        "then continue from them (default: end with an error)",
+    )
+    group.add_argument(
         "--results-log",
         type=Path,
         metavar="FILE",
