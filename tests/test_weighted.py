@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.commands import dispatch
+from harness.commands import dispatch, report
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.dispatch.ensemble import fit_boosted
@@ -129,3 +129,21 @@ def test_the_study_of_equal_weights_is_the_same() -> None:
     assert {n: j.mean for n, j in one.judged.items()} == {
         n: j.mean for n, j in other.judged.items()
     }
+
+
+def test_the_report_shows_the_workload(tmp_path: Path) -> None:
+    space = write_space(tmp_path, SPACE)
+    database, calls = fill(tmp_path / "r.db", load_spec(space)), tmp_path / "calls.csv"
+    calls.write_text("n,calls\n16,50\n70,20\n99999,30\n")
+    page = tmp_path / "r.html"
+    assert report.main([str(database), "-o", str(page), "--weights", str(calls)]) == 0
+    text = page.read_text()
+    for part in (
+        "#workload-1",
+        "The most frequent 3 of 3 inputs:",
+        "50.0%",
+        "counts for n=64",
+        "outside of the tuned range",
+        "weighted by calls",
+    ):
+        assert part in text

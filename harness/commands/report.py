@@ -33,6 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="the page (.html)",
     )
     parser.add_argument("--space", metavar="NAME", help="only the space of this name")
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="a workload: judge the choice by how often inputs come, and show how many calls the "
+        "tuned range covers",
+    )
     add_kernel_version(parser)
     add_json(parser)
     return run_command(parser, arguments, _report)
@@ -50,7 +57,7 @@ def _report(args: argparse.Namespace) -> int:
     found = read_results(
         args.database, args.space, builds=False, kernel_version=args.kernel_version
     )
-    write_report(args.output, found)
+    write_report(args.output, found, weights=args.weights)
     if args.json:
         print_json(_document(args.output, found))
     else:

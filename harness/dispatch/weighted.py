@@ -7,7 +7,7 @@ on such an input is not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ class Coverage:
 
     `measured`, `near` and `outside` are the shares of all calls with inputs that were measured,
     that lie between measured ones, and that lie outside of the tuned range. `beyond` says for each
-    feature how far.
+    feature how far; `places` says where each input lies.
     """
 
     workload: Workload
@@ -42,6 +42,7 @@ class Coverage:
     near: Estimate
     outside: Estimate
     beyond: Sequence[str]
+    places: Mapping[Input, str]
 
     @property
     def lines(self) -> list[str]:
@@ -96,7 +97,8 @@ def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
     rows = {row: index for index, row in enumerate(matrix.features.itertuples(False, None))}
     exact = np.array([tuple(problem[name] for name in names) in rows for problem in problems])
     weights = np.zeros(len(matrix.features))
-    np.add.at(weights, _nearest(matrix.features, problems, inside), calls[inside])
+    nearest = _nearest(matrix.features, problems, inside)
+    np.add.at(weights, nearest, calls[inside])
     covered, total = float(calls[inside].sum()), workload.total
     measured = float(calls[inside & exact].sum())
     coverage = Coverage(
@@ -105,9 +107,25 @@ def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
         _share(covered - measured, total),
         _share(total - covered, total),
         beyond,
+        dict(zip(problems, _places(matrix, inside, exact, nearest), strict=True)),
     )
     note = "\n".join(filter(None, [matrix.note, *coverage.lines]))
     return replace(matrix, weights=weights / weights.mean(), note=note), coverage
+
+
+def _places(matrix: Matrix, inside: Flags, exact: Flags, nearest: Indices) -> Iterator[str]:
+    """Say of each input whether it was measured, or for which it counts; `nearest` has those that
+    lie inside."""
+    rows, names = iter(nearest.tolist()), list(map(str, matrix.features.columns))
+    measured = list(matrix.features.itertuples(index=False, name=None))
+    for is_in, is_exact in zip(inside.tolist(), exact.tolist(), strict=True):
+        row = next(rows) if is_in else -1
+        if not is_in:
+            yield "outside of the tuned range"
+        elif is_exact:
+            yield "measured"
+        else:
+            yield f"counts for {Input(dict(zip(names, measured[row], strict=True)))}"
 
 
 def _share(calls: float, total: int) -> Estimate:

@@ -24,14 +24,19 @@ REPORT = marked(
 
 
 def write_report(
-    path: Path, found: Sequence[Results], origin: Origin | None = None, *, option: str = "--output"
+    path: Path,
+    found: Sequence[Results],
+    origin: Origin | None = None,
+    *,
+    weights: Path | None = None,
+    option: str = "--output",
 ) -> None:
-    """Write the page whole or not at all.
+    """Write the page whole or not at all. `weights` is a workload, by which inputs count.
 
     Raises UsageError where there is nothing to report, the file cannot be written, or another file
     is there; `option` is the one that named it.
     """
     from harness.report.page import page  # here: it takes seconds to load
 
-    text = page(found, datetime.datetime.now(datetime.timezone.utc), origin)
+    text = page(found, datetime.datetime.now(datetime.timezone.utc), origin, weights)
     write_output(path, text, REPORT, option)

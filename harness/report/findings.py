@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
 from harness.analysis.coverage import input_reports
@@ -19,11 +20,13 @@ from harness.dispatch.candidates import matrix_of
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import Study, learners, study
 from harness.dispatch.text import best_everywhere, why_nothing
+from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
 from harness.measure.sensors.energy import POWER
 from harness.models.starchart import TreeTarget
 from harness.report.reproducing import Origin
 from harness.results.view import Results
+from harness.space_file.workload import TunedInputs, read_workload
 
 T = TypeVar("T")
 
@@ -35,6 +38,7 @@ class Findings:
     results: Results
     origin: Origin | None = None
     kept: Kept = field(default_factory=Kept)
+    weights: Path | None = None
 
     @property
     def default(self) -> Config:
@@ -48,8 +52,23 @@ class Findings:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """The times of the configurations to choose from, on every input on which any worked."""
-        return matrix_of(self.results)
+        """The times of the configurations to choose from, on every input on which any worked,
+        weighed by the workload if there is one."""
+        return self._weighed[0]
+
+    @property
+    def coverage(self) -> Coverage | None:
+        """How much of the workload the tuned range covers; None without one."""
+        return self._weighed[1]
+
+    @cached_property
+    def _weighed(self) -> tuple[Matrix, Coverage | None]:
+        matrix, inputs = matrix_of(self.results), tuple(self.results.measured)
+        if self.weights is None or not len(matrix.features):
+            return matrix, None
+        names = tuple(map(str, matrix.features.columns))
+        space = TunedInputs(self.results.campaign.space_name, names, inputs)
+        return weigh(matrix, read_workload(self.weights, space))
 
     @cached_property
     def across(self) -> Study | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import jinja2
 
@@ -26,14 +27,20 @@ from harness.results.view import Results
 _MOST_NAMED = 5  # inputs in a sentence; the first table lists all
 
 
-def page(found: Sequence[Results], when: datetime.datetime, origin: Origin | None = None) -> str:
+def page(
+    found: Sequence[Results],
+    when: datetime.datetime,
+    origin: Origin | None = None,
+    weights: Path | None = None,
+) -> str:
     """Render the page, with one part for each campaign and the reasons for inputs not measured.
+    `weights` is a workload.
 
     Raises UsageError where there is nothing to report.
     """
     shown = [results for results in found if results.measured or not_measured(results)]
     kept = Kept.in_cache()
-    all_findings = [Findings(results, origin, kept) for results in shown]
+    all_findings = [Findings(results, origin, kept, weights) for results in shown]
     parts = [_part(findings) for findings in all_findings]
     if not parts:
         why = [sentence for results in found for sentence in record_lines(results)]

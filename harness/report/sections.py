@@ -13,6 +13,7 @@ from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config
+from harness.core.text import counted
 from harness.dispatch.by_input import slowdowns_by_input
 from harness.dispatch.study import sentence
 from harness.dispatch.text import shown_tree, verdict_lines
@@ -72,6 +73,7 @@ def sections(findings: Findings) -> Iterator[PageSection | None]:
         yield _boxes(findings)
         yield _search(findings)
         yield _distribution(findings)
+        yield _workload(findings)
         yield from _across(findings)
         yield _failures(findings)
         yield _flags(findings)
@@ -184,6 +186,27 @@ def _distribution(findings: Findings) -> PageSection | None:
 
 
 # -------------------------------------------------------------------------- across inputs
+
+
+def _workload(findings: Findings) -> PageSection | None:
+    """Show how much of a workload is covered, and its most frequent inputs."""
+    coverage = findings.coverage
+    if coverage is None:
+        return None
+    workload = coverage.workload
+    frequent = workload.most_frequent(1)
+    rows = [
+        (
+            str(problem),
+            f"{workload.calls[problem]:,}",
+            f"{workload.calls[problem] / workload.total:.1%}",
+            coverage.places[problem],
+        )
+        for problem in frequent[:MOST_SHOWN]
+    ]
+    head = ("input", "calls", "share", "place")
+    most = f"The most frequent {len(rows):,} of {counted(len(frequent), 'input')}:"
+    return PageSection("workload", "Workload", (*coverage.lines, most), table=PageTable(head, rows))
 
 
 def _across(findings: Findings) -> Iterator[PageSection]:

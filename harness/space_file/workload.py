@@ -47,6 +47,16 @@ _CALLS = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True)
+class TunedInputs:
+    """What a workload is read by, where there is no space: the name of the space, its features,
+    and inputs that show how it writes them."""
+
+    name: str
+    features: tuple[str, ...]
+    inputs: tuple[Input, ...]
+
+
+@dataclass(frozen=True)
 class Workload:
     """How often each input came: `calls` is above 0, and has at least one input.
 
@@ -83,7 +93,7 @@ class Workload:
         return chosen
 
 
-def read_workload(path: Path, spec: Spec) -> Workload:
+def read_workload(path: Path, spec: Spec | TunedInputs) -> Workload:
     """Read the calls of a space's inputs from a file.
 
     Raises UsageError, with the line, for a file of another space, and for what is not a workload. A
@@ -98,7 +108,7 @@ def read_workload(path: Path, spec: Spec) -> Workload:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _read(path: Path, file: TextIO, spec: Spec) -> Workload:
+def _read(path: Path, file: TextIO, spec: Spec | TunedInputs) -> Workload:
     columns: _WorkloadColumns | None = None
     calls, by_reason = Counter[Input](), Counter[str]()
     unnamed, cut = 0, list[int]()
@@ -167,7 +177,7 @@ def _cells(line: str) -> list[str]:
         return []
 
 
-def _check_title(where: str, line: str, spec: Spec) -> None:
+def _check_title(where: str, line: str, spec: Spec | TunedInputs) -> None:
     name = line.removeprefix(TITLE).strip()
     if line.startswith(TITLE) and name != spec.name:
         raise UsageError(f"{where}: is a workload of {printable(name)}, not of {spec.name}")
@@ -183,7 +193,7 @@ class _WorkloadColumns:
     types: Mapping[str, type]
 
     @classmethod
-    def of(cls, where: str, header: list[str], spec: Spec) -> _WorkloadColumns:
+    def of(cls, where: str, header: list[str], spec: Spec | TunedInputs) -> _WorkloadColumns:
         """Find the columns: the first of its name is a feature's. Raises UsageError."""
         features = {name: header.index(name) for name in spec.features if name in header}
         left = {name: i for i, name in enumerate(header) if i not in features.values()}
@@ -224,7 +234,7 @@ class _WorkloadColumns:
         )
 
 
-def _type(spec: Spec, name: str) -> type:
+def _type(spec: Spec | TunedInputs, name: str) -> type:
     """Return str, int or float: the type of a feature among the space's inputs."""
     values = [problem[name] for problem in spec.inputs]
     if any(isinstance(value, str) for value in values):
