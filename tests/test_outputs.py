@@ -58,9 +58,9 @@ ONLY_NEW = ("discover", "stencil")
 """Commands that replace nothing, not even what they wrote: a person goes on with it."""
 
 READ = {
-    "tune": {"space", "replay", "mapping", "seed_configuration", "warm_start"},
+    "tune": {"space", "replay", "mapping", "seed_configuration", "warm_start", "inputs_from"},
     "check": {"spaces"},
-    "dispatch": {"spec"},
+    "dispatch": {"spec", "weights"},
     "compare": {"spec", "rerun", "base_space", "rerun_database"},
     "discover": {"source"},
 }
