@@ -7,15 +7,16 @@ one after another, and a dispatcher that was learnt from them chooses for the un
 
 - `random`: each with the same chance;
 - `spread`: the one that is farthest from all before it, as `inputs: {ranges: ...}` does;
-- `adaptive`: after the first 12 random ones, as `inputs: {adaptive: ...}` does;
-- `distance`: the same, by the distance alone, without the expected loss.
+- `spread-adaptive`: after 12 of these, drawn as `inputs: {adaptive: ...}` does;
+- `adaptive`: the same after 12 random ones;
+- `distance`: as `adaptive`, by the distance alone, without the expected loss.
 
     python -m benchmarks.inputs miopen_gfx900_56.csv.gz miopen_gfx1030_36.csv.gz
 
 It prints slowdowns on unseen inputs by the number of tuned ones, means over cases and seeds, and
 the ratio of the times to those with as many random inputs with its 95 % interval, of which cases
-are the samples. The last line is one JSON object. With one seed it takes some 10 minutes on two
-cores.
+are the samples, or of a single case its seeds. The last line is one JSON object. With one seed it
+takes some 10 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from benchmarks.inputs_runs import (
 )
 from benchmarks.search_tables import print_whole
 from harness.commands.run import run_command
+from harness.core.errors import UsageError
 from harness.core.text import counted
 from harness.dispatch.verdict import geometric_mean
 from harness.display.formats import make_console
@@ -67,6 +69,8 @@ def figures(runs: Sequence[Run], rule: str, size: int) -> dict[str, object] | No
     if not both:
         return None
     groups = np.unique([case for case, _ in both], return_inverse=True)[1]
+    if len(set(groups.tolist())) == 1:
+        groups = np.arange(len(both))
     logs = np.array([[ours[key].mean, ours[key].percentile_99] for key in both])
     differences = np.array([ours[key].mean - theirs[key].mean for key in both])
     tails = np.array([ours[key].percentile_99 - theirs[key].percentile_99 for key in both])
@@ -114,7 +118,7 @@ def _table(runs: Sequence[Run]) -> Table:
     sizes = [n for n in SIZES + LARGER if figures(runs, "random", n)]
     head = ("rule", *(f"{size} inputs" for size in sizes))
     rows = []
-    for rule in RULES:
+    for rule in dict.fromkeys(one.rule for one in runs):
         cells = []
         for size in sizes:
             found = figures(runs, rule, size)
@@ -144,15 +148,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = make_parser("inputs", __doc__)
     parser.add_argument("file", nargs="+", type=Path, metavar="FILE", help="a CSV file or database")
+    parser.add_argument(
+        "--only", metavar="RULES", help=f"of {', '.join(RULES)}; with commas between (default all)"
+    )
     parser.add_argument("--seeds", type=count, default=1, metavar="N", help="default 1")
     parser.add_argument("--jobs", type=count, default=os.cpu_count() or 1, metavar="N")
     return parser
 
 
+def _rules(only: str | None) -> list[str]:
+    """Return the wanted rules, with random inputs, in the order of the tables."""
+    wanted = RULES if only is None else ("random", *(name.strip() for name in only.split(",")))
+    for name in wanted:
+        if name not in RULES:
+            raise UsageError(f"--only: there is no rule {name!r}; there are {', '.join(RULES)}")
+    return [name for name in RULES if name in wanted]
+
+
 def _compare(args: argparse.Namespace) -> int:
     console, log = make_console(), make_console(stderr=True)
     cases = [Case(path, index) for path in args.file for index in range(len(cases_of(path)))]
-    jobs = [(case, rule, seed) for seed in range(args.seeds) for case in cases for rule in RULES]
+    rules = _rules(args.only)
+    jobs = [(case, rule, seed) for seed in range(args.seeds) for case in cases for rule in rules]
     runs = []
     with ProgressDisplay(log) as display, contextlib.closing(Processes(args.jobs)) as pool:
         display.begin_stage("runs", len(jobs))
@@ -170,7 +187,7 @@ def _compare(args: argparse.Namespace) -> int:
 def _document(runs: Sequence[Run]) -> dict[str, object]:
     by_rule = {
         rule: {size: found for size in sizes_of(rule) if (found := figures(runs, rule, size))}
-        for rule in RULES
+        for rule in dict.fromkeys(one.rule for one in runs)
     }
     curves = {size: found for size in SIZES if (found := curve_figures(runs, size))}
     return {"rules": by_rule, "learning_curve": curves}

@@ -28,7 +28,7 @@ LARGER = (96, 128)
 """Further sizes for rules that cost nothing: how many of theirs are worth 64 chosen ones."""
 
 POOL, UNSEEN = 400, 1500
-RULES = ("random", "spread", "distance", "adaptive")
+RULES = ("random", "spread", "distance", "spread-adaptive", "adaptive")
 JUDGED = "adaptive"
 """The rule whose learning curve is compared with the truth."""
 
@@ -105,16 +105,21 @@ def spread(matrix: Matrix, seed: int) -> Iterator[int]:
 
 def adaptive(matrix: Matrix, seed: int) -> Iterator[int]:
     """Draw by the expected loss and the distance, as harness does."""
-    return _one_by_one(matrix, seed, by_loss=True)
+    return _one_by_one(matrix, seed, list(at_random(matrix, seed)), by_loss=True)
+
+
+def spread_first(matrix: Matrix, seed: int) -> Iterator[int]:
+    """Draw so after the first ones, which are spread."""
+    return _one_by_one(matrix, seed, list(spread(matrix, seed)), by_loss=True)
 
 
 def by_distance(matrix: Matrix, seed: int) -> Iterator[int]:
     """Draw by the distance alone."""
-    return _one_by_one(matrix, seed, by_loss=False)
+    return _one_by_one(matrix, seed, list(at_random(matrix, seed)), by_loss=False)
 
 
-def _one_by_one(matrix: Matrix, seed: int, by_loss: bool) -> Iterator[int]:
-    order = list(at_random(matrix, seed))
+def _one_by_one(matrix: Matrix, seed: int, order: list[int], by_loss: bool) -> Iterator[int]:
+    """Take the first of an order, then draw among the others."""
     tuned = order[:FIRST]
     yield from tuned
     while len(tuned) < len(order):
@@ -134,6 +139,7 @@ _ORDERS: dict[str, Callable[[Matrix, int], Iterator[int]]] = {
     "random": at_random,
     "spread": spread,
     "distance": by_distance,
+    "spread-adaptive": spread_first,
     "adaptive": adaptive,
 }
 

@@ -31,6 +31,9 @@ from harness.tuning.devices import EqualDevices
 from harness.tuning.searching import Searching
 from harness.tuning.state import State
 
+_NEAREST = 1e-6  # is added to distances: the chance of an input is never 0
+_NEXT_TO_NOTHING = 0.1  # percent
+
 _JUDGED_EACH = 4
 """So many inputs are added before the choice is judged again."""
 
@@ -74,7 +77,7 @@ class AddingInputs:
             if matrix is None:
                 self._end = "fewer than two inputs have configurations that work"
             elif not self._pays(plan, matrix):
-                self._end = f"twice the inputs would gain at most {plan.error:.3g}"
+                self._end = f"twice the inputs would gain at most {100 * plan.error:.3g} %"
             else:
                 count = min(self._at_once(), plan.most - self._tuned)
                 chosen = self._choose(matrix, left, count)
@@ -89,7 +92,7 @@ class AddingInputs:
         if not left:
             self._end = "there are no more inputs to choose from"
         elif self._tuned >= plan.most:
-            self._end = f"{plan.most} is the most inputs ({plan.key})"
+            self._end = f"{plan.most} inputs are the most ({plan.key})"
         elif self._state.is_time_up():
             self._end = "the time was up"
         return bool(self._end)
@@ -156,16 +159,16 @@ class AddingInputs:
         applies = np.array([[may(problem, c) for c in matrix.candidates] for problem in drawn])
         features = pd.DataFrame([dict(problem) for problem in drawn])
         loss = ExpectedLoss.learn(matrix, seed).of(features, applies)
-        shares = counts * loss * distances(matrix.features, features)
-        chosen = draw_without_replacement(shares, counts.astype(np.float64), count, seed)
+        apart = counts * (_NEAREST + distances(matrix.features, features))
+        chosen = draw_without_replacement(loss * apart, apart, count, seed)
         return [ChosenInput(drawn[index], float(loss[index])) for index in chosen]
 
     def _describe_choice(self, number: int, most: int, one: ChosenInput) -> None:
-        slower = f"{np.expm1(one.loss):.1%}"
-        self._state.display.note(
-            f"input {number} of at most {most}: ({one.problem}), where the choice by input is "
-            f"expected to be {slower} slower than the best"
-        )
+        slower = 100 * np.expm1(one.loss)
+        why = f"where the choice by input is expected to be {slower:.1f} % slower than the best"
+        if slower < _NEXT_TO_NOTHING:
+            why = "unlike those before"
+        self._state.display.note(f"input {number} of at most {most}: ({one.problem}), {why}")
 
     def describe(self) -> Iterator[str]:
         """Say in lines how many inputs were chosen, and why no more; nothing without a plan."""
@@ -181,7 +184,7 @@ class AddingInputs:
         added = len(self._state.spec.inputs) - self._first
         yield (
             f"harness chose {counted(added, 'input')} after the first {self._first}, where the "
-            f"choice by input was least sure. Then {self._end}."
+            f"choice by input was least sure. It stopped since {self._end}."
         )
         if self._curve is not None:
             yield (
