@@ -42,7 +42,7 @@ def model(name: str, *uuids: str, before: Any = lambda _: None) -> list[Scripted
 
 @contextmanager
 def opened(
-    spec: Spec, database: Path, models: Sequence[Sequence[Scripted]], **options: Any
+    spec: Spec, database: Path | str, models: Sequence[Sequence[Scripted]], **options: Any
 ) -> Iterator[SideBySide]:
     """Campaigns of several models in one database."""
     chosen = {"test_limit": 12, "seed": 0, "label": "test", "parallelism": 4} | options
@@ -59,7 +59,7 @@ def opened(
         yield SideBySide(members, baton)
 
 
-def read(database: Path) -> dict[str, Results]:
+def read(database: Path | str) -> dict[str, Results]:
     """What is stored, by the device's name."""
     return {each.campaign.environment.device: each for each in read_results([str(database)])}
 
@@ -90,11 +90,16 @@ def test_each_model_finds_what_it_finds_alone_while_the_other_measures(tmp_path:
         assert models[number][0].asked == device.asked
 
 
-def test_each_model_shares_its_inputs_out_over_its_devices(tmp_path: Path) -> None:
+def test_each_model_shares_its_inputs_out_over_its_devices(tmp_path: Path, database: str) -> None:
+    """In a file, and on a server, where one writer holds the campaigns of both."""
     spec = make_spec(tmp_path, MANY)
     models = [model("fast", "GPU-0", "GPU-1"), model("slow", "GPU-2", "GPU-3")]
-    with opened(spec, tmp_path / "r.db", models) as campaigns:
+    with opened(spec, database, models) as campaigns:
         ended = campaigns.run()
+    assert {name: len(found.runs) for name, found in read(database).items()} == {
+        "fast": 5,
+        "slow": 5,
+    }
     assert [len(reports) for reports in ended] == [5, 5]  # type: ignore[arg-type]
     assert all(device.asked for devices in models for device in devices)
 

@@ -62,7 +62,7 @@ def time_reference(
     Raises LaunchFailed where they cannot be built, or do not run.
     """
     # 9 GFLOP and 64 MiB of traffic for a GPU, far more than the start of a launch; less for a CPU.
-    items, elements = (1 << 20, 1 << 23) if is_gpu else (1 << 14, 1 << 20)
+    items, elements = (1 << 20, 1 << 23) if is_gpu else (1 << 12, 1 << 20)
     program = Program(_HEADS[language] + _BODY, (), ())
     try:
         build = partial(compiler.compile, program)
