@@ -11,7 +11,8 @@ answer. Needs a C compiler:
 
 Each figure is the least of several repeats of a loop over all inputs, in processor time, which
 other programs disturb least; C is compiled with -O2. `a split` is the time of a selection in Python
-over the splits that it passes: SPLIT_S of harness/dispatch/study.py is that of ensembles. It takes
+over the splits that it passes: SPLIT_S of harness/dispatch/study.py is that of ensembles. The last
+line of the table is of calls that are counted into a file, as HARNESS_WORKLOAD asks. It takes
 a minute; learning from a recording takes some minutes more. The last line is one JSON object; times
 are of one selection.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -47,6 +49,7 @@ from harness.models.encoding.columns import column_values
 
 REPEATS = 15
 PYTHON_INPUTS = 200
+COUNTED_INPUTS = 200
 
 MAIN = """\
 #include <stdio.h>
@@ -75,8 +78,10 @@ int main(void) {
 """
 
 
-def c_program(dispatcher: Dispatcher, inputs: Inputs, loops: int, lists: bool = False) -> str:
-    """Write a program that times selections, or shortlists of three, for all inputs."""
+def c_program(
+    dispatcher: Dispatcher, inputs: Inputs, loops: int, call: str = "timed_select("
+) -> str:
+    """Write a program that times calls of a function, by default selections, for all inputs."""
     features = dispatcher.features
     arguments = ", ".join(f"inputs[i].{f.variable}" for f in features)
     kinds = [f"enum timed_{f.name}" if f.type is Type.WORD else f.type.value for f in features]
@@ -86,7 +91,7 @@ def c_program(dispatcher: Dispatcher, inputs: Inputs, loops: int, lists: bool = 
     texts = {
         "MEMBERS": "; ".join(map("{} {}".format, kinds, (f.variable for f in features))),
         "INPUTS": listed,
-        "CALL": f"timed_select{'_top(top, 3, ' if lists else '('}{arguments})",
+        "CALL": f"{call}{arguments})",
         "LOOP_COUNT": str(loops),
         "REPEATS": str(REPEATS),
     }
@@ -109,11 +114,27 @@ def time_c(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> dict[str, floa
     select_s, compile_s = _run_c(header, c_program(dispatcher, inputs, loops))
     found = {"select_s": select_s, "compile_s": compile_s, "header_bytes": len(header)}
     if dispatcher.program.choice.predicts_times:
-        found["list_s"], _ = _run_c(header, c_program(dispatcher, inputs, loops, lists=True))
+        program = c_program(dispatcher, inputs, loops, "timed_select_top(top, 3, ")
+        found["list_s"], _ = _run_c(header, program)
     return found
 
 
-def _run_c(header: str, program: str) -> tuple[float, float]:
+def time_counting(dispatcher: Dispatcher, inputs: Inputs) -> dict[str, float]:
+    """Return the seconds of a call in C that cannot count, of one that does not, and of one that
+    counts into a file: few inputs over and over, and inputs that are mostly new."""
+    header, few = c_header(dispatcher), inputs[:COUNTED_INPUTS]
+    again = c_program(dispatcher, few, 1000)
+    new = c_program(dispatcher, inputs, 2)
+    return {
+        "bare_s": _run_c(header, c_program(dispatcher, few, 1000, "timed_choice("))[0],
+        "off_s": _run_c(header, again)[0],
+        "counted_s": _run_c(header, again, counts=True)[0],
+        "new_off_s": _run_c(header, new)[0],
+        "new_counted_s": _run_c(header, new, counts=True)[0],
+    }
+
+
+def _run_c(header: str, program: str, counts: bool = False) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "timed.h").write_text(header)
@@ -121,7 +142,10 @@ def _run_c(header: str, program: str) -> tuple[float, float]:
         begin_s = time.perf_counter()
         subprocess.run(["cc", "-O2", "main.c", "-o", "main"], cwd=folder, check=True)
         compile_s = time.perf_counter() - begin_s
-        said = subprocess.run([folder / "main"], capture_output=True, text=True, check=True).stdout
+        environment = {**os.environ, "HARNESS_WORKLOAD": name if counts else ""}
+        said = subprocess.run(
+            [folder / "main"], env=environment, capture_output=True, text=True, check=True
+        ).stdout
     return min(map(float, said.split())), compile_s
 
 
@@ -149,6 +173,10 @@ def splits_of(dispatcher: Dispatcher, inputs: Inputs) -> float:
     features = pd.DataFrame(inputs, columns=[feature.name for feature in dispatcher.features])
     program = dispatcher.program
     return splits_passed(program.choice, column_values(program.columns, features))
+
+
+def _ns(seconds: float) -> str:
+    return f"{seconds * 1e9:.1f} ns"
 
 
 def _imported(path: Path) -> ModuleType:
@@ -203,6 +231,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{c['header_bytes'] / 1e3:>7.1f} kB {c['compile_s']:>10.2f} s"
         )
         figures[name] = {"c": c, "python": python, "splits": splits}
+    dispatcher, inputs = cases["tree"]
+    figures["counting"] = counting = time_counting(dispatcher, inputs)
+    print(
+        f"counting the calls, C, tree: {_ns(counting['bare_s'])} without the code for it, "
+        f"{_ns(counting['off_s'])} off, {_ns(counting['counted_s'])} on, with {COUNTED_INPUTS} "
+        f"inputs; {_ns(counting['new_off_s'])} off, {_ns(counting['new_counted_s'])} on, with "
+        f"{len(inputs):,} inputs"
+    )
     print(json.dumps(figures))
     return 0
 
