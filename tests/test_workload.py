@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.api.options import TuneOptions
+from harness.api.workload import WorkloadChoice, with_inputs_of
 from harness.commands import tune
+from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Input
-from harness.space_file import Spec, load_spec
+from harness.space_file import Constraint, Spec, load_spec
 from harness.space_file.workload import Workload, read_workload
 from tests.replays import RECORDED, write_recording
 
@@ -138,6 +141,38 @@ def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
     assert "1 of 1 input makes up 100.0% of 1 call" in message
     assert "1 earlier input of the database takes part" in message
     assert set(inputs_of(database)) == {one, other}
+
+
+def test_inputs_to_which_the_default_does_not_apply_are_left_out(
+    tmp_path: Path, spec: Spec
+) -> None:
+    refusing = (Constraint(Expression("BLOCK <= m * n"), 1),)
+    spec, calls = dataclasses.replace(spec, constraints=refusing), tmp_path / "calls.csv"
+    choice, none = WorkloadChoice(calls, 1), str(tmp_path / "none.db")
+    calls.write_text("m,n,calls\n64,64,6\n1,1,3\n64,0,1\n")
+    found, notices = with_inputs_of(spec, choice, none, False)
+    assert found.inputs == (Input({"m": 64, "n": 64}),)
+    assert notices[0].startswith(
+        "2 inputs with 40.0% of the calls left out, to which the default does not apply; "
+        "to (m=1, n=1): `BLOCK <= m * n`"
+    )
+    assert "make up 60.0% of 10 calls" in notices[1].replace("makes", "make")
+    calls.write_text("m,n,calls\n64,0,1\n")
+    with pytest.raises(UsageError, match="the default does not apply to any input"):
+        with_inputs_of(spec, choice, none, False)
+
+
+def test_an_input_on_which_nothing_can_be_launched_is_left_out(tmp_path: Path, spec: Spec) -> None:
+    calls = tmp_path / "calls.csv"
+    calls.write_text("m,n,calls\n64,0,2\n64,1,1\n")
+    _, notices = with_inputs_of(spec, WorkloadChoice(calls), str(tmp_path / "none.db"), False)
+    assert "the launch has `ceil_div(n, BLOCK)` = 0" in notices[0]
+
+
+def test_the_command_that_repeats_a_search_names_its_workload() -> None:
+    options = TuneOptions(inputs_from=Path("calls.csv"), cover=0.9)
+    assert options.of_workload == ("--inputs-from", "calls.csv", "--cover", "0.9")
+    assert TuneOptions().of_workload == ()
 
 
 def inputs_of(database: Path) -> list[Input]:

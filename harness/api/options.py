@@ -54,6 +54,14 @@ class TuneOptions:
     no_reduce: bool = False
 
     @property
+    def of_workload(self) -> tuple[str, ...]:
+        """The options that name a workload, as words of the command."""
+        named = {"--inputs-from": self.inputs_from, "--cover": self.cover}
+        named["--most-inputs"] = self.most_inputs
+        words = ((option, f"{value}") for option, value in named.items() if value is not None)
+        return tuple(word for pair in words for word in pair) if self.inputs_from else ()
+
+    @property
     def measure(self) -> Mapping[str, float]:
         """The options that override the space's measure section."""
         values = {name: getattr(self, name) for name in ("repeats", "precision", "give_up_at")}

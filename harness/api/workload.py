@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.api.options import COVER
+from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Input
 from harness.core.text import counted
 from harness.models.folds import FEWEST_INPUTS
@@ -41,7 +42,7 @@ def with_inputs_of(
     A choice is learnt only from configurations that were measured on every input, so these are
     measured on the earlier inputs as well.
     """
-    workload = read_workload(choice.path, spec)
+    workload, refused = _usable(read_workload(choice.path, spec), spec)
     chosen, adaptive = workload.most_frequent(choice.cover or COVER), None
     if choice.most is not None and len(chosen) > choice.most:
         chosen = chosen[: max(FEWEST_INPUTS, choice.most // _FIRST)]
@@ -50,8 +51,48 @@ def with_inputs_of(
     stored = [] if fresh else stored_inputs(database, spec)
     taken = set(chosen)
     earlier = [problem for problem in stored if problem not in taken]
-    notices = list(_describe(workload, chosen, earlier, adaptive))
+    notices = [*refused, *_describe(workload, chosen, earlier, adaptive)]
     return dataclasses.replace(spec, inputs=(*chosen, *earlier), adaptive=adaptive), notices
+
+
+def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
+    """Leave out inputs on which the default cannot be launched: all others are compared with it.
+    Also say so. Raises UsageError where no input is left."""
+    reasons = ((problem, _why_not(spec, problem)) for problem in workload.calls)
+    refused = {problem: why for problem, why in reasons if why}
+    if not refused:
+        return workload, []
+    problem, why = next(iter(refused.items()))
+    if len(refused) == len(workload.calls):
+        path = workload.path
+        raise UsageError(f"{path}: the default does not apply to any input; to ({problem}): {why}")
+    calls = {problem: k for problem, k in workload.calls.items() if problem not in refused}
+    left_out = sum(workload.calls.values()) - sum(calls.values())
+    notice = (
+        f"{counted(len(refused), 'input')} with {left_out / workload.total:.1%} of the calls left "
+        f"out, to which the default does not apply; to ({problem}): {why}"
+    )
+    # They still count among all calls, of which a share is covered.
+    unnamed = workload.unnamed + left_out
+    return dataclasses.replace(workload, calls=calls, unnamed=unnamed), [notice]
+
+
+def _why_not(spec: Spec, problem: Input) -> str:
+    """Say why the default cannot be launched on an input, as far as that does not depend on the
+    device; empty if it can."""
+    values = {p.name: p.default for p in spec.parameters} | dict(problem)
+    try:
+        for constraint in spec.constraints:
+            expression = constraint.expression
+            if expression.names <= values.keys() and (why := expression.why_false(values)):
+                return why
+        group, grid, *_ = spec.launch.sizes if spec.launch else ((), ())
+        for size in (*group, *grid):
+            if size.names <= values.keys() and size(values) < 1:
+                return f"the launch has `{size.text}` = {size(values)}"
+    except ExpressionError as error:
+        return str(error)
+    return ""
 
 
 def _describe(

@@ -16,11 +16,13 @@ _LONGEST_CONDITION = 200  # characters of an --inputs option that a person still
 
 @dataclass(frozen=True)
 class Origin:
-    """The space's file, the value of --inputs (None for all inputs), and the selected inputs."""
+    """The space's file, the value of --inputs (None for all inputs), the selected inputs, and the
+    options that name the workload that they come from."""
 
     space: str
     condition: str | None
     inputs: frozenset[Input]
+    workload: tuple[str, ...] = ()
 
 
 def when(runs: Sequence[Run]) -> str:
@@ -68,7 +70,7 @@ def _searches(results: Results, origin: Origin | None) -> Iterator[str]:
         inputs = list(dict.fromkeys(searched))
         fresh = ["--fresh"] if number == 0 else []
         if origin is not None and origin.inputs == set(inputs):
-            condition = origin.condition
+            condition, words = origin.condition, (*words, *origin.workload)
         else:
             condition = _condition(inputs)
             if len(condition) > _LONGEST_CONDITION:

@@ -129,7 +129,9 @@ def _write_report(page: Path, models: Sequence[Tuned], console: Console) -> None
     found = [results for done in models if (results := done.results()) is not None]
     inputs = frozenset(models[0].campaign.spec.inputs)
     path = options.space_path
-    origin = None if path is None else Origin(str(path), options.inputs, inputs)
+    origin = (
+        None if path is None else Origin(str(path), options.inputs, inputs, options.of_workload)
+    )
     try:
         write_report(page, found, origin, option="--report")
     except HarnessError as error:
