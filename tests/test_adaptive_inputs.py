@@ -13,7 +13,7 @@ import pytest
 
 from harness.api.workload import WorkloadChoice, with_inputs_of
 from harness.core.errors import SpecError
-from harness.core.records import Config, Input
+from harness.core.records import Config, Environment, Input
 from harness.dispatch.enough_inputs import learning_curve
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.next_inputs import (
@@ -22,10 +22,12 @@ from harness.dispatch.next_inputs import (
     draw_by_weight,
     draw_without_replacement,
 )
+from harness.recordings.replay import ReplayMeasurer
 from harness.results.view import read_results
+from harness.space import ConstrainedSpace
 from harness.space_file.inputs import select_inputs
 from harness.tuning import Stages
-from tests.replays import FormulaMeasurer, formula_s, make_spec, opened
+from tests.replays import FormulaMeasurer, formula_s, make_spec, opened, recorded
 from tests.test_several_devices import Scripted, equal
 
 SPACE = """\
@@ -159,6 +161,23 @@ def test_an_input_is_chosen_for_each_device(tmp_path: Path, once: tuple[Path, An
     assert inputs[:6] == once[1][:6]
     alone = tuned(tmp_path, formula_s)[0]
     assert set(alone) == set(inputs)  # one device goes on with them
+
+
+def test_of_a_recording_only_its_inputs_are_chosen(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, SPACE)
+    more = make_spec(tmp_path, SPACE.replace("count: 6", "count: 8")).inputs
+    measured = {
+        (problem, config): recorded(by_ratio, problem, config)
+        for problem in more
+        for config in ConstrainedSpace.of(spec, problem, None)
+    }
+    environment = Environment("replay", "formula", "none", "recorded", "recorded")
+    measurer = ReplayMeasurer(measured, environment)
+    options: dict[str, Any] = {"technique": ["UniformRandom"], "test_limit": 4}
+    with opened(spec, tmp_path / "results.db", measurer, **options) as (campaign, _):
+        campaign.run()
+        assert set(campaign.spec.inputs) == set(more)
+        assert "no more inputs to choose from" in " ".join(campaign.describe_added_inputs())
 
 
 def test_without_the_winners_times_everywhere_none_is_chosen(tmp_path: Path) -> None:

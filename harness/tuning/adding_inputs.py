@@ -24,6 +24,7 @@ from harness.dispatch.next_inputs import (
     draw_by_weight,
     draw_without_replacement,
 )
+from harness.recordings.replay import ReplayMeasurer
 from harness.results import SEARCHED
 from harness.space_file.adaptive import AdaptivePlan
 from harness.tuning.crossing import applies_on, cross_measure_early, searched_inputs
@@ -64,7 +65,7 @@ class AddingInputs:
         plan = self._state.spec.adaptive
         if plan is None:
             return
-        left = dict(plan.pool.weights())
+        left = self._measurable(plan.pool.weights())
         there = len(left)
         for problem in self._state.spec.inputs:
             left.pop(problem, None)
@@ -96,6 +97,14 @@ class AddingInputs:
         elif self._state.is_time_up():
             self._end = "the time was up"
         return bool(self._end)
+
+    def _measurable(self, weights: Mapping[Input, float]) -> dict[Input, float]:
+        """Keep the inputs that can be measured: of a recording those that it has."""
+        measurer = self._state.measurer
+        if not (measurer.is_replay and isinstance(measurer, ReplayMeasurer)):
+            return dict(weights)
+        recorded = {problem for problem, _ in measurer.measurements}
+        return {problem: weight for problem, weight in weights.items() if problem in recorded}
 
     @property
     def _tuned(self) -> int:
