@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import itertools
@@ -286,6 +287,19 @@ def test_worker_that_was_stopped_while_idle_is_replaced(
     pid = processes.run(os.getpid, timeout_s=SOON_S)
     os.kill(pid, signal.SIGSTOP)
     assert processes.run(os.getpid, timeout_s=0.5) != pid
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that a process is stopped")
+def test_a_stopped_worker_of_others_excuses_no_timeout(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.measure.processes._LOOK_S", 0.05)
+    with contextlib.closing(Processes(1)) as others:
+        os.kill(others.run(os.getpid, timeout_s=SOON_S), signal.SIGSTOP)
+        with pytest.raises(ProcessLost) as caught:
+            processes.run_once(time.sleep, SOON_S, timeout_s=0.3)
+    assert caught.value.hung
+    assert not caught.value.by_chance
 
 
 def test_deadline_that_passed_while_the_machine_slept_is_no_functions_fault(

@@ -88,7 +88,7 @@ class Processes:
         self._make_worker = make_worker
         self._folder = RunFolder()
         self._stderr = open(self._folder.path / "stderr", "w+b")  # noqa: SIM115 (closed by close)
-        self._stopped = StoppedWorkers()
+        self._stopped = StoppedWorkers(self._stderr)
         # Linux ends our processes when the *thread* that started them ends: keep a thread for it.
         # It schedules as well: Ctrl-C in the main thread, in the middle of a `notify`, would leave
         # the pool's queue with a waiter that no longer waits, and `join` would wait for ever.

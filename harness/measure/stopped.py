@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from typing import BinaryIO
 
 from harness.measure.process_status import STATE, status_field
 
@@ -15,12 +17,15 @@ _STOPPED = "T"  # `t` is a process under a tracer, for a moment
 
 
 class StoppedWorkers:
-    """Watches the worker processes of this process, says which are stopped, and ends them in time.
+    """Watches worker processes, says which are stopped, and ends them in time.
 
-    Linux alone says whether a process is stopped; elsewhere none seems to be.
+    They are those children of this process that write to one file as their standard error: a
+    stopped process of one device is no excuse for a timeout on another. Linux alone says whether a
+    process is stopped; elsewhere none seems to be.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stderr: BinaryIO) -> None:
+        self._stderr = os.fstat(stderr.fileno())
         self._since_s: dict[int, float] = {}
 
     def look(self, patience_s: float) -> bool:
@@ -29,7 +34,7 @@ class StoppedWorkers:
         Returns whether any is stopped.
         """
         now_s = time.monotonic()
-        stopped = {pid for pid in _workers() if status_field(pid, STATE) == _STOPPED}
+        stopped = {pid for pid in self._workers() if status_field(pid, STATE) == _STOPPED}
         for pid in stopped - self._since_s.keys():
             print(
                 f"warning: the worker process {pid} is stopped; continue it with "
@@ -43,6 +48,9 @@ class StoppedWorkers:
                     os.kill(pid, signal.SIGKILL)
         return bool(stopped)
 
-
-def _workers() -> list[int]:
-    return [child.pid for child in multiprocessing.active_children() if child.pid is not None]
+    def _workers(self) -> Iterator[int]:
+        for child in multiprocessing.active_children():
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(f"/proc/{child.pid}/fd/2"), self._stderr):
+                    assert child.pid is not None, "it has begun"
+                    yield child.pid
