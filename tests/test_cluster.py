@@ -139,6 +139,42 @@ def test_a_call_of_a_worker_that_leaves_ends(two: tuple[Any, Cluster], agent: Ec
         assert builder == left
 
 
+class SilentScheduler:
+    """A client whose scheduler has heard of its workers at these times."""
+
+    status = "running"
+
+    def __init__(self, **last_seen: float) -> None:
+        self.last_seen = last_seen
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+        """Return all workers."""
+        assert n_workers == -1
+        workers = {
+            name: {"last_seen": at_s, "resources": {BUILD: 1}}
+            for name, at_s in self.last_seen.items()
+        }
+        return {"workers": workers}
+
+
+def test_workers_that_are_silent_are_lost_even_if_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr("harness.fleet.cluster.time.monotonic", lambda: now_s)
+    scheduler = SilentScheduler(one=5e9, two=5e9)  # its clock is another one
+    cluster = Cluster(scheduler, "tcp://127.0.0.1:9")
+    assert cluster.alive() == {"one", "two"}
+    now_s += 29
+    scheduler.last_seen["two"] += 29
+    assert cluster.alive() == {"one", "two"}
+    now_s += 2
+    assert cluster.alive() == {"two"}
+    now_s += 30
+    assert cluster.alive() == frozenset()
+    scheduler.last_seen["one"] += 60
+    now_s += 1
+    assert cluster.alive() == {"one"}, "its network was mended"
+
+
 def test_a_worker_of_another_version_is_refused(
     two: tuple[Any, Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:

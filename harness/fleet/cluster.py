@@ -58,6 +58,7 @@ class Cluster:
         self._lock = threading.Lock()
         self._building: Counter[str] = Counter()  # builds under way, by the worker's address
         self._builders: Mapping[str, int] = {}  # of the workers that are alive, by address
+        self._heard: dict[str, tuple[float, float]] = {}  # when last, and since when we know
         self._looked_s = -_LOOK_S
 
     @classmethod
@@ -140,12 +141,17 @@ class Cluster:
                 f"the scheduler {self._address} does not answer any more. All measurements are "
                 "kept: start it and its workers, and run the same command again"
             )
+        # By this machine's clock: the scheduler's may differ, and all workers may be silent.
+        now_s = time.monotonic()
         heard = {address: one["last_seen"] for address, one in info["workers"].items()}
-        newest = max(heard.values(), default=0.0)
+        before, self._heard = self._heard, {}
+        for address, last_seen in heard.items():
+            seen, since_s = before.get(address, (None, now_s))
+            self._heard[address] = last_seen, since_s if seen == last_seen else now_s
         self._builders = {
             address: int(info["workers"][address]["resources"].get(BUILD, 0))
-            for address, at_s in heard.items()
-            if newest - at_s < _SILENT_S
+            for address, (_, since_s) in self._heard.items()
+            if now_s - since_s < _SILENT_S
         }
 
     def call(self, address: str, method: str, message: bytes) -> bytes:

@@ -22,5 +22,5 @@ def run(args: argparse.Namespace) -> int:
         print(f"{counted(offer.builders, 'build')} at once; serving {args.address}", flush=True)
     serve(args.address, offer)
     if not args.quiet:
-        print("the scheduler has ended")
+        print("the scheduler has ended, or the network to it was cut: start the worker again then")
     return 0
