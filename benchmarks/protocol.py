@@ -11,8 +11,8 @@ installed, with its extra `bench` for Kernel Tuner:
     python -m benchmarks.protocol RECORDING...
 
 It prints a table; the last line is one JSON object of the scores. On ten spaces with budgets of 8
-to 1,282 tests, `auto` takes about 30 minutes on one core, a strategy of Kernel Tuner 10. Each
-search is saved to OUTPUT/courses.jsonl when it ends: the same command continues from there.
+to 1,282 tests, `auto` takes about 20 minutes on one core. Each search is saved to
+OUTPUT/courses.jsonl when it ends: the same command continues from there.
 """
 
 from __future__ import annotations
