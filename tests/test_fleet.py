@@ -581,6 +581,18 @@ def test_devices_of_workers_that_join_are_opened_once() -> None:
 
 
 @pytest.mark.usefixtures("_named")
+def test_a_worker_that_was_silent_and_goes_on_is_used_again() -> None:
+    cluster = FakeCluster(one=("a",), two=("b",))
+    late = _late(cluster)
+    assert _look(late) == {"b"}
+    two = cluster.workers.pop("two")
+    assert _look(late) == set()
+    cluster.workers["two"] = two
+    assert _look(late) == {"b"}
+    assert _look(late) == set()
+
+
+@pytest.mark.usefixtures("_named")
 def test_a_device_that_another_driver_uses_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = {"b"}
     late = _late(FakeCluster(one=("a",), two=("b", "c")), busy)

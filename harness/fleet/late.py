@@ -84,9 +84,11 @@ class LateDevices:
     def _new(self) -> Iterator[FleetDevice]:
         """Yield the devices of the same model that are not in use, nor tried lately.
 
-        A device is free again when its worker has left.
+        A device is free again when its worker has left, also if this one comes back: a worker that
+        was stopped goes on at the same address.
         """
         alive = self._cluster.alive()
+        self._used = {uuid: address for uuid, address in self._used.items() if address in alive}
         for address in sorted(alive - self._offered.keys()):
             try:
                 offered = devices_of(self._cluster, self._cluster.member(address))
