@@ -9,13 +9,17 @@ included. Run it where harness is installed:
 
 It takes a minute. The last line is one JSON object, in milliseconds per test over 100, 300, 1,000
 and 5,000 tests: all that passed (`overhead_ms_100`), and the CPU time of it (`cpu_ms_100`), which
-other work on the machine changes less. `--server postgresql://...` also writes to an empty database
-on a server, up to 1,000 tests (`server_ms_100`): the difference is what the server costs.
+other work on the machine changes less. A first search of 10 tests loads all modules before.
+`--kernel-tuner PYTHON` also measures Kernel Tuner, which that Python has: its random sampling and
+its Bayesian optimisation, which store nothing (`kernel_tuner_bayes_opt_cpu_ms_100`).
+`--server postgresql://...` also writes to an empty database on a server, up to 1,000 tests
+(`server_ms_100`): the difference is what the server costs.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -40,6 +44,7 @@ from harness.tuning.progress import SilentDisplay
 
 TESTS = (100, 300, 1000, 5000)
 MOST_ON_SERVER = 1000
+PEER_TESTS, PEER_STRATEGIES = "100,300", "random_sample,bayes_opt"
 SAMPLES = 20
 
 SPACE_FILE = """
@@ -96,29 +101,37 @@ def overhead_ms(spec: Spec, database: str, tests: int) -> tuple[float, float]:
     """Measure the milliseconds per test of one search, including its end: all, and of the CPU."""
     options = SearchOptions(resolve_techniques(["auto"]), tests, 0, "overhead", 4)
     environment = Environment("replay", "formula", "none", "none", "none")
-    with writing(database) as engine:
-        store = Store(engine)
+    with writing(database) as engine, Store(engine) as store:
         make_opentuner_tables(store)
         clock = Clock()
-        campaign = Campaign(
-            CampaignPlan(spec, options, fresh=True),
-            Device(FormulaTimes(), environment),
-            store,
-            clock,
-        )
+        measurer = Device(FormulaTimes(), environment)
+        campaign = Campaign(CampaignPlan(spec, options, fresh=True), measurer, store, clock)
         started, started_cpu = time.perf_counter(), time.process_time()
         campaign.run()
         elapsed_s, cpu_s = time.perf_counter() - started, time.process_time() - started_cpu
-        store.close()
     assert len(clock.tests_s) == tests, f"{len(clock.tests_s)} tests instead of {tests}"
     return 1e3 * elapsed_s / tests, 1e3 * cpu_s / tests
+
+
+def kernel_tuner_ms(python: str) -> dict[str, float]:
+    """Measure Kernel Tuner in a Python that has it."""
+    script = Path(__file__).parent / "peers" / "kernel_tuner_cost.py"
+    command = [python, str(script), PEER_STRATEGIES, PEER_TESTS]
+    found: dict[str, float] = json.loads(
+        subprocess.check_output(command, text=True).splitlines()[-1]
+    )
+    for name, cost_ms in found.items():
+        print(f"{name}: {cost_ms:.2f}")
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each number of tests, and the JSON line."""
     parser = make_parser("overhead", __doc__)
     parser.add_argument("--server", metavar="URL", help="an empty database on a server")
-    server: str | None = parser.parse_args(arguments).server
+    parser.add_argument("--kernel-tuner", metavar="PYTHON", help="a Python with kernel_tuner")
+    args = parser.parse_args(arguments)
+    server: str | None = args.server
     figures = {}
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         (Path(folder) / "kernel.cl").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")
@@ -127,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         space = Path(folder) / "overhead.yaml"
         space.write_text(SPACE_FILE)
         spec = load_spec(space)
+        overhead_ms(spec, str(Path(folder) / "first.db"), 10)
         for tests in TESTS:
             found, cpu = overhead_ms(spec, str(Path(folder) / f"{tests}.db"), tests)
             print(f"{tests:>6} tests: {found:.2f} ms each, {cpu:.2f} ms of the CPU")
@@ -136,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 found, _ = overhead_ms(spec, server, tests)
                 print(f"{tests:>6} tests: {found:.2f} ms each on the server")
                 figures[f"server_ms_{tests}"] = round(found, 3)
+    if args.kernel_tuner is not None:
+        figures |= kernel_tuner_ms(args.kernel_tuner)
     print(json.dumps(figures))
 
 
