@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.planted import until
 distributed = pytest.importorskip("distributed")
 
 from harness.fleet.cluster import BUILD, Cluster, WorkerLost  # noqa: E402
+from harness.fleet.exchange import Exchange  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 
@@ -105,6 +107,45 @@ def test_workers_answer_by_address_and_builds_run_anywhere(two: tuple[Any, Clust
         cluster.builder([first, second]),
     ):
         pass
+
+
+async def _no(_: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("reaches", [True, False])
+def test_calls_of_many_threads_are_each_answered(
+    two: tuple[Any, Cluster], agent: EchoAgent, monkeypatch: pytest.MonkeyPatch, reaches: bool
+) -> None:
+    if not reaches:  # the scheduler does
+        monkeypatch.setattr(Exchange, "is_reachable", _no)
+    _, cluster = two
+    (member, _) = cluster.wait_for_members(60, 2)
+    messages = [str(number).encode() for number in range(100)]
+    with ThreadPoolExecutor(9) as threads:
+        waiting = threads.submit(cluster.call, member.address, "measure", b"wait")
+        called = threads.map(lambda m: cluster.call(member.address, "store", m), messages)
+        assert list(called) == messages
+        assert not waiting.done()
+        agent.waits.set()
+        assert waiting.result(60) == b"wait"
+
+
+@pytest.mark.parametrize("answer", ["a text", None])
+def test_a_worker_that_fails_or_answers_garbage_counts_as_lost(
+    two: tuple[Any, Cluster], agent: EchoAgent, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    def fail(text: bytes) -> object:
+        if answer is None:
+            raise ValueError("no room")
+        return answer
+
+    monkeypatch.setattr(agent, "store", fail)
+    _, cluster = two
+    (member, _) = cluster.wait_for_members(60, 2)
+    with pytest.raises(WorkerLost, match="no room" if answer is None else "with a str"):
+        cluster.call(member.address, "store", b"x")
+    assert cluster.call(member.address, "measure", b"x") == b"x"
 
 
 @pytest.mark.filterwarnings("error")

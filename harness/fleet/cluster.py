@@ -22,6 +22,7 @@ from harness.core.invocation import command_line
 from harness.core.text import counted
 from harness.fleet import wire, worker
 from harness.fleet.engine import check_certificates, load_distributed
+from harness.fleet.exchange import Exchange
 from harness.fleet.messages import Offer
 
 _LOOK_S, _WAIT_S, _CONNECT_S = 0.5, 1.0, 10.0
@@ -60,6 +61,7 @@ class Cluster:
         self._builders: Mapping[str, int] = {}  # of the workers that are alive, by address
         self._heard: dict[str, tuple[float, float]] = {}  # when last, and since when we know
         self._looked_s = -_LOOK_S
+        self._exchanges: dict[str, Exchange | None] = {}
 
     @classmethod
     def connect(cls, address: str) -> Cluster:
@@ -156,8 +158,30 @@ class Cluster:
 
     def call(self, address: str, method: str, message: bytes) -> bytes:
         """Call a method of a worker's agent; raises WorkerLost."""
-        # Dask starts no more builds at once than a worker offers to all drivers.
-        return self._called(address, worker.call, method, message, builds=method == "build")
+        self._require_alive(address)
+        exchange = self._exchange(address)
+        if exchange is None:
+            # Dask starts no more builds at once than a worker offers to all drivers.
+            return self._called(address, worker.call, method, message, builds=method == "build")
+        answer = exchange.call(method, message)
+        while not wait([answer], timeout=_WAIT_S).done:
+            self._require_alive(address)
+        try:
+            result: object = answer.result()
+        except Exception as error:  # whatever Dask or the worker raise
+            raise self._lost(address, error) from None
+        return _bytes(address, result)
+
+    def _exchange(self, address: str) -> Exchange | None:
+        """Return the connection to a worker; None where only the scheduler can connect to it."""
+        if address not in self._exchanges:
+            exchange = Exchange(self._client, address)
+            loop = self._client.loop.asyncio_loop
+            connecting = asyncio.run_coroutine_threadsafe(exchange.is_reachable(), loop)
+            found = exchange if connecting.result() else None
+            with self._lock:  # another thread may have found it first
+                self._exchanges.setdefault(address, found)
+        return self._exchanges[address]
 
     @contextlib.contextmanager
     def builder(self, avoid: Collection[str] = ()) -> Iterator[str]:
@@ -201,9 +225,7 @@ class Cluster:
         finally:
             with contextlib.suppress(Exception):
                 future.release()
-        if not isinstance(answer, bytes):
-            raise WorkerLost(f"the worker {address} answered with a {type(answer).__name__}")
-        return answer
+        return _bytes(address, answer)
 
     def _result(self, address: str, future: Any) -> object:
         try:
@@ -213,9 +235,11 @@ class Cluster:
         except WorkerLost:
             raise
         except Exception as error:  # whatever Dask or the worker raise
-            self._require_alive(address)
-            reason = f"{type(error).__name__}: {error}"
-            raise WorkerLost(f"the worker {address} failed: {reason}") from None
+            raise self._lost(address, error) from None
+
+    def _lost(self, address: str, error: Exception) -> WorkerLost:
+        self._require_alive(address)
+        return WorkerLost(f"the worker {address} failed: {type(error).__name__}: {error}")
 
     def _fetched(self, address: str, future: Any) -> object:
         """Fetch a result; that of a worker which dies meanwhile would never come."""
@@ -252,6 +276,12 @@ class AgentChannel:
     def store(self, bundle: bytes) -> bytes:
         """Keep the files of a bundle."""
         return self.cluster.call(self.address, "store", bundle)
+
+
+def _bytes(address: str, answer: object) -> bytes:
+    if not isinstance(answer, bytes):
+        raise WorkerLost(f"the worker {address} answered with a {type(answer).__name__}")
+    return answer
 
 
 def _require_version(address: str, offer: Offer) -> None:
