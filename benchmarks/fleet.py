@@ -132,10 +132,6 @@ class SleepingAgent:
             return Together([_measured(job) for job in call.jobs], complete=True)
         return True
 
-    def program(self, text: bytes) -> bytes:
-        """Refuse: this agent has devices alone."""
-        raise NotImplementedError
-
     def close(self) -> None:
         """Nothing is to be closed."""
 
