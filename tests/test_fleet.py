@@ -496,7 +496,7 @@ def test_a_worker_that_cannot_build_is_not_asked_again(
 def test_a_binary_of_another_compiler_is_not_taken(
     faults: Spec, loopback: Loopback, module_opencl: Backend, own_cache: None
 ) -> None:
-    builds = RemoteBuilds(loopback, module_opencl, pack(faults, "opencl"), 1)
+    builds = RemoteBuilds(Loopback(loopback.agent), module_opencl, pack(faults, "opencl"), 1)
     builds.compiler = "another"
     task = builds.schedule(BuildWorker.compile, Program("", (), ()), timeout_s=60)
     with pytest.raises(BackendUnavailable, match="install the same compiler"):
