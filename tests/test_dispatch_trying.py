@@ -38,6 +38,7 @@ def dispatcher(listed: tuple[int, ...] = (2, 0, 1), **others: Any) -> Any:
         PROVENANCE={"kernel_sha256": "ab"},
         launch_size=lambda index, m: ((1,), (m,)),
         select_top=lambda most, m: listed[:most],
+        applies=lambda index, m: True,
     )
     vars(module).update(others)
     return module
@@ -114,6 +115,31 @@ def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path: Path) -> None
     played(calls, 9, [1.0, 2.0, 3.0])
     with pytest.warns(UserWarning, match="line 2"):
         assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": 9}) == 0
+
+
+def test_a_remembered_configuration_that_does_not_apply_to_its_input_is_not_run(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "choices.jsonl"
+    played(FirstCalls(dispatcher(), 3, path, "a GPU"), 8, [2.0, 1.0, 3.0])
+    fitting = FirstCalls(dispatcher(applies=lambda index, m: m <= 8), 3, path, "a GPU")
+    assert fitting.decided({"m": 8}) == 1
+    calls = FirstCalls(dispatcher(applies=lambda index, m: index != 1), 3, path, "a GPU")
+    assert calls.decided({"m": 8}) is None
+    assert played(calls, 8, [1.0, 2.0, 3.0]), "it is tried again"
+    assert calls.decided({"m": 8}) == 0
+
+
+def test_of_a_file_that_is_too_large_the_first_part_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "choices.jsonl"
+    for m in (8, 9):
+        played(FirstCalls(dispatcher(), 3, path, "a GPU"), m, [2.0, 1.0, 3.0])
+    monkeypatch.setattr("harness.dispatch.loaders.trying._MOST_BYTES", path.stat().st_size - 1)
+    with pytest.warns(UserWarning, match="are read; name a new file"):
+        calls = FirstCalls(dispatcher(), 3, path, "a GPU")
+    assert [calls.decided({"m": m}) for m in (8, 9)] == [1, None]
 
 
 def test_a_full_disk_ends_the_file_but_not_the_program(

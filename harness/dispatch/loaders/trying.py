@@ -11,6 +11,7 @@ from typing import Any
 
 _ROUNDS = 3  # the least of these times counts: the first call often takes longer
 _MOST_INPUTS = 65536  # that one process tries; on others it takes what is predicted
+_MOST_BYTES = 64 << 20  # of the file that are read
 
 
 class FirstCalls:
@@ -19,7 +20,7 @@ class FirstCalls:
     Each call of the kernel runs one configuration of the input's shortlist, interleaved, so nothing
     runs that would not have run anyway. With a `path`, decisions are read from that file and
     appended to it; several processes may share it. Decisions for another device, another kernel, or
-    with a configuration that is no longer there are ignored.
+    with a configuration that is no longer there, or does not apply to the input, are ignored.
     """
 
     def __init__(self, dispatcher: Any, most: int, path: str | Path | None, device: str) -> None:
@@ -37,6 +38,7 @@ class FirstCalls:
         self._most = most
         self._device = device
         self._decided: dict[Any, int] = {}
+        self._remembered: dict[Any, int] = {}  # of the file; not yet asked for
         self._times: dict[Any, dict[int, list[float]]] = {}  # of what is tried, likeliest first
         self._path = None if path is None else Path(path)
         if self._path is not None:
@@ -44,7 +46,12 @@ class FirstCalls:
 
     def decided(self, features: Mapping[str, Any]) -> int | None:
         """Return the index of the fastest configuration on an input; None if it is not decided."""
-        return self._decided.get(_key(features))
+        key = _key(features)
+        remembered = self._remembered.pop(key, None)
+        # Anybody may have written the file, or the constraints may have changed since.
+        if remembered is not None and self._dispatcher.applies(remembered, **features):
+            self._decided.setdefault(key, remembered)
+        return self._decided.get(key)
 
     def next(self, features: Mapping[str, Any], first: int) -> int | None:
         """Return the index of the configuration to try; None where there is nothing to try.
@@ -52,7 +59,7 @@ class FirstCalls:
         `first` is the configuration that runs if nothing is tried; it heads the shortlist.
         """
         key = _key(features)
-        if key in self._decided:
+        if self.decided(features) is not None:
             return None
         if key not in self._times:
             if len(self._decided) + len(self._times) >= _MOST_INPUTS:
@@ -94,14 +101,24 @@ class FirstCalls:
     def _read(self, path: Path) -> None:
         if path.exists() and not path.is_file():
             raise ValueError(f"remember: {path} is no file; name one that keeps the choices")
-        with path.open("a+", encoding="utf-8", errors="replace") as file:
+        with path.open("a+b") as file:
+            size_bytes = file.seek(0, os.SEEK_END)
+            if size_bytes:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")  # after a line that was not written to its end
             file.seek(0)
-            text = file.read()
-            if text and not text.endswith("\n"):
-                file.write("\n")  # after a line that was not written to its end
+            text = file.read(_MOST_BYTES).decode(errors="replace")
+        if size_bytes > _MOST_BYTES:
+            text = text.rpartition("\n")[0]
+            warnings.warn(
+                f"{path} has {size_bytes:,} bytes, of which {_MOST_BYTES:,} are read; name a new "
+                "file",
+                stacklevel=5,
+            )
         damaged = [
             number
-            for number, line in enumerate(text.splitlines(), 1)
+            for number, line in enumerate(text.split("\n"), 1)
             if line and not self._is_taken(line)
         ]
         if damaged:
@@ -121,7 +138,7 @@ class FirstCalls:
         except (ValueError, KeyError, TypeError, RecursionError):
             return False
         if facts == self._facts() and config in self._dispatcher.PORTFOLIO:
-            self._decided[key] = self._dispatcher.PORTFOLIO.index(config)
+            self._remembered[key] = self._dispatcher.PORTFOLIO.index(config)
         return True
 
     def _append(self, features: Mapping[str, Any], index: int, times: Mapping[int, float]) -> None:
