@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import threading
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -309,6 +310,43 @@ def test_an_answer_that_is_garbage_is_a_fault_of_the_worker(
     monkeypatch.setattr(loopback, "garble", lambda _: b"\x80\x04N.")
     with pytest.raises(BackendUnavailable, match="cannot be read"):
         remote.measure(space_of(faults, remote), GIVEN, fault("none"), None)
+
+
+def test_a_measurement_of_another_configuration_is_a_fault_of_the_worker(
+    faults: Spec, remote: KernelMeasurer, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = space_of(faults, remote)
+    monkeypatch.setattr(loopback, "garble", lambda answer: answer.replace(b"none", b"late"))
+    with pytest.raises(BackendUnavailable, match="another configuration"):
+        remote.measure(space, GIVEN, fault("none"), None)
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"),
+    [
+        (lambda two: two[:1], "1 measurements, not 2"),
+        (lambda two: two[::-1], "another configuration"),
+        (lambda two: [{**one, "timing": {"samples_s": [1e-3]}} for one in two], "1 samples, not 3"),
+    ],
+    ids=["fewer", "exchanged", "few samples"],
+)
+def test_interleaved_measurements_are_those_that_were_asked_for(
+    faults: Spec,
+    remote: KernelMeasurer,
+    loopback: Loopback,
+    monkeypatch: pytest.MonkeyPatch,
+    lie: Callable[[list[Any]], list[Any]],
+    message: str,
+) -> None:
+    def garble(answer: bytes) -> bytes:
+        sent = json.loads(answer)
+        measured, complete = sent["result"]
+        return json.dumps({**sent, "result": [lie(measured), complete]}).encode()
+
+    space, configs = space_of(faults, remote), [fault("none", 8), fault("none", 16)]
+    monkeypatch.setattr(loopback, "garble", garble)
+    with pytest.raises(BackendUnavailable, match=message):
+        remote.measure_interleaved(space, GIVEN, configs, 3)
 
 
 def test_two_drivers_do_not_use_a_device_at_once(

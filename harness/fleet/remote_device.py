@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from harness.core.errors import BackendUnavailable, HarnessError
-from harness.core.records import Input
+from harness.core.records import Config, Input, Measurement
 from harness.fleet import wire
 from harness.fleet.agent import RESULTS
 from harness.fleet.bundle import Bundle
@@ -28,6 +28,7 @@ from harness.fleet.messages import (
 )
 from harness.measure.backends.reference_kernel import ReferenceTimes
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
+from harness.measure.kernel_runner import KernelJob
 
 T = TypeVar("T")
 
@@ -72,6 +73,27 @@ def _answer(carry: Callable[[bytes], bytes], kind: Any, request: bytes) -> Worke
     except wire.GarbledMessage as error:
         raise BackendUnavailable(f"the worker's answer cannot be read: {error}") from None
     return answer
+
+
+def require_asked(
+    found: Sequence[Measurement],
+    problem: Input,
+    configs: Sequence[Config],
+    samples: int | None = None,
+) -> None:
+    """Raise BackendUnavailable unless these are the measurements of an input and configurations,
+    with so many samples of each that works."""
+    for number, measured in enumerate(found[: len(configs)]):
+        if (measured.config, measured.input) != (configs[number], problem):
+            raise BackendUnavailable("the worker answered for another configuration or input")
+        if samples is not None and measured.timing and measured.timing.count != samples:
+            raise BackendUnavailable(
+                f"the worker answered with {measured.timing.count} samples, not {samples}"
+            )
+    if len(found) != len(configs):
+        raise BackendUnavailable(
+            f"the worker answered with {len(found)} measurements, not {len(configs)}"
+        )
 
 
 class RemoteDevice:
@@ -119,8 +141,10 @@ class RemoteDevice:
 
         Raises ProcessLost, HostModuleError, and BackendUnavailable where the worker is lost.
         """
-        make = _CALLS[method]
-        return self._asked(make(*args, timeout_s=timeout_s, seed=seed))  # type: ignore[no-any-return]
+        call = _CALLS[method](*args, timeout_s=timeout_s, seed=seed)
+        found = self._asked(call)
+        _require_answered(call, found)
+        return found  # type: ignore[no-any-return]
 
     def _asked(self, call: DeviceCall | Release) -> Any:
         request = wire.encode(DeviceRequest, DeviceRequest(self._session, call))
@@ -131,6 +155,29 @@ class RemoteDevice:
         """Leave the device to others; a worker that is lost has left it."""
         with contextlib.suppress(HarnessError):
             self._asked(Release())
+
+
+def _require_answered(call: DeviceCall, found: Any) -> None:
+    """Raise BackendUnavailable unless this answers a call; its type is right."""
+    if isinstance(call, RunOne):
+        _require_of([found], [call.job])
+    elif isinstance(call, RunInterleaved):
+        _require_of(found.measured, call.jobs, call.block.rounds)
+    elif isinstance(call, Prove):
+        _require_of([found.kernel], [call.job])
+        proofs = [found.kernel]
+        if found.default is not None and call.default is not None:
+            _require_of([found.default], [call.default])
+            proofs.append(found.default)
+        for one in proofs:
+            if one.timing and (not one.warmup_s or len(one.warmup_s) % 2):
+                raise BackendUnavailable("the worker answered with a proof without its runs")
+
+
+def _require_of(
+    found: Sequence[Measurement], jobs: Sequence[KernelJob], samples: int | None = None
+) -> None:
+    require_asked(found, jobs[0].input, [job.config for job in jobs], samples)
 
 
 _CALLS: dict[Callable[..., Any], Callable[..., DeviceCall]] = {

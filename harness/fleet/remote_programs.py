@@ -26,9 +26,9 @@ from harness.fleet.program_messages import (
     RecallPrograms,
     ReleasePrograms,
 )
-from harness.fleet.remote_device import Channel, ask
+from harness.fleet.remote_device import Channel, ask, require_asked
 from harness.measure.flags.fit import with_values_left
-from harness.measure.occasions import ONE_OCCASION
+from harness.measure.occasions import ONE_OCCASION, split_rounds
 from harness.space import Space
 from harness.space_file import Spec
 
@@ -80,6 +80,7 @@ class RemotePrograms:
     ) -> Measurement:
         """Build, run and verify on the worker; raises BackendUnavailable where it is lost."""
         found: Measurement = self._asked(MeasureProgram(problem, config, best_s))
+        require_asked([found], problem, [config])
         return found
 
     def measure_interleaved(
@@ -92,7 +93,10 @@ class RemotePrograms:
     ) -> list[Measurement]:
         """Measure several on the worker, interleaved."""
         call = MeasurePrograms(problem, tuple(configs), rounds, tuple(seeds))
-        return list(self._asked(call))
+        found: Sequence[Measurement] = self._asked(call)
+        samples = sum(block.rounds for block in split_rounds(rounds, seeds))
+        require_asked(found, problem, configs, samples)
+        return list(found)
 
     def close(self) -> None:
         """Leave the machine to others; a worker that is lost has left it."""
