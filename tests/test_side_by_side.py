@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.core.errors import BackendUnavailable, HostModuleError
-from harness.core.records import Config, Input
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.results import Store, writing
 from harness.results.view import Results, read_results
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
@@ -170,6 +171,55 @@ def test_ctrl_c_ends_all_and_the_same_command_measures_nothing_twice(tmp_path: P
         campaigns.run()
     assert not kept & {(d[0].environment.device, *each) for d in again for each in d[0].asked}
     assert {run.state for found in read(database).values() for run in found.runs} == {"complete"}
+
+
+def test_what_the_end_of_the_others_breaks_is_not_stored(tmp_path: Path) -> None:
+    """A device that is closed in the middle of a measurement reports a crash, and is not slow."""
+    spec, database = make_spec(tmp_path, MANY), tmp_path / "r.db"
+    is_measuring = threading.Event()
+
+    def fail(number: int) -> None:
+        assert is_measuring.wait(60)
+        raise RuntimeError("a defect")
+
+    def last(number: int) -> None:
+        is_measuring.set()
+        assert until(lambda: other.is_closed)
+        time.sleep(0.01)
+
+    (other,) = model("slow", before=last)
+    measure = other.measure
+
+    def crash(space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        measure(space, problem, config, best_s)
+        return Measurement(config, problem, Outcome.CRASHED, message="was killed")
+
+    other.measure = crash  # type: ignore[method-assign]
+    with (
+        opened(spec, database, [model("fast", before=fail), [other]]) as campaigns,
+        pytest.raises(RuntimeError, match="a defect"),
+    ):
+        campaigns.run()
+    assert other.asked
+    assert not any(found.rows for found in read(database).values())
+
+
+def test_an_error_that_comes_before_the_first_look_is_raised(tmp_path: Path) -> None:
+    class Ended(SideBySide):
+        """All campaigns end before somebody looks at them."""
+
+        def _is_running(self) -> bool:
+            for thread in self._threads:
+                thread.join()
+            return super()._is_running()
+
+    def fail(number: int) -> None:
+        raise RuntimeError("a defect")
+
+    with opened(make_spec(tmp_path, MANY), tmp_path / "r.db", [model("fast", before=fail)]) as one:
+        campaigns = Ended(one._members, one._baton)
+        with pytest.raises(RuntimeError, match="a defect"):
+            campaigns.run()
 
 
 def test_an_input_without_data_is_left_out_of_each_model(tmp_path: Path) -> None:

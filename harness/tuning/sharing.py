@@ -231,7 +231,8 @@ class SharedWork(Generic[Work]):
         self._campaign.commit()
         with self._baton.handed_on():
             found, error = self._called(call)
-            is_late = self._is_stopping
+            # Devices that were closed fail in every way: none of that is the kernel's fault.
+            is_late = self._is_stopping or self._devices.is_closed
         if is_late:
             raise Stopped
         if error is not None:

@@ -58,6 +58,7 @@ class SideBySide:
             while self._is_running():
                 self._wait_for_end()
                 self._raise_error()
+            self._raise_error()  # of the last one, which may have ended before a look
             return [self._ended[number] for number in range(len(self._members))]  # type: ignore[misc]
         except BaseException:
             self._stop()
