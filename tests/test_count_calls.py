@@ -192,6 +192,19 @@ def test_numbers_of_numpy_are_counted(tmp_path: Path, module: ModuleType) -> Non
     assert workload(tmp_path / "p.csv").calls == {Input(CALLS[0]): 3}
 
 
+def test_a_number_that_is_no_input_is_unnamed_and_stops_nothing(
+    tmp_path: Path, module: ModuleType
+) -> None:
+    module.count_calls(tmp_path / "p.csv")
+    for m in (20.0, 20.5, 2**63, 10**400, float("nan"), float("inf")):
+        with contextlib.suppress(LookupError):
+            module.fallback_index(m, 7, 0.1, "half")
+    module.count_calls(None)
+    found = workload(tmp_path / "p.csv")
+    assert found.calls == {Input(CALLS[0]): 1}
+    assert found.unnamed == 5
+
+
 def test_a_variable_of_the_environment_names_the_folder(tmp_path: Path, out: Path) -> None:
     code = "import p; p.fallback_index(20, 7, 0.1, 'half')"
     for folder, message in ((tmp_path, ""), (tmp_path / "nowhere", "cannot be written: No such")):

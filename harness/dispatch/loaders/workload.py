@@ -12,7 +12,6 @@ import csv
 import functools
 import io
 import math
-import operator
 import os
 import sys
 import threading
@@ -22,6 +21,7 @@ from typing import Any
 
 _FLUSH_S = 60
 _MOST_INPUTS = 3072
+_TOO_LARGE = 2**63  # whole numbers have 64 bits
 _UNKNOWN = "?"
 
 
@@ -126,10 +126,14 @@ class CallCounter:
         if kind == "word":
             return str(value)
         try:
-            number = operator.index(value) if kind == "whole" else float(value)
-        except TypeError:
+            number = int(value) if kind == "whole" else float(value)
+        except (TypeError, ValueError, OverflowError):
             return _UNKNOWN
-        return repr(number) if math.isfinite(number) else _UNKNOWN
+        if kind == "whole":
+            is_known = number == value and -_TOO_LARGE <= number < _TOO_LARGE
+        else:
+            is_known = math.isfinite(number)
+        return repr(number) if is_known else _UNKNOWN
 
     def _append(self, lines: str) -> None:
         """Append lines in one write, after the header where the file is empty, and on a line of
