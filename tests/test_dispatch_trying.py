@@ -55,11 +55,11 @@ def played(calls: FirstCalls, m: int, seconds: list[float]) -> list[int]:
 
 def test_calls_are_interleaved_and_the_least_time_decides() -> None:
     calls = FirstCalls(dispatcher(), 3, None, "a GPU")
-    assert calls.decided({"m": 8}) is None
+    assert calls.decided({"m": 8}, 2) is None
     assert played(calls, 8, [2.0, 1.0, 3.0]) == [2, 0, 1, 1, 0, 2, 2, 0, 1]
-    assert calls.decided({"m": 8}) == 1
+    assert calls.decided({"m": 8}, 2) == 1
     assert calls.next({"m": np.int32(8)}, 2) is None, "the same input"
-    assert calls.decided({"m": 9}) is None
+    assert calls.decided({"m": 9}, 2) is None
 
 
 def test_threads_that_call_at_once_mix_up_no_times() -> None:
@@ -69,22 +69,22 @@ def test_threads_that_call_at_once_mix_up_no_times() -> None:
         calls.took({"m": 8}, 2, 1.0)
     for _ in range(4):
         calls.took({"m": 8}, 0, 2.0)
-    assert calls.decided({"m": 8}) == 2
+    assert calls.decided({"m": 8}, 2) == 2
     calls.took({"m": 8}, 0, 0.5)
-    assert calls.decided({"m": 8}) == 2, "it came too late"
+    assert calls.decided({"m": 8}, 2) == 2, "it came too late"
 
 
 def test_inputs_of_which_the_choice_is_sure_try_nothing() -> None:
     calls = FirstCalls(dispatcher((2,)), 3, None, "a GPU")
     assert played(calls, 8, []) == []
-    assert calls.decided({"m": 8}) == 2
+    assert calls.decided({"m": 8}, 2) == 2
 
 
 def test_what_would_run_without_trying_heads_the_list() -> None:
     """On another device that is the best configuration for all inputs."""
     calls = FirstCalls(dispatcher((0, 1)), 2, None, "a GPU")
     assert played(calls, 8, [1.0, 1.0, 1.0]) == [2, 0, 0, 2, 2, 0]
-    assert calls.decided({"m": 8}) == 2, "of equal ones the first"
+    assert calls.decided({"m": 8}, 2) == 2, "of equal ones the first"
 
 
 def test_choices_are_kept_in_a_file_for_the_same_kernel_and_device(tmp_path: Path) -> None:
@@ -93,15 +93,29 @@ def test_choices_are_kept_in_a_file_for_the_same_kernel_and_device(tmp_path: Pat
     line = json.loads(path.read_text())
     assert line["config"] == {"A": 2}
     assert line["tried"] == [[{"A": 3}, 3.0], [{"A": 1}, 2.0], [{"A": 2}, 1.0]]
-    assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": 8}) == 1
-    grown = dispatcher(PORTFOLIO=({"A": 2}, *CONFIGS))
-    assert FirstCalls(grown, 3, path, "a GPU").decided({"m": 8}) == 0, "by its values"
+    assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": 8}, 2) == 1
+    turned = dispatcher(PORTFOLIO=CONFIGS[::-1], select_top=lambda most, m: (0, 2, 1))
+    assert FirstCalls(turned, 3, path, "a GPU").decided({"m": 8}, 0) == 1, "by its values"
+    turned = dispatcher(PORTFOLIO=(CONFIGS[1], CONFIGS[0], CONFIGS[2]))
+    assert FirstCalls(turned, 3, path, "a GPU").decided({"m": 8}, 2) == 0, "by its values"
     for other in (
         FirstCalls(dispatcher(), 3, path, "another GPU"),
         FirstCalls(dispatcher(PROVENANCE={"kernel_sha256": "cd"}), 3, path, "a GPU"),
         FirstCalls(dispatcher(PORTFOLIO=CONFIGS[:1]), 3, path, "a GPU"),
     ):
-        assert other.decided({"m": 8}) is None
+        assert other.decided({"m": 8}, 2) is None
+
+
+def test_a_choice_is_tried_again_where_the_shortlist_has_another_configuration(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "choices.jsonl"
+    played(FirstCalls(dispatcher(), 2, path, "a GPU"), 8, [2.0, 1.0, 3.0])
+    assert FirstCalls(dispatcher((2,)), 2, path, "a GPU").decided({"m": 8}, 2) == 0
+    longer = FirstCalls(dispatcher(), 3, path, "a GPU")
+    assert longer.decided({"m": 8}, 2) is None
+    assert played(longer, 8, [2.0, 1.0, 3.0])
+    assert FirstCalls(dispatcher(), 2, path, "a GPU").decided({"m": 8}, 2) == 1
 
 
 def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path: Path) -> None:
@@ -111,10 +125,10 @@ def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path: Path) -> None
     path.write_text(good + '[1]\n{"name": "mvmul", "kernel')
     with pytest.warns(UserWarning, match=r"choices.jsonl, line 2: .* 1 others"):
         calls = FirstCalls(dispatcher(), 3, path, "a GPU")
-    assert calls.decided({"m": 8}) == 1
+    assert calls.decided({"m": 8}, 2) == 1
     played(calls, 9, [1.0, 2.0, 3.0])
     with pytest.warns(UserWarning, match="line 2"):
-        assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": 9}) == 0
+        assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": 9}, 2) == 0
 
 
 def test_a_remembered_configuration_that_does_not_apply_to_its_input_is_not_run(
@@ -123,11 +137,11 @@ def test_a_remembered_configuration_that_does_not_apply_to_its_input_is_not_run(
     path = tmp_path / "choices.jsonl"
     played(FirstCalls(dispatcher(), 3, path, "a GPU"), 8, [2.0, 1.0, 3.0])
     fitting = FirstCalls(dispatcher(applies=lambda index, m: m <= 8), 3, path, "a GPU")
-    assert fitting.decided({"m": 8}) == 1
+    assert fitting.decided({"m": 8}, 2) == 1
     calls = FirstCalls(dispatcher(applies=lambda index, m: index != 1), 3, path, "a GPU")
-    assert calls.decided({"m": 8}) is None
+    assert calls.decided({"m": 8}, 2) is None
     assert played(calls, 8, [1.0, 2.0, 3.0]), "it is tried again"
-    assert calls.decided({"m": 8}) == 0
+    assert calls.decided({"m": 8}, 2) == 0
 
 
 def test_of_a_file_that_is_too_large_the_first_part_is_read(
@@ -139,7 +153,7 @@ def test_of_a_file_that_is_too_large_the_first_part_is_read(
     monkeypatch.setattr("harness.dispatch.loaders.trying._MOST_BYTES", path.stat().st_size - 1)
     with pytest.warns(UserWarning, match="are read; name a new file"):
         calls = FirstCalls(dispatcher(), 3, path, "a GPU")
-    assert [calls.decided({"m": m}) for m in (8, 9)] == [1, None]
+    assert [calls.decided({"m": m}, 2) for m in (8, 9)] == [1, None]
 
 
 def test_a_full_disk_ends_the_file_but_not_the_program(
@@ -153,7 +167,7 @@ def test_a_full_disk_ends_the_file_but_not_the_program(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         played(calls, 9, [2.0, 1.0, 3.0])
-    assert calls.decided({"m": 9}) == 1
+    assert calls.decided({"m": 9}, 2) == 1
 
 
 def test_only_a_file_remembers() -> None:

@@ -118,6 +118,25 @@ def test_kernel_of_the_dispatcher_runs_on_tensors(written: Any) -> None:
         mvmul(matrix[:, ::2], vector, torch.ones(64), 64, 32)
 
 
+def test_each_call_of_an_operator_is_counted_once(written: Any, tmp_path: Path) -> None:
+    @written.operator("harness_test::counted", mutates_args=("y",))
+    def counted(
+        chosen: Any, matrix: torch.Tensor, x: torch.Tensor, y: torch.Tensor, m: int, n: int
+    ) -> None:
+        if n != 32:
+            assert chosen.config["LU"]
+        chosen.launch(matrix, x, y, np.int32(m), np.int32(n))
+        assert chosen.config["THRD"] == SHAPES[m, n]
+
+    dispatcher = sys.modules["mvmul"]
+    dispatcher.count_calls(tmp_path / "mvmul.csv")
+    for m, n in ((64, 32), (8, 8)):
+        counted(*inputs(m, n), torch.empty(m), m, n)
+    dispatcher.count_calls(None)
+    lines = (tmp_path / "mvmul.csv").read_text().splitlines()[2:]
+    assert [line.split(",")[:3] for line in lines] == [["64", "32", "1"], ["8", "8", "1"]]
+
+
 def test_features_that_no_argument_names_must_be_computed(written: Any) -> None:
     with pytest.raises(TypeError, match="mvmul chooses by m, n, but a::b has no argument n; comp"):
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ class Kernel:
         if self._falls_back:
             select = self._dispatcher.fallback_index
         index = int(select(**features))  # in any case: it may count the calls
-        decided = self._first_calls.decided(features) if self._first_calls else None
+        decided = self._first_calls.decided(features, index) if self._first_calls else None
         return index if decided is None else decided
 
     def kernels(self, index: int) -> tuple[Any, ...]:
@@ -90,17 +90,16 @@ class Kernel:
         index = self.index(**features)
         trial = self._first_calls.next(features, index) if self._first_calls else None
         if self._first_calls is None or trial is None:
-            self._launch(index, stream, arguments, features)
+            self.launch(index, stream, arguments, features)
             return
         self.kernels(trial)  # to load a cubin is no part of the time
-        time_s = self._driver.timed(
-            stream, lambda: self._launch(trial, stream, arguments, features)
-        )
+        time_s = self._driver.timed(stream, lambda: self.launch(trial, stream, arguments, features))
         self._first_calls.took(features, trial, time_s)
 
-    def _launch(
-        self, index: int, stream: Any, arguments: tuple[Any, ...], features: dict[str, Any]
+    def launch(
+        self, index: int, stream: Any, arguments: Sequence[Any], features: Mapping[str, Any]
     ) -> None:
+        """Launch a configuration on an input; neither chooses nor counts."""
         if not hasattr(self._dispatcher, "launch_size"):
             raise TypeError(
                 f"the launches of {self._dispatcher.NAME} are its host module's: take "
@@ -112,7 +111,7 @@ class Kernel:
         sizes = (*grid, 1, 1)[:3], (*group, 1, 1)[:3]
         self._driver.launch(kernel, *sizes, shared, stream, arguments)
 
-    def _shared_bytes(self, kernel: Any, index: int, features: dict[str, Any]) -> int:
+    def _shared_bytes(self, kernel: Any, index: int, features: Mapping[str, Any]) -> int:
         """Return the dynamic shared memory of a block, and let the kernel have it: a device gives
         some 48 KiB to every kernel, and more to one that asks."""
         if not hasattr(self._dispatcher, "shared_bytes"):

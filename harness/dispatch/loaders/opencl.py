@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,9 @@ class Kernel:
                 "is used; tune it on this device",
                 stacklevel=3,
             )
-        name = (others or self._context.devices)[0].name.strip()
-        self._first_calls = FirstCalls(dispatcher, try_top, remember, name) if try_top else None
+        device = (others or self._context.devices)[0]
+        where = f"{_described(device)}, {device.platform.name.strip()} {device.driver_version}"
+        self._first_calls = FirstCalls(dispatcher, try_top, remember, where) if try_top else None
 
     def _is_tuned(self, device: cl.Device) -> bool:
         tuned = self._dispatcher.PROVENANCE
@@ -71,7 +73,7 @@ class Kernel:
         if self._falls_back:
             select = self._dispatcher.fallback_index
         index = int(select(**features))  # in any case: it may count the calls
-        decided = self._first_calls.decided(features) if self._first_calls else None
+        decided = self._first_calls.decided(features, index) if self._first_calls else None
         return index if decided is None else decided
 
     def kernels(self, index: int) -> tuple[cl.Kernel, ...]:
@@ -94,11 +96,11 @@ class Kernel:
         index = self.index(**features)
         trial = self._first_calls.next(features, index) if self._first_calls else None
         if self._first_calls is None or trial is None:
-            return self._launched(index, queue, arguments, wait_for, features)
+            return self.launch(index, queue, arguments, wait_for, features)
         self.kernels(trial)  # a build is no part of the time
         queue.finish()
         begin_s = time.perf_counter()
-        event = self._launched(trial, queue, arguments, wait_for, features)
+        event = self.launch(trial, queue, arguments, wait_for, features)
         event.wait()
         time_s = time.perf_counter() - begin_s
         if queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
@@ -106,14 +108,15 @@ class Kernel:
         self._first_calls.took(features, trial, time_s)
         return event
 
-    def _launched(
+    def launch(
         self,
         index: int,
         queue: cl.CommandQueue,
-        arguments: tuple[Any, ...],
+        arguments: Sequence[Any],
         wait_for: Any,
-        features: dict[str, Any],
+        features: Mapping[str, Any],
     ) -> cl.Event:
+        """Launch a configuration on an input; neither chooses nor counts."""
         if not hasattr(self._dispatcher, "launch_size"):
             raise TypeError(
                 f"the launches of {self._dispatcher.NAME} are its host module's: take "
@@ -126,17 +129,17 @@ class Kernel:
         return cl.enqueue_nd_range_kernel(queue, kernel, size, group, wait_for=wait_for)
 
     def _with_local(
-        self, kernel: cl.Kernel, index: int, arguments: tuple[Any, ...], features: dict[str, Any]
+        self, kernel: cl.Kernel, index: int, arguments: Sequence[Any], features: Mapping[str, Any]
     ) -> tuple[Any, ...]:
         """Return the arguments with the local memory of the launch, for a kernel that takes it."""
         if not hasattr(self._dispatcher, "shared_bytes"):
-            return arguments
+            return tuple(arguments)
         local = cl.LocalMemory(self._dispatcher.shared_bytes(index, **features))
         qualifier = cl.kernel_arg_info.ADDRESS_QUALIFIER
         for place in range(kernel.num_args):
             if kernel.get_arg_info(place, qualifier) == cl.kernel_arg_address_qualifier.LOCAL:
                 return (*arguments[:place], local, *arguments[place:])
-        return arguments
+        return tuple(arguments)
 
 
 def _described(device: cl.Device) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+_Launch = Callable[[int, Sequence[Any], Mapping[str, Any]], None]
 _one_at_a_time = threading.Lock()
 
 
@@ -50,7 +51,10 @@ class OperatorChoice:
                     f"{tuple(argument.shape)} and strides {argument.stride()}: call .contiguous()"
                 )
         with _one_at_a_time:
-            _launcher(self._dispatcher, self._device)(arguments, self.features)
+            kernel, launch = _launcher(self._dispatcher, self._device)
+            if "index" not in vars(self):  # a call is counted once
+                self.index = kernel.index(**self.features)
+            launch(self.index, arguments, self.features)
 
 
 def operator(
@@ -121,8 +125,8 @@ def _falls_back(dispatcher: Any, device: torch.device) -> bool:
 
 
 @functools.cache
-def _launcher(dispatcher: Any, device: torch.device) -> Callable[[Sequence[Any], Any], None]:
-    """Return what launches the dispatcher's kernel on tensors of a device."""
+def _launcher(dispatcher: Any, device: torch.device) -> tuple[Any, _Launch]:
+    """Return the dispatcher's kernel, and what launches it on tensors of a device."""
     backend, wanted = dispatcher.PROVENANCE["backend"], {"cuda": "cuda", "opencl": "cpu"}
     if wanted.get(backend) != device.type:
         raise ValueError(
@@ -135,24 +139,22 @@ def _launcher(dispatcher: Any, device: torch.device) -> Callable[[Sequence[Any],
     return _cuda_launcher(dispatcher, loader, device)
 
 
-def _cuda_launcher(
-    dispatcher: Any, loader: Any, device: torch.device
-) -> Callable[[Sequence[Any], Any], None]:
+def _cuda_launcher(dispatcher: Any, loader: Any, device: torch.device) -> tuple[Any, _Launch]:
     # cuda-bindings takes PyTorch's streams and addresses as they are.
     driver = loader.Bindings(hasattr(dispatcher, "COOPERATIVE"))
     with torch.cuda.device(device):
         kernel = loader.Kernel(dispatcher, driver=driver)
 
-    def launch(arguments: Sequence[Any], features: Mapping[str, Any]) -> None:
+    def launch(index: int, arguments: Sequence[Any], features: Mapping[str, Any]) -> None:
         with torch.cuda.device(device):
             stream = torch.cuda.current_stream(device).cuda_stream
             passed = (a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments)
-            kernel(stream, *passed, **features)
+            kernel.launch(index, stream, tuple(passed), features)
 
-    return launch
+    return kernel, launch
 
 
-def _opencl_launcher(dispatcher: Any, loader: Any) -> Callable[[Sequence[Any], Any], None]:
+def _opencl_launcher(dispatcher: Any, loader: Any) -> tuple[Any, _Launch]:
     import pyopencl as cl
 
     context = cl.create_some_context(interactive=False)
@@ -160,7 +162,7 @@ def _opencl_launcher(dispatcher: Any, loader: Any) -> Callable[[Sequence[Any], A
     kernel = loader.Kernel(dispatcher, context)
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
 
-    def launch(arguments: Sequence[Any], features: Mapping[str, Any]) -> None:
+    def launch(index: int, arguments: Sequence[Any], features: Mapping[str, Any]) -> None:
         # As bytes: numpy lacks some of PyTorch's types.
         arrays = [
             a.detach().flatten().view(torch.uint8).numpy() if isinstance(a, torch.Tensor) else a
@@ -169,7 +171,7 @@ def _opencl_launcher(dispatcher: Any, loader: Any) -> Callable[[Sequence[Any], A
         passed = [
             cl.Buffer(context, flags, hostbuf=a) if isinstance(a, np.ndarray) else a for a in arrays
         ]
-        kernel(queue, *passed, **features)
+        kernel.launch(index, queue, passed, None, features)
         for buffer, array in zip(passed, arrays, strict=True):
             if isinstance(array, np.ndarray):  # mapping makes the kernel's writes visible
                 mapped, _ = cl.enqueue_map_buffer(
@@ -178,4 +180,4 @@ def _opencl_launcher(dispatcher: Any, loader: Any) -> Callable[[Sequence[Any], A
                 mapped.base.release(queue)
         queue.finish()
 
-    return launch
+    return kernel, launch

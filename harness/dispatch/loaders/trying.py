@@ -20,7 +20,9 @@ class FirstCalls:
     Each call of the kernel runs one configuration of the input's shortlist, interleaved, so nothing
     runs that would not have run anyway. With a `path`, decisions are read from that file and
     appended to it; several processes may share it. Decisions for another device, another kernel, or
-    with a configuration that is no longer there, or does not apply to the input, are ignored.
+    with a configuration that is no longer there, or does not apply to the input, are ignored. So is
+    one for which not all of the present shortlist was tried: the dispatcher was learnt anew, or the
+    list was shorter. `device` is all that the times depend on.
     """
 
     def __init__(self, dispatcher: Any, most: int, path: str | Path | None, device: str) -> None:
@@ -38,40 +40,48 @@ class FirstCalls:
         self._most = most
         self._device = device
         self._decided: dict[Any, int] = {}
-        self._remembered: dict[Any, int] = {}  # of the file; not yet asked for
+        self._remembered: dict[Any, tuple[int, frozenset[int]]] = {}  # and what was tried for it
         self._times: dict[Any, dict[int, list[float]]] = {}  # of what is tried, likeliest first
         self._path = None if path is None else Path(path)
         if self._path is not None:
             self._read(self._path)
 
-    def decided(self, features: Mapping[str, Any]) -> int | None:
-        """Return the index of the fastest configuration on an input; None if it is not decided."""
-        key = _key(features)
-        remembered = self._remembered.pop(key, None)
-        # Anybody may have written the file, or the constraints may have changed since.
-        if remembered is not None and self._dispatcher.applies(remembered, **features):
-            self._decided.setdefault(key, remembered)
-        return self._decided.get(key)
-
-    def next(self, features: Mapping[str, Any], first: int) -> int | None:
-        """Return the index of the configuration to try; None where there is nothing to try.
+    def decided(self, features: Mapping[str, Any], first: int) -> int | None:
+        """Return the index of the fastest configuration on an input; None if it is not decided.
 
         `first` is the configuration that runs if nothing is tried; it heads the shortlist.
         """
         key = _key(features)
-        if self.decided(features) is not None:
+        found = self._remembered.get(key)
+        if found is not None:
+            index, tried = found
+            # Anybody may have written the file, or the constraints may have changed since.
+            is_complete = tried.issuperset(self._shortlist(features, first))
+            if is_complete and self._dispatcher.applies(index, **features):
+                self._decided[key] = index
+            self._remembered.pop(key, None)  # another thread may be here as well
+        return self._decided.get(key)
+
+    def next(self, features: Mapping[str, Any], first: int) -> int | None:
+        """Return the index of the configuration to try; None where there is nothing to try, after
+        `decided` returned None. `first` is as there."""
+        key = _key(features)
+        if key in self._decided:
             return None
         if key not in self._times:
             if len(self._decided) + len(self._times) >= _MOST_INPUTS:
                 return None
-            listed = self._dispatcher.select_top(self._most, **features)
-            order = list(dict.fromkeys((first, *listed)))[: self._most]
+            order = self._shortlist(features, first)
             if len(order) == 1:
                 self._decided[key] = first
                 return None
             self._times[key] = {index: [] for index in order}
         times = self._times[key]
         return list(times)[_turn(sum(map(len, times.values())), len(times))]
+
+    def _shortlist(self, features: Mapping[str, Any], first: int) -> list[int]:
+        listed = self._dispatcher.select_top(self._most, **features)
+        return list(dict.fromkeys((first, *listed)))[: self._most]
 
     def took(self, features: Mapping[str, Any], index: int, time_s: float) -> None:
         """Note the seconds of the configuration that `next` returned; the last decides."""
@@ -134,11 +144,14 @@ class FirstCalls:
             read = json.loads(line)
             facts = {name: read[name] for name in self._facts()}
             config, key = dict(read["config"]), _key(dict(read["input"]))
+            configs = [dict(one) for one, _ in read["tried"]]
             hash(key)
         except (ValueError, KeyError, TypeError, RecursionError):
             return False
-        if facts == self._facts() and config in self._dispatcher.PORTFOLIO:
-            self._remembered[key] = self._dispatcher.PORTFOLIO.index(config)
+        portfolio = list(self._dispatcher.PORTFOLIO)
+        if facts == self._facts() and config in portfolio:
+            tried = frozenset(portfolio.index(one) for one in configs if one in portfolio)
+            self._remembered[key] = portfolio.index(config), tried
         return True
 
     def _append(self, features: Mapping[str, Any], index: int, times: Mapping[int, float]) -> None:
