@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,25 @@ def test_a_transaction_that_fails_leaves_none_open(tmp_path: Path) -> None:
         )
     with writing(str(tmp_path / "x.db")) as engine, engine.connect() as connection:
         assert len(connection.execute(select(schema.configurations)).all()) == 1
+
+
+def test_a_commit_is_one_also_after_a_read_with_the_connection_of_an_earlier_one(
+    tmp_path: Path,
+) -> None:
+    with writing(str(tmp_path / "x.db")) as engine, Store(engine) as store:
+        earlier = store.connection
+        store.commit()
+        earlier.exec_driver_sql("SELECT 1")
+        store.transact(
+            lambda: insert_returning_id(store.connection, schema.configurations, CONFIGURATION)
+        )
+        with engine.connect() as connection:
+            assert len(connection.execute(select(schema.configurations)).all()) == 1
+
+
+def test_threads_share_a_database_in_memory() -> None:
+    with writing("sqlite://") as engine, Store(engine) as store:
+        add = partial(insert_returning_id, table=schema.configurations, row=CONFIGURATION)
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(store.transact, lambda: add(store.connection)).result()
+        assert len(store.connection.execute(select(schema.configurations)).all()) == 1

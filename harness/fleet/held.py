@@ -59,9 +59,8 @@ class Held(Generic[S, C]):
                 self._admit(session)
                 if self.client is None:
                     self.client, self.session = open_client(), session
-                client = self.client
+                client, self._is_called = self.client, True
             try:
-                self._is_called = True
                 yield client
             finally:
                 self._is_called = False

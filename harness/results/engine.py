@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
 
 from harness.core.errors import ResultsError
 from harness.results.server import ServerWriter, use_settings
@@ -31,6 +32,8 @@ def make_engine(database: str, url: URL, writer: ServerWriter | None = None) -> 
     """
     is_postgres = url.get_backend_name() == POSTGRES
     options = _server_options(url, writer) if is_postgres else {}
+    if url.get_backend_name() == "sqlite" and not url.database:  # one database for all threads
+        options = {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
     try:
         engine = create_engine(
             url,

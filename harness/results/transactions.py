@@ -22,7 +22,13 @@ class Transactions:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.factory = sessionmaker(engine, autoflush=False, expire_on_commit=False)
+        self.factory = sessionmaker(
+            engine,
+            autoflush=False,
+            expire_on_commit=False,
+            # A commit is one, also where somebody has read with the connection outside the session.
+            join_transaction_mode="control_fully",
+        )
         # One for all threads, of which one at a time writes: SQLite has one writer.
         self.sessions: scoped_session[Session] = scoped_session(
             self.factory, scopefunc=lambda: None
