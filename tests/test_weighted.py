@@ -48,6 +48,12 @@ def test_calls_count_for_the_nearest_measured_input() -> None:
     assert list(coverage.beyond) == ["40% with n up to 1048576 (tuned to 524288)"]
 
 
+def test_where_no_input_was_measured_the_error_says_so() -> None:
+    nothing = make_matrix(pd.DataFrame({"n": []}), [Config({"BLOCK": 16})], np.ones((0, 1)))
+    with pytest.raises(UsageError, match="no configuration worked on any input"):
+        weigh(nothing, workload({16: 3}))
+
+
 def test_words_and_both_ends_outside_of_the_tuned_range_are_named() -> None:
     features = pd.DataFrame({"n": [16.0, 64.0], "t": ["half", "float"]})
     small = make_matrix(features, [Config({"A": 1})], np.ones((2, 1)))

@@ -123,6 +123,14 @@ def test_fractions_and_words_are_read_as_the_space_writes_them(tmp_path: Path, s
         read(tmp_path, spec, "m,n,calls\nnan,wide,2\n")
 
 
+@pytest.mark.parametrize("word", ["\x1b[2J", "a\u2028b", "\u202etxt", "a\x85b"])
+def test_a_word_that_is_not_printable_is_refused(tmp_path: Path, spec: Spec, word: str) -> None:
+    """A database with such an input could not be read any more."""
+    words = dataclasses.replace(spec, inputs=(Input({"m": "half", "n": 1}),))
+    with pytest.raises(UsageError, match=r"calls.csv:2: `m` must be a text of one line, got `\S+`"):
+        read(tmp_path, words, f"m,n,calls\n{word},1,3\n")
+
+
 def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
     tmp_path: Path, recorded: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

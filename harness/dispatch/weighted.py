@@ -77,8 +77,13 @@ def _text(share: Estimate) -> str:
 def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
     """Weigh the inputs of a matrix by the calls of a workload, and say how much these cover.
 
-    Raises UsageError where no call lies in the tuned range.
+    Raises UsageError where no call lies in the tuned range, and where no input was measured.
     """
+    if matrix.features.empty:
+        raise UsageError(
+            f"no configuration worked on any input, so no call of {workload.path} counts; "
+            f"tune with --inputs-from {workload.path}"
+        )
     names = [str(name) for name in matrix.features.columns]
     problems = list(workload.calls)
     calls = np.array([workload.calls[problem] for problem in problems], dtype=np.float64)

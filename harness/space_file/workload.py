@@ -246,6 +246,8 @@ def _value(what: str, text: str, kind: type) -> Value:
     if text == UNKNOWN:
         return None
     if kind is str:
+        if not text.isprintable():
+            raise UsageError(f"{what} must be a text of one line, got {_got(text)}")
         return text
     if kind is int:
         if not _WHOLE.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
