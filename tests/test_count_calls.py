@@ -246,6 +246,19 @@ def test_a_file_of_something_else_stays_as_it_is(
     assert file.read_text() == text
 
 
+def test_a_pipe_holds_no_program_up(
+    tmp_path: Path, program: Path, module: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a folder that several users share, anybody may have made it."""
+    file = tmp_path / "p.csv"
+    os.mkfifo(file)
+    assert "is no workload of p with these features" in run(program, str(file))
+    module.count_calls(file)
+    module.fallback_index(**CALLS[0])
+    module.count_calls(None)
+    assert "cannot be written: it is no file" in capsys.readouterr().err
+
+
 def test_many_inputs_are_written_before_the_end(tmp_path: Path, module: ModuleType) -> None:
     module.count_calls(tmp_path / "p.csv")
     for n in range(4000):

@@ -13,6 +13,7 @@ import functools
 import io
 import math
 import os
+import stat
 import sys
 import threading
 import time
@@ -140,7 +141,10 @@ class CallCounter:
         their own; raises OSError."""
         header = self._header.encode()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        flags |= getattr(os, "O_NONBLOCK", 0)  # to open a pipe waits for its other end
         with os.fdopen(os.open(self._file, flags, 0o666), "r+b", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(0, "it is no file")
             there = file.read(len(header))
             if there and there != header:
                 raise OSError(0, f"it is no workload of {self._name} with these features")
