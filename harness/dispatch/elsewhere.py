@@ -29,7 +29,7 @@ class DeviceTransfer:
 
     @property
     def is_faster(self) -> bool:
-        """Whether choosing by input pays there; in doubt one configuration is used."""
+        """Whether choosing by input is likelier to pay there than one configuration."""
         return self.found.ratio.value < 1
 
     @property

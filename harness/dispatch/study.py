@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
+import numpy as np
+
 from harness.core.kept import Kept, content_key
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
@@ -117,13 +119,18 @@ class Study:
         one = next((one for one in reversed([*self.judged.values()]) if one.tries), None)
         if one is None or one.tries is None:
             return ""
-        unsure = one.tries.unsure
+        counts = np.ones(len(one.logs)) if one.weights is None else one.weights
+        unsure = counts * one.tries.unsure
         if not unsure.any():
             return f"{one.name}: the choice is sure on every held-out input, so there is no try."
-        excess = float(one.tries.excess_calls[unsure].mean())
+        share, excess = (
+            unsure.sum() / counts.sum(),
+            np.average(one.tries.excess_calls, None, unsure),
+        )
+        whose = "held-out inputs" if one.weights is None else "calls"
         return (
-            f"{one.name}: the choice is unsure on {unsure.mean():.0%} of held-out inputs. There, a "
-            f"call of each costs the time of {excess:.2g} calls of the best one, in the mean."
+            f"{one.name}: the choice is unsure on {share:.0%} of {whose}. There, one try of "
+            f"each wastes the time of {excess:.2g} calls of the best one, in the mean."
         )
 
     @property
