@@ -148,10 +148,13 @@ def test_of_many_writers_that_come_and_go_no_two_write_at_once(tmp_path: Path) -
     database, inside = str(tmp_path / "results.db"), tmp_path / "inside"
     write(Path(database), make_ok(0))
 
+    def busy(_: str) -> DatabaseBusy:
+        return DatabaseBusy("somebody writes", "Wait.")
+
     def come_and_go() -> int:
         entered = 0
         for _ in range(50):
-            with contextlib.suppress(DatabaseBusy), locked(database, str):
+            with contextlib.suppress(DatabaseBusy), locked(database, busy):
                 inside.touch(exist_ok=False)
                 entered += 1
                 inside.unlink()
