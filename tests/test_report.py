@@ -285,7 +285,7 @@ def test_the_page_shows_every_section_without_network(
     pictures = opened_page.locator("figure")
     assert pictures.count() >= 8
     for picture in pictures.all():
-        assert _colours(picture.screenshot()) > 10, picture.get_attribute("aria-label")
+        assert _has_colours(picture.screenshot()), picture.get_attribute("aria-label")
     opened_page.close()
 
 
@@ -300,7 +300,6 @@ def cut(opened_page: Any, selector: str) -> list[str]:
     return headings
 
 
-def _colours(png: bytes) -> int:
-    return len(
-        np.unique(np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).reshape(-1, 3), axis=0)
-    )
+def _has_colours(png: bytes) -> bool:
+    """Return whether a picture has more than ten colours."""
+    return Image.open(io.BytesIO(png)).convert("RGB").getcolors(10) is None
