@@ -17,9 +17,9 @@ def make_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
 
 
 def count(text: str) -> int:
-    """Parse an integer from 1 to 10^6."""
-    if not text.isdigit() or not 1 <= int(text) <= 10**6:
-        raise argparse.ArgumentTypeError(f"must be an integer from 1 to 10^6, got {text!r}")
+    """Parse an integer from 1 to 10^8."""
+    if not text.isdigit() or not 1 <= int(text) <= 10**8:
+        raise argparse.ArgumentTypeError(f"must be an integer from 1 to 10^8, got {text!r}")
     return int(text)
 
 
