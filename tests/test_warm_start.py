@@ -1,4 +1,4 @@
-"""--warm-start: a search that learns from another device's recording before its first test."""
+"""The warm start: a search that learns from another device's results before its first test."""
 
 from __future__ import annotations
 
@@ -187,7 +187,180 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
     assert techniques[1] == "GaussianProcess"
 
 
+# ------------------------------------------------ other devices of the same database
+
+
+def on_device(command: Sequence[str], device: str, *options: str, unit: float = 1e-4) -> list[str]:
+    """The command on another device, a recording of ours with this name."""
+    path = Path(command[2]).parent / device
+    lines = ["n,BLOCK,TILE,outcome,time_s,message"]
+    for n, block, tile in itertools.product((4096, 64), BLOCKS, TILES):
+        lines.append(f"{n},{block},{tile},ok,{unit * time_ms(block, tile)},")
+    path.write_text("\n".join(lines) + "\n")
+    return [str(path) if word == command[2] else word for word in [*command, *options]]
+
+
+@pytest.fixture
+def tuned_elsewhere(measuring: list[str]) -> list[str]:
+    """The command line `measuring`, with another device's results in its database."""
+    uniform = ("-t", "UniformRandom", "--test-limit", "48")
+    assert tune.main(on_device(measuring, "other.csv", *uniform)) == 0
+    return measuring
+
+
+def warm_notes(command: Sequence[str]) -> list[Any]:
+    """By run of the Gaussian process, the devices that it notes; None without the note."""
+    query = "select notes from runs where technique = 'GaussianProcess' order by id"
+    noted = [json.loads(row[0]).get("warm_start") for row in rows(command, query)]
+    return [text and [source["device"] for source in json.loads(text)] for text in noted]
+
+
+def test_another_device_of_the_database_starts_the_search_of_every_input(
+    tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert tune.main(tuned_elsewhere) == 0
+    assert configs_of(tuned_elsewhere, 3)[1] == BEST
+    assert configs_of(tuned_elsewhere, 4)[1] == BEST
+    assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
+    database = tuned_elsewhere[4]
+    line = (
+        f"warm start from the results of other.csv in {database}; --no-warm-start leaves them out"
+    )
+    assert line in capsys.readouterr().out.splitlines()
+
+
+def test_no_warm_start_turns_it_off(
+    tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert tune.main([*tuned_elsewhere, "--no-warm-start"]) == 0
+    assert "warm start" not in capsys.readouterr().out
+    assert BEST not in configs_of(tuned_elsewhere, 3)
+    assert warm_notes(tuned_elsewhere) == [[], []]
+
+
+def test_the_same_device_is_no_warm_start(measuring: list[str]) -> None:
+    assert tune.main(measuring) == 0
+    assert tune.main([*measuring, "--seed", "1"]) == 0
+    assert warm_notes(measuring) == [None] * 4
+
+
+def test_a_run_goes_on_with_the_results_with_which_it_began(
+    measuring: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main(on_device(measuring, "other.csv")) == 0
+    database = Path(measuring[4])
+    assert tune.main(measuring) == 0
+    copy = tmp_path / "copy.db"
+    with sqlite3.connect(database) as source, sqlite3.connect(copy) as target:
+        source.backup(target)
+    # In one of the two the other device has measured more meanwhile, and a third one began.
+    assert tune.main(on_device(measuring, "other.csv", "--test-limit", "40")) == 0
+    assert tune.main(on_device(measuring, "third.csv")) == 0
+    alone = [str(copy) if word == str(database) else word for word in measuring]
+    for command in (measuring, alone):
+        capsys.readouterr()
+        assert tune.main([*command, "--test-limit", "12"]) == 0
+        assert "warm start from the results of other.csv in" in capsys.readouterr().out
+        assert len(configs_of(command, 3)) == 12
+    assert configs_of(measuring, 3) == configs_of(alone, 3)
+    assert configs_of(measuring, 4) == configs_of(alone, 4)
+
+
+def test_a_run_that_began_without_other_devices_goes_on_without_them(
+    measuring: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main(measuring) == 0
+    first = configs_of(measuring)
+    assert tune.main(on_device(measuring, "other.csv", "--no-warm-start")) == 0
+    capsys.readouterr()
+    assert tune.main([*measuring, "--test-limit", "8"]) == 0
+    assert "warm start" not in capsys.readouterr().out
+    assert configs_of(measuring)[:4] == first
+    assert len(configs_of(measuring)) == 8
+
+
+def test_a_run_that_began_with_other_devices_says_so_where_none_is_wanted(
+    tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main(tuned_elsewhere) == 0
+    capsys.readouterr()
+    assert tune.main([*tuned_elsewhere, "--no-warm-start", "--test-limit", "6"]) == 0
+    assert (
+        f"note: searches that began with the results of other.csv in {tuned_elsewhere[4]} go on "
+        "with them; --fresh begins without them\n"
+    ) in capsys.readouterr().out
+    assert len(configs_of(tuned_elsewhere, 3)) == 6
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        (
+            ("fingerprint", "0" * 64),
+            0,
+            "the results of other.csv, from which the search began, are no longer in the database; "
+            "it goes on without them",
+        ),
+        (("campaign", "one"), 2, "r.db is damaged: the results of another device are "),
+        (("another", 1), 2, "r.db is damaged: the note of a warm start is "),
+    ],
+    ids=["lost", "damaged", "unknown"],
+)
+def test_a_note_that_fits_nothing_is_one_message(
+    change: tuple[str, Any],
+    code: int,
+    message: str,
+    tuned_elsewhere: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert tune.main(tuned_elsewhere) == 0
+    with sqlite3.connect(tuned_elsewhere[4]) as connection:
+        for run_id in (3, 4):
+            (text,) = connection.execute(f"select notes from runs where id = {run_id}").fetchone()
+            notes = json.loads(text)
+            (source,) = json.loads(notes["warm_start"])
+            notes["warm_start"] = json.dumps([{**source, change[0]: change[1]}])
+            connection.execute(
+                "update runs set notes = ?, checksum = null where id = ?",
+                (json.dumps(notes), run_id),
+            )
+    capsys.readouterr()
+    assert tune.main([*tuned_elsewhere, "--test-limit", "6"]) == code
+    said = capsys.readouterr()
+    assert message in said.out + said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_recording_takes_the_place_of_the_database(
+    tuned_elsewhere: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert tune.main([*tuned_elsewhere, "--warm-start", str(cache)]) == 0
+    assert "warm start from the results" not in capsys.readouterr().out
+
+
+def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) -> None:
+    space = Path(tuned_elsewhere[0])
+    space.write_text(space.read_text().replace("max: 512", "max: 64"))
+    device = Path(tuned_elsewhere[2])
+    lines = device.read_text().splitlines()
+    fitting = [line for line in lines if line.split(",")[1] in ("BLOCK", "16", "32", "64")]
+    device.write_text("\n".join(fitting) + "\n")
+    assert tune.main(tuned_elsewhere) == 0
+    assert all(config["BLOCK"] <= 64 for config in configs_of(tuned_elsewhere, 3))
+    assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
+
+
 # --------------------------------------------------------------------- refusals
+
+
+def test_a_warm_start_and_none_exclude_each_other(
+    measuring: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*measuring, "--warm-start", str(cache), "--no-warm-start"]) == 2
+    assert "--no-warm-start and --warm-start exclude each other" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

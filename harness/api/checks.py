@@ -58,6 +58,8 @@ def _check_replay(options: TuneOptions) -> None:
         raise UsageError("--replay takes the place of a device; leave out --cluster")
     if options.mapping is not None and not (options.warm_start or options.replays_alone):
         raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
+    if options.no_warm_start and options.warm_start:
+        raise UsageError("--no-warm-start and --warm-start exclude each other; leave one out")
     if options.measure and options.replay:
         name = next(iter(options.measure)).replace("_", "-")
         raise UsageError(

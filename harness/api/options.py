@@ -40,6 +40,7 @@ class TuneOptions:
     seed_configuration: Sequence[Path | Mapping[str, Any]] = ()
     parallelism: int | None = None
     warm_start: Sequence[Path] = ()
+    no_warm_start: bool = False
     seed: int = 0
     repeats: int | None = None
     precision: float | None = None

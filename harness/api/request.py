@@ -76,8 +76,17 @@ class TuneRequest:
             stages=stages,
             target=options.validate,
             warm_start=self.warm_start,
+            other_devices=self._other_devices,
             fresh=options.fresh,
         )
+
+    @property
+    def _other_devices(self) -> bool | None:
+        """Whether searches start from the results of other devices in the database; None where
+        recordings take their place, or no technique would learn."""
+        learns = set(transfer_techniques()) & set(self.search.techniques)
+        is_cold = self.options.no_warm_start
+        return None if self.warm_start or not learns else not is_cold
 
 
 def read_request(options: TuneOptions) -> TuneRequest:

@@ -163,7 +163,24 @@ def make_campaign(
     for recording, line in zip(request.warm_start, lines, strict=True):
         listener.note(f"warm start from {line}")
         _describe_notes(recording, listener)
+    for line in _devices_learnt_from(request, campaign, database):
+        listener.note(line)
     return campaign
+
+
+def _devices_learnt_from(request: TuneRequest, campaign: Campaign, database: str) -> Iterator[str]:
+    """Say which other devices' results in the database the searches start from."""
+    devices = campaign.devices_learnt_from()
+    if devices and not request.options.no_warm_start:
+        yield (
+            f"warm start from the results of {first_few(devices, ', ')} in {database}; "
+            "--no-warm-start leaves them out"
+        )
+    elif devices:
+        yield (
+            f"note: searches that began with the results of {first_few(devices, ', ')} in "
+            f"{database} go on with them; --fresh begins without them"
+        )
 
 
 def _values_gone(campaign: Campaign, database: str) -> Iterator[str]:

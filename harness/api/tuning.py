@@ -27,6 +27,7 @@ _ARGUMENTS = {
     "stop-after": "`max_time_s`",
     "no-cross": "`cross=False`",
     "no-reduce": "`reduce=False`",
+    "no-warm-start": "`warm_start=None`",
     "seed-configuration": "`seed_configurations`",
     "quiet": "`progress=False`",
 }
@@ -49,7 +50,7 @@ def tune(
     max_time_s: float | None = None,
     seed: int = 0,
     seed_configurations: Sequence[Mapping[str, Any]] = (),
-    warm_start: Sequence[str | Path] = (),
+    warm_start: Sequence[str | Path] | None = (),
     repeats: int | None = None,
     precision: float | None = None,
     database: str | Path | None = None,
@@ -69,31 +70,34 @@ def tune(
     Ctrl-C ends the run in order and raises KeyboardInterrupt, whose message says how to continue.
     """
     check_arguments(locals())  # by their names; there is nothing else yet
-    options = TuneOptions(
-        space=space if space is None or isinstance(space, Spec) else Path(space),
-        inputs=inputs,
-        inputs_from=None if inputs_from is None else Path(inputs_from),
-        cover=cover,
-        most_inputs=most_inputs,
-        backend=backend,
-        device=list(map(str, [device] if isinstance(device, str | int) else device)),
-        replay=None if replay is None else Path(replay),
-        technique=[technique] if isinstance(technique, str) else list(technique),
-        test_limit=test_limit,
-        stop_after=max_time_s,
-        seed=seed,
-        seed_configuration=list(seed_configurations),
-        warm_start=list(map(Path, warm_start)),
-        repeats=repeats,
-        precision=precision,
-        database=None if database is None else str(database),
-        label=label,
-        fresh=fresh,
-        no_cross=not cross,
-        finalists=finalists,
-        no_reduce=not reduce,
+    return _checked_results(
+        TuneOptions(
+            space=space if space is None or isinstance(space, Spec) else Path(space),
+            inputs=inputs,
+            inputs_from=None if inputs_from is None else Path(inputs_from),
+            cover=cover,
+            most_inputs=most_inputs,
+            backend=backend,
+            device=list(map(str, [device] if isinstance(device, str | int) else device)),
+            replay=None if replay is None else Path(replay),
+            technique=[technique] if isinstance(technique, str) else list(technique),
+            test_limit=test_limit,
+            stop_after=max_time_s,
+            seed=seed,
+            seed_configuration=list(seed_configurations),
+            warm_start=list(map(Path, warm_start or ())),
+            no_warm_start=warm_start is None,
+            repeats=repeats,
+            precision=precision,
+            database=None if database is None else str(database),
+            label=label,
+            fresh=fresh,
+            no_cross=not cross,
+            finalists=finalists,
+            no_reduce=not reduce,
+        ),
+        progress,
     )
-    return _checked_results(options, progress)
 
 
 def _checked_results(options: TuneOptions, progress: bool) -> TuneResults:

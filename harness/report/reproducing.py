@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from harness.core.invocation import command_line
 from harness.core.records import Input, SampleRole
-from harness.results import DEFAULTS, Run, without_password
+from harness.results import DEFAULTS, WARM_START, Run, without_password
+from harness.results.other_devices import NOTHING
 from harness.results.view import Results
 
 _LONGEST_CONDITION = 200  # characters of an --inputs option that a person still reads
@@ -96,6 +97,8 @@ def _options(run: Run) -> Iterator[str]:
     yield from ("--test-limit", str(run.test_limit))
     for name in names.split(","):
         yield from ("--technique", name)
+    if run.notes.get(WARM_START) == NOTHING:
+        yield "--no-warm-start"
     if part:  # digests of recordings
         yield from ("--warm-start", part.removeprefix("taught by "))
 

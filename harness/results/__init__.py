@@ -9,7 +9,15 @@ from harness.results.gathering import as_rows
 from harness.results.inserting import insert_keyed, insert_rows
 from harness.results.lock import check_database
 from harness.results.merge import Added, merge_database
-from harness.results.notes import ABLATION, DEFAULTS, ENDED, EXHAUSTED, LIMITS, SPACE_FILE
+from harness.results.notes import (
+    ABLATION,
+    DEFAULTS,
+    ENDED,
+    EXHAUSTED,
+    LIMITS,
+    SPACE_FILE,
+    WARM_START,
+)
 from harness.results.read import (
     InterleavedByConfigs,
     by_configs,
@@ -43,6 +51,7 @@ __all__ = [
     "LIMITS",
     "SEARCHED",
     "SPACE_FILE",
+    "WARM_START",
     "Added",
     "CampaignKey",
     "Command",

@@ -54,6 +54,10 @@ made the run alone, or harness's own tables of it are lost."""
 OBJECTIVE = "objective"
 """The note of the objective of a run of OpenTuner's."""
 
+WARM_START = "warm_start"
+"""The note of the results of other devices that a search started from; JSON
+(harness.results.other_devices). Empty where the user wanted none."""
+
 _JSON = (BASELINES, LIMITS, ABLATION, FLAG_FILES)
 _STATISTICS = tuple(statistic.value for statistic in Statistic)
 

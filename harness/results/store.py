@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,19 +12,19 @@ from itertools import chain
 from sqlalchemy import ColumnElement, Engine, Table, event, func, select
 
 from harness import __version__
-from harness.core.records import Config, Environment, Input, Measurement, Statistic
+from harness.core.records import Config, Environment, Input, Measurement
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.connect import hold_campaign, now
-from harness.results.flag_files import files_note
 from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
-from harness.results.notes import BASELINES, CONTINUED, ENDED, SPACE_FILE, STATISTIC, device_notes
+from harness.results.notes import CONTINUED, ENDED, device_notes, read_notes
 from harness.results.read import read_measurements
 from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import stored_begin, stored_end
+from harness.results.space_notes import space_notes
 from harness.results.stored_rows import StoredRow, read_rows
 from harness.results.transactions import Transactions
 from harness.space_file import Spec
@@ -168,7 +167,12 @@ class Store(Transactions):
         found = self._begun(plan, ids)
         if found is not None:
             devices = device_notes(found["notes"], plan.environment.notes)
-            noted = {**found["notes"], **devices, **_noted(plan, found["notes"]), CONTINUED: now()}
+            noted = {
+                **found["notes"],
+                **devices,
+                **space_notes(plan.spec, found["notes"]),
+                CONTINUED: now(),
+            }
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found["id"], notes=noted, **changed)
             return Begun(found["id"], tuple(map(Config, found["seeds"])), found["tuning_run_id"])
@@ -185,7 +189,7 @@ class Store(Transactions):
             "started_at": now(),
             "harness_version": __version__,
             "seeds": [dict(seed) for seed in seeds],
-            "notes": {**plan.environment.notes, **notes, **_noted(plan, notes)},
+            "notes": {**plan.environment.notes, **notes, **space_notes(plan.spec, notes)},
         }
         (run_id,) = self._insert(schema.runs, [row])
         return Begun(run_id, tuple(seeds), None)
@@ -206,6 +210,11 @@ class Store(Transactions):
         seeds = tuple(map(Config, found["seeds"]))
         answers = tuple(test["measurement_id"] for test in tests)
         return EndedRun(found["id"], seeds, found["notes"][ENDED], answers)
+
+    def notes_of_begun(self, plan: RunPlan) -> Mapping[str, str] | None:
+        """Return the notes of this plan's run; None where it has not begun."""
+        found = self.read(lambda: self._begun(plan, self._plan_ids(plan)))
+        return None if found is None else read_notes(found["notes"])
 
     def last_before(self, plan: RunPlan) -> int:
         """Return the id of the last measurement from before the run of this plan began, or of the
@@ -389,12 +398,3 @@ class Store(Transactions):
 
 def _ordinal(test: StoredRow) -> int:
     return int(test["ordinal"])
-
-
-def _noted(plan: RunPlan, earlier: Mapping[str, str]) -> dict[str, str]:
-    """Return the notes on its space that a report needs; files are added to the `earlier` ones."""
-    named = {b.name: dict(b.values) for b in plan.spec.baselines}
-    baselines = {BASELINES: json.dumps(named)} if named else {}
-    statistic = plan.spec.measure.statistic
-    means = {} if statistic is Statistic.MEDIAN else {STATISTIC: statistic.value}
-    return {SPACE_FILE: str(plan.spec.path), **baselines, **means, **files_note(plan.spec, earlier)}

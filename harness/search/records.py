@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -150,7 +150,8 @@ class InputSearch:
     """One input to search: its space, where it is measured and stored, and what is known of it.
 
     `known` holds earlier measurements, which are not repeated; new ones are added to it. The
-    search starts from `seeds`, and techniques may learn from `transfer`.
+    search starts from `seeds`, and techniques may learn from `transfer`. A run that begins has
+    the `notes`.
     """
 
     plan: RunPlan
@@ -161,6 +162,7 @@ class InputSearch:
     report: Report
     seeds: Sequence[Config] = ()
     transfer: TransferData | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 class EndReason(str, Enum):

@@ -97,7 +97,7 @@ def _begun(search: InputSearch, options: SearchOptions) -> tuple[Begun, DurableR
     """Begin or continue the run of a search in our tables and in OpenTuner's."""
     store, plan, space = search.store, search.plan, search.space
     lock_shared_rows(store.connection)
-    begun = store.begin_run(plan, notes(), search.seeds)
+    begun = store.begin_run(plan, {**notes(), **search.notes}, search.seeds)
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     interface = TuningInterface(
         search,

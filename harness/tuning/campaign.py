@@ -133,6 +133,12 @@ class Campaign:
         problem = self.spec.inputs[0]
         return self.state.transfer_sources.describe(self.space(problem), problem)
 
+    def devices_learnt_from(self) -> list[str]:
+        """Return the other devices from whose results in the database the searches start."""
+        plans = map(self.state.run_plan, self.spec.inputs)
+        found = (source for plan in plans for source in self.state.stored_sources.of(plan))
+        return list(dict.fromkeys(source.device for source in found))
+
     def run(self) -> list[InputReport]:
         """Run all stages, and report each input; each measurement is stored when it ends."""
         state, store, stages = self.state, self.state.store, self._plan.stages

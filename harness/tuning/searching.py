@@ -190,8 +190,13 @@ class Searching:
     ) -> Searched:
         """Search with what is learnt from the inputs before this one."""
         problem = search.plan.problem
-        seeds, transfer = self.seeds(problem, before), self.transfer_data(problem, before)
-        return search_input(dataclasses.replace(search, seeds=seeds, transfer=transfer), options)
+        prepared = dataclasses.replace(
+            search,
+            seeds=self.seeds(problem, before),
+            transfer=self.transfer_data(problem, before),
+            notes=self.state.stored_sources.notes(search.plan),
+        )
+        return search_input(prepared, options)
 
     def _noting(self, problem: Input) -> Callable[[Progress], None]:
         """Return a function that passes on the tests which no earlier round has passed on."""
@@ -220,11 +225,14 @@ class Searching:
         return [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
 
     def transfer_data(self, problem: Input, before: Sequence[Input]) -> TransferData | None:
-        """Gather recordings, and the inputs before this one as its run found them."""
+        """Gather recordings, and other devices' results and the inputs before this one as its run
+        found them."""
         state = self.state
+        plan, space = state.run_plan(problem), state.space(problem)
         if problem not in self._found_up_to:  # in later rounds this would read far back
-            self._found_up_to[problem] = state.store.last_before(state.run_plan(problem))
+            self._found_up_to[problem] = state.store.last_before(plan)
         last = self._found_up_to[problem]
         known = {other: state.known(other).values() for other in before}
         measured = {o: [s.measurement for s in found if s.id <= last] for o, found in known.items()}
-        return state.transfer_sources.data_for(state.space(problem), problem, measured)
+        stored = state.stored_sources.tasks(plan, space)
+        return state.transfer_sources.data_for(space, problem, measured, stored)

@@ -40,6 +40,7 @@ from harness.results.ablation import Ablation
 from harness.results.notes import device_notes
 from harness.search import Ahead
 from harness.search.transfer.sources import TransferSources, stored_technique
+from harness.search.transfer.stored import StoredSources
 from harness.space import Space
 from harness.tuning.devices import EqualDevices
 from harness.tuning.plan import CampaignPlan
@@ -73,6 +74,7 @@ class State:
         self._display = display
         self.space = space
         self.transfer_sources = TransferSources(plan.warm_start)
+        self.stored_sources = StoredSources(store, plan.other_devices, self.warn)
         self.number = store.choose_campaign(plan.spec, measurer.environment, plan.fresh)
         self.runs: dict[Input, int] = {}
         self.reduced: dict[Input, Ablation] = {}  # winners that were replaced by a part of them

@@ -167,7 +167,12 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         type=Path,
         metavar="FILE",
         help="learn from a recording of the same kernel on another device, in a format of --replay "
-        "without a space; may be repeated",
+        "without a space; may be repeated (default: the results of other devices in the database)",
+    )
+    group.add_argument(
+        "--no-warm-start",
+        action="store_true",
+        help="learn nothing from other devices",
     )
     group.add_argument(
         "--validate",

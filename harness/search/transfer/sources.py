@@ -49,11 +49,19 @@ class TransferSources:
         return (source.describe(space, problem) for source in self.of(space))
 
     def data_for(
-        self, space: Space, problem: Input, measured: Mapping[Input, Sequence[Measurement]]
+        self,
+        space: Space,
+        problem: Input,
+        measured: Mapping[Input, Sequence[Measurement]],
+        stored: Sequence[SourceTask] = (),
     ) -> TransferData | None:
-        """Gather what recordings and measurements of other inputs tell of an input; None where
-        there are none. Raises UsageError for a recording of which nothing can be used."""
+        """Gather what recordings, `stored` results of other devices and measurements of other
+        inputs say of an input; None where there are none.
+
+        Raises UsageError for a recording of which nothing can be used.
+        """
         tasks = [task for source in self.of(space) for task in source.tasks(problem)]
+        tasks += stored
         alike = most_alike(problem, {other: len(found) for other, found in measured.items()})
         of_inputs = (_task_of_input(space, other, measured[other]) for other in alike)
         tasks += [task for task in of_inputs if task is not None]
