@@ -21,7 +21,6 @@ from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques.gaussian_process import (
-    ALTERNATE_FROM,
     FAVOURITES,
     FIRST,
     GaussianProcess,
@@ -362,7 +361,7 @@ class ScriptedProcess(GaussianProcess):
 
     def __init__(self, gap: float) -> None:
         super().__init__()
-        self._scripted = iter([ScriptedModel(0.0), ScriptedModel(-gap)])
+        self._scripted = iter([ScriptedModel(0.0), ScriptedModel(-gap), ScriptedModel(0.0)])
 
     def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
         return next(self._scripted)
@@ -390,15 +389,14 @@ def nearest_before(proposed: Sequence[Config], number: int) -> float:
     return min(math.dist([one[n] for n in "AB"], [p[n] for n in "AB"]) for p in proposed[:number])
 
 
-def test_very_strong_evidence_against_a_prior_begins_the_search_again_far_from_its_favourites() -> (
-    None
-):
-    technique, proposed = searched(gap=6.0, tests=FAVOURITES + FIRST + 1)
-    favourites, design = proposed[:FAVOURITES], range(FAVOURITES, FAVOURITES + FIRST)
-    assert all(one["A"] + one["B"] <= 2 for one in favourites)
-    assert min(nearest_before(proposed, number) for number in design) > 5
-    (left,) = technique._models
-    assert left.evidence == 0.0
+def test_after_very_strong_evidence_against_its_prior_a_search_begins_again() -> None:
+    technique, proposed = searched(gap=6.0, tests=FAVOURITES + FIRST + 20)
+    assert all(one["A"] + one["B"] <= 2 for one in proposed[:FAVOURITES])
+    again = proposed[FAVOURITES:]
+    assert min(nearest_before(again, number) for number in range(1, FIRST)) > 5
+    assert technique._known.prior is None
+    assert technique._known.count == len(again), "the model knows no earlier results"
+    assert len(set(proposed)) == len(proposed)
 
 
 @pytest.mark.parametrize(("gap", "models"), [(4.0, 2), (-6.0, 2), (6.0, 1)])
@@ -406,9 +404,10 @@ def test_weak_evidence_leaves_the_prior_in_the_search(gap: float, models: int) -
     assert len(searched(gap, FAVOURITES + 1)[0]._models) == models
 
 
-def test_once_much_is_known_a_prior_is_no_longer_dropped() -> None:
-    technique, _ = searched(-6.0, ALTERNATE_FROM)
+def test_after_the_first_results_a_prior_is_no_longer_dropped() -> None:
+    technique, _ = searched(-6.0, FIRST + 1)
     for model in technique._models:
         model.evidence *= -1
+    technique._relearn_at = 0.0
     technique.desired_configuration()
     assert len(technique._models) == 2

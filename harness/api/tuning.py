@@ -65,39 +65,36 @@ def tune(
 
     The arguments are the options of `python -m harness.tune`; `max_time_s` is in seconds. What the
     database holds is not measured again. Progress goes to standard error, or to a notebook's cell.
-
     Raises HarnessError with the command's message, which names arguments in place of options.
     Ctrl-C ends the run in order and raises KeyboardInterrupt, whose message says how to continue.
     """
     check_arguments(locals())  # by their names; there is nothing else yet
-    return _checked_results(
-        TuneOptions(
-            space=space if space is None or isinstance(space, Spec) else Path(space),
-            inputs=inputs,
-            inputs_from=None if inputs_from is None else Path(inputs_from),
-            cover=cover,
-            most_inputs=most_inputs,
-            backend=backend,
-            device=list(map(str, [device] if isinstance(device, str | int) else device)),
-            replay=None if replay is None else Path(replay),
-            technique=[technique] if isinstance(technique, str) else list(technique),
-            test_limit=test_limit,
-            stop_after=max_time_s,
-            seed=seed,
-            seed_configuration=list(seed_configurations),
-            warm_start=list(map(Path, warm_start or ())),
-            no_warm_start=warm_start is None,
-            repeats=repeats,
-            precision=precision,
-            database=None if database is None else str(database),
-            label=label,
-            fresh=fresh,
-            no_cross=not cross,
-            finalists=finalists,
-            no_reduce=not reduce,
-        ),
-        progress,
+    options = TuneOptions(
+        space=space if space is None or isinstance(space, Spec) else Path(space),
+        inputs=inputs,
+        inputs_from=None if inputs_from is None else Path(inputs_from),
+        cover=cover,
+        most_inputs=most_inputs,
+        backend=backend,
+        device=list(map(str, [device] if isinstance(device, str | int) else device)),
+        replay=None if replay is None else Path(replay),
+        technique=[technique] if isinstance(technique, str) else list(technique),
+        test_limit=test_limit,
+        stop_after=max_time_s,
+        seed=seed,
+        seed_configuration=list(seed_configurations),
+        warm_start=list(map(Path, warm_start or ())),
+        no_warm_start=warm_start is None,
+        repeats=repeats,
+        precision=precision,
+        database=None if database is None else str(database),
+        label=label,
+        fresh=fresh,
+        no_cross=not cross,
+        finalists=finalists,
+        no_reduce=not reduce,
     )
+    return _checked_results(options, progress)
 
 
 def _checked_results(options: TuneOptions, progress: bool) -> TuneResults:

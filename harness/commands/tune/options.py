@@ -160,20 +160,7 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="JSON object with a configuration to start from; may be repeated",
     )
-    group.add_argument(
-        "--warm-start",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="learn from a recording of the same kernel on another device, in a format of --replay "
-        "without a space; may be repeated (default: the results of other devices in the database)",
-    )
-    group.add_argument(
-        "--no-warm-start",
-        action="store_true",
-        help="learn nothing from other devices",
-    )
+    _add_warm_start(group)
     group.add_argument(
         "--validate",
         nargs="?",
@@ -190,6 +177,23 @@ def _add_search_options(group: argparse._ArgumentGroup) -> None:
         help="propose and build N configurations at once (default 4; 1 for a recording)",
     )
     group.add_argument("--seed", type=whole_number(0), default=0, help="random seed (default 0)")
+
+
+def _add_warm_start(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--warm-start",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="learn from a recording of the same kernel on another device, in a format of --replay "
+        "without a space; may be repeated (default: the results of other devices in the database)",
+    )
+    group.add_argument(
+        "--no-warm-start",
+        action="store_true",
+        help="learn nothing from other devices",
+    )
 
 
 def _add_measurement_options(group: argparse._ArgumentGroup) -> None:

@@ -26,7 +26,7 @@ FIRST = 7
 FAVOURITES = 3
 """The number of the prior's favourites that are measured first, if there is a prior."""
 
-ALTERNATE_FROM = 25
+ALTERNATE_FROM = 12
 """From so many results on, the model with the prior as its mean alternates with the other."""
 
 _VERY_STRONG = 5.0
@@ -73,9 +73,9 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
     candidates, and a second model learns the differences between the results and the prior. The
     model with more evidence is used. Later, if the second has more evidence, the two alternate:
     results near the prior's favourites cannot show that it is wrong elsewhere. Where the evidence
-    against the prior is very strong, it is dropped for good, and the search begins as one without
-    a prior does, with configurations far from each other: those near the favourites of a
-    misleading prior say little of the rest.
+    against the prior is very strong within the first few results, it is dropped for good, and the
+    search begins again as if nothing was known. So a misleading prior costs these few tests: a
+    model of results near its favourites would stay near them.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,6 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         self._likelier = 0  # the model with more evidence; the second has the prior as its mean
         self._used = 0  # the model that was used last
         self._relearn_at = 0.0
-        self._remote = 0  # configurations far from the others, measured since the prior was dropped
         self._drew = False  # the last proposal was a uniform draw
 
     def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
@@ -141,8 +140,7 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         sample = known.sample()
         outputs = standardised(sample.times_s)
         self._learn(sample, outputs)
-        if self._has_dropped_prior and self._remote < FIRST:
-            self._remote += 1
+        if known.prior is None and known.count == 0:  # it has just been dropped
             return known.remote(known.space.sample_points(known.rng, _DRAWN_FIRST))
         self._used = self._next_model()
         model, mean = self._models[self._used], _Mean(self._used, sample, outputs)
@@ -163,13 +161,10 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
             model.fit(sample.points, outputs - mean, learn=True)
         evidence = [model.evidence for model in self._models]
         self._likelier = evidence.index(max(evidence))
-        # Later, what is known of the times makes another beginning needless.
-        if self._known.count < ALTERNATE_FROM and evidence[0] - evidence[-1] > _VERY_STRONG:
-            self._models = self._models[:1]
-
-    @property
-    def _has_dropped_prior(self) -> bool:
-        return self._known.prior is not None and len(self._models) == 1
+        if self._known.count <= FIRST and evidence[0] - evidence[-1] > _VERY_STRONG:
+            self._known.begin_again()
+            self._models = [self.make_model(self._known.encoder)]
+            self._relearn_at = 0.0
 
     def _next_model(self) -> int:
         """Choose the model with more evidence; later, if it has the prior, alternate."""
@@ -182,8 +177,7 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         known = self._known
         drawn = _DRAWN if known.count <= MOST_POINTS else _DRAWN_LATER
         yield known.space.sample_points(known.rng, drawn)
-        if not self._has_dropped_prior:
-            yield known.favourites(_LEADERS)
+        yield known.favourites(_LEADERS)
         for centre in known.fastest(_CENTRES):
             near = known.neighbours(centre)
             yield near
