@@ -61,6 +61,7 @@ READ = {
     "tune": {"space", "replay", "mapping", "seed_configuration", "warm_start", "inputs_from"},
     "check": {"spaces"},
     "dispatch": {"spec", "weights"},
+    "report": {"weights"},
     "compare": {"spec", "rerun", "base_space", "rerun_database"},
     "discover": {"source"},
 }

@@ -206,8 +206,8 @@ def test_the_commands_are_those_of_the_runs(results: Results) -> None:
     assert "--seed 7 --test-limit 40 --technique A --technique B --warm-start 0a1b2c3d" in lines[0]
     assert "--seed 7 --validate --inputs" in lines[1]
     assert ("--fresh" in lines[0], "--fresh" in lines[1]) == (True, False)
-    cold = dataclasses.replace(first, technique="A", notes={**first.notes, "warm_start": "[]"})
-    assert " --no-warm-start " in next(commands(dataclasses.replace(found, runs=(cold,))))
+    warm = dataclasses.replace(first, technique="A", notes={**first.notes, "warm_start": "[...]"})
+    assert " --warm-start database " in next(commands(dataclasses.replace(found, runs=(warm,))))
 
 
 def replayed_as(backend: str, results: Results) -> Results:

@@ -190,6 +190,9 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
 # ------------------------------------------------ other devices of the same database
 
 
+IN_DATABASE = ("--warm-start", "database")
+
+
 def on_device(command: Sequence[str], device: str, *options: str, unit: float = 1e-4) -> list[str]:
     """The command on another device, a recording of ours with this name."""
     path = Path(command[2]).parent / device
@@ -219,30 +222,31 @@ def test_another_device_of_the_database_starts_the_search_of_every_input(
     tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    assert tune.main(tuned_elsewhere) == 0
+    assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
     assert configs_of(tuned_elsewhere, 3)[1] == BEST
     assert configs_of(tuned_elsewhere, 4)[1] == BEST
     assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
     database = tuned_elsewhere[4]
-    line = (
-        f"warm start from the results of other.csv in {database}; --no-warm-start leaves them out"
-    )
+    line = f"warm start from the results of other.csv in {database}"
     assert line in capsys.readouterr().out.splitlines()
 
 
-def test_no_warm_start_turns_it_off(
+def test_without_the_option_the_search_starts_cold(
     tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    assert tune.main([*tuned_elsewhere, "--no-warm-start"]) == 0
+    assert tune.main(tuned_elsewhere) == 0
     assert "warm start" not in capsys.readouterr().out
     assert BEST not in configs_of(tuned_elsewhere, 3)
-    assert warm_notes(tuned_elsewhere) == [[], []]
+    assert warm_notes(tuned_elsewhere) == [None, None]
 
 
-def test_the_same_device_is_no_warm_start(measuring: list[str]) -> None:
+def test_the_same_device_is_no_warm_start(
+    measuring: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert tune.main(measuring) == 0
-    assert tune.main([*measuring, "--seed", "1"]) == 0
+    assert tune.main([*measuring, "--seed", "1", *IN_DATABASE]) == 0
+    assert "no warm start from" in capsys.readouterr().out
     assert warm_notes(measuring) == [None] * 4
 
 
@@ -251,7 +255,7 @@ def test_a_run_goes_on_with_the_results_with_which_it_began(
 ) -> None:
     assert tune.main(on_device(measuring, "other.csv")) == 0
     database = Path(measuring[4])
-    assert tune.main(measuring) == 0
+    assert tune.main([*measuring, *IN_DATABASE]) == 0
     copy = tmp_path / "copy.db"
     with sqlite3.connect(database) as source, sqlite3.connect(copy) as target:
         source.backup(target)
@@ -273,25 +277,12 @@ def test_a_run_that_began_without_other_devices_goes_on_without_them(
 ) -> None:
     assert tune.main(measuring) == 0
     first = configs_of(measuring)
-    assert tune.main(on_device(measuring, "other.csv", "--no-warm-start")) == 0
+    assert tune.main(on_device(measuring, "other.csv")) == 0
     capsys.readouterr()
-    assert tune.main([*measuring, "--test-limit", "8"]) == 0
-    assert "warm start" not in capsys.readouterr().out
+    assert tune.main([*measuring, *IN_DATABASE, "--test-limit", "8"]) == 0
+    assert "warm start from" not in capsys.readouterr().out.replace("no warm start from", "")
     assert configs_of(measuring)[:4] == first
     assert len(configs_of(measuring)) == 8
-
-
-def test_a_run_that_began_with_other_devices_says_so_where_none_is_wanted(
-    tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tune.main(tuned_elsewhere) == 0
-    capsys.readouterr()
-    assert tune.main([*tuned_elsewhere, "--no-warm-start", "--test-limit", "6"]) == 0
-    assert (
-        f"note: searches that began with the results of other.csv in {tuned_elsewhere[4]} go on "
-        "with them; --fresh begins without them\n"
-    ) in capsys.readouterr().out
-    assert len(configs_of(tuned_elsewhere, 3)) == 6
 
 
 @pytest.mark.parametrize(
@@ -315,7 +306,7 @@ def test_a_note_that_fits_nothing_is_one_message(
     tuned_elsewhere: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert tune.main(tuned_elsewhere) == 0
+    assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
     with sqlite3.connect(tuned_elsewhere[4]) as connection:
         for run_id in (3, 4):
             (text,) = connection.execute(f"select notes from runs where id = {run_id}").fetchone()
@@ -333,14 +324,6 @@ def test_a_note_that_fits_nothing_is_one_message(
     assert "Traceback" not in said.err
 
 
-def test_a_recording_takes_the_place_of_the_database(
-    tuned_elsewhere: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    capsys.readouterr()
-    assert tune.main([*tuned_elsewhere, "--warm-start", str(cache)]) == 0
-    assert "warm start from the results" not in capsys.readouterr().out
-
-
 def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) -> None:
     space = Path(tuned_elsewhere[0])
     space.write_text(space.read_text().replace("max: 512", "max: 64"))
@@ -348,19 +331,12 @@ def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) ->
     lines = device.read_text().splitlines()
     fitting = [line for line in lines if line.split(",")[1] in ("BLOCK", "16", "32", "64")]
     device.write_text("\n".join(fitting) + "\n")
-    assert tune.main(tuned_elsewhere) == 0
+    assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
     assert all(config["BLOCK"] <= 64 for config in configs_of(tuned_elsewhere, 3))
     assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
 
 
 # --------------------------------------------------------------------- refusals
-
-
-def test_a_warm_start_and_none_exclude_each_other(
-    measuring: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tune.main([*measuring, "--warm-start", str(cache), "--no-warm-start"]) == 2
-    assert "--no-warm-start and --warm-start exclude each other" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

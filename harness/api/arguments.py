@@ -83,7 +83,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "max_time_s": (_is_number, "a number of seconds"),
     "seed": (_is_whole(0), "a whole number from 0 to 10^9"),
     "seed_configurations": (_is_list_of(_is_mapping), "a list of mappings"),
-    "warm_start": (_is_list_of(_is_path), "a list of paths, or None for no warm start"),
+    "warm_start": (_is_list_of(_is_path), "a list of paths"),
     "repeats": (_is_whole(1), "a whole number from 1 to 10^9"),
     "precision": (_is_number, "a number such as 0.01"),
     "database": (_is_path, "a path or a URL"),
@@ -103,7 +103,6 @@ _MAY_BE_NONE = (
     "precision",
     "database",
     "finalists",
-    "warm_start",
 )
 
 

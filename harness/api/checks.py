@@ -41,7 +41,7 @@ def check_recordings(options: TuneOptions) -> None:
 
     A recording with a space is read as the space says, which is loaded later.
     """
-    read = [*options.replays_alone, *options.warm_start]
+    read = [*options.replays_alone, *options.warm_recordings]
     if read:
         from harness.recordings.read import recording_files  # here: it loads the spec's model
 
@@ -56,10 +56,8 @@ def _check_replay(options: TuneOptions) -> None:
         raise UsageError("--replay takes the place of a device; leave out --device")
     if options.replay is not None and options.cluster is not None:
         raise UsageError("--replay takes the place of a device; leave out --cluster")
-    if options.mapping is not None and not (options.warm_start or options.replays_alone):
+    if options.mapping is not None and not (options.warm_recordings or options.replays_alone):
         raise UsageError("--mapping needs --warm-start FILE, or --replay FILE without a space")
-    if options.no_warm_start and options.warm_start:
-        raise UsageError("--no-warm-start and --warm-start exclude each other; leave one out")
     if options.measure and options.replay:
         name = next(iter(options.measure)).replace("_", "-")
         raise UsageError(
@@ -106,7 +104,7 @@ def _files(options: TuneOptions) -> Iterator[tuple[str, Path]]:
         yield "--inputs-from ", options.inputs_from
     if options.replay is not None:
         yield "--replay ", options.replay
-    yield from (("--warm-start ", path) for path in options.warm_start)
+    yield from (("--warm-start ", path) for path in options.warm_recordings)
     seeds = (seed for seed in options.seed_configuration if isinstance(seed, Path))
     yield from (("--seed-configuration ", path) for path in seeds)
 

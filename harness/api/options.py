@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # it takes a while to load
     from harness.space_file import Spec
 
+DATABASE = "database"
+"""What `warm_start` has in place of a recording: the results of other devices in the database."""
+
 COVER = 0.95
 """The share of a workload's calls whose inputs are tuned, by default."""
 
@@ -40,7 +43,6 @@ class TuneOptions:
     seed_configuration: Sequence[Path | Mapping[str, Any]] = ()
     parallelism: int | None = None
     warm_start: Sequence[Path] = ()
-    no_warm_start: bool = False
     seed: int = 0
     repeats: int | None = None
     precision: float | None = None
@@ -67,6 +69,11 @@ class TuneOptions:
         """The options that override the space's measure section."""
         values = {name: getattr(self, name) for name in ("repeats", "precision", "give_up_at")}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def warm_recordings(self) -> Sequence[Path]:
+        """The recordings that the search learns from."""
+        return [path for path in self.warm_start if str(path) != DATABASE]
 
     @property
     def replays_alone(self) -> Sequence[Path]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.api.options import TuneOptions
+from harness.api.options import DATABASE, TuneOptions
 from harness.api.workload import WorkloadChoice, with_inputs_of
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
@@ -76,17 +76,9 @@ class TuneRequest:
             stages=stages,
             target=options.validate,
             warm_start=self.warm_start,
-            other_devices=self._other_devices,
+            other_devices=Path(DATABASE) in options.warm_start,
             fresh=options.fresh,
         )
-
-    @property
-    def _other_devices(self) -> bool | None:
-        """Whether searches start from the results of other devices in the database; None where
-        recordings take their place, or no technique would learn."""
-        learns = set(transfer_techniques()) & set(self.search.techniques)
-        is_cold = self.options.no_warm_start
-        return None if self.warm_start or not learns else not is_cold
 
 
 def read_request(options: TuneOptions) -> TuneRequest:
@@ -95,7 +87,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
     _check_condition(options.inputs)
     resolve_techniques([name for name in options.technique if name != PREDICTED])
     alone = options.replays_alone
-    files = recording_files([*alone, *options.warm_start], options.mapping)
+    files = recording_files([*alone, *options.warm_recordings], options.mapping)
     loaded = load_spec(options.space) if isinstance(options.space, Path) else options.space
     techniques = _techniques(options, loaded.search if loaded else Search())
     check_seeds_used(techniques, seeds)
@@ -195,7 +187,7 @@ def _check_database(options: TuneOptions, database: str) -> None:
     """Refuse to write to a file that is read, and where no file can be made."""
     path = sqlite_path(database)
     replay = [] if options.replay is None else [("--replay", options.replay)]
-    for option, read in (*replay, *(("--warm-start", file) for file in options.warm_start)):
+    for option, read in (*replay, *(("--warm-start", file) for file in options.warm_recordings)):
         if path is not None and path.resolve() == read.resolve():
             raise UsageError(f"{option} and --database are both {database}; write to another file")
     check_database(database)

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from harness.analysis.inputs import InputReport
 from harness.api.devices import open_devices
+from harness.api.options import DATABASE
 from harness.api.request import PREDICTED, TuneRequest
 from harness.core.errors import HarnessError
 from harness.core.records import Config
@@ -171,15 +173,12 @@ def make_campaign(
 def _devices_learnt_from(request: TuneRequest, campaign: Campaign, database: str) -> Iterator[str]:
     """Say which other devices' results in the database the searches start from."""
     devices = campaign.devices_learnt_from()
-    if devices and not request.options.no_warm_start:
+    if devices:
+        yield f"warm start from the results of {first_few(devices, ', ')} in {database}"
+    elif Path(DATABASE) in request.options.warm_start:
         yield (
-            f"warm start from the results of {first_few(devices, ', ')} in {database}; "
-            "--no-warm-start leaves them out"
-        )
-    elif devices:
-        yield (
-            f"note: searches that began with the results of {first_few(devices, ', ')} in "
-            f"{database} go on with them; --fresh begins without them"
+            f"note: no warm start from {database}: it has no results of another device for this "
+            "program, or had none when the search began; --fresh begins a new one"
         )
 
 

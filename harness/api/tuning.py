@@ -27,7 +27,6 @@ _ARGUMENTS = {
     "stop-after": "`max_time_s`",
     "no-cross": "`cross=False`",
     "no-reduce": "`reduce=False`",
-    "no-warm-start": "`warm_start=None`",
     "seed-configuration": "`seed_configurations`",
     "quiet": "`progress=False`",
 }
@@ -50,7 +49,7 @@ def tune(
     max_time_s: float | None = None,
     seed: int = 0,
     seed_configurations: Sequence[Mapping[str, Any]] = (),
-    warm_start: Sequence[str | Path] | None = (),
+    warm_start: Sequence[str | Path] = (),
     repeats: int | None = None,
     precision: float | None = None,
     database: str | Path | None = None,
@@ -65,6 +64,7 @@ def tune(
 
     The arguments are the options of `python -m harness.tune`; `max_time_s` is in seconds. What the
     database holds is not measured again. Progress goes to standard error, or to a notebook's cell.
+
     Raises HarnessError with the command's message, which names arguments in place of options.
     Ctrl-C ends the run in order and raises KeyboardInterrupt, whose message says how to continue.
     """
@@ -83,8 +83,7 @@ def tune(
         stop_after=max_time_s,
         seed=seed,
         seed_configuration=list(seed_configurations),
-        warm_start=list(map(Path, warm_start or ())),
-        no_warm_start=warm_start is None,
+        warm_start=list(map(Path, warm_start)),
         repeats=repeats,
         precision=precision,
         database=None if database is None else str(database),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from harness.core.invocation import command_line
 from harness.core.records import Input, SampleRole
 from harness.results import DEFAULTS, WARM_START, Run, without_password
-from harness.results.other_devices import NOTHING
 from harness.results.view import Results
 
 _LONGEST_CONDITION = 200  # characters of an --inputs option that a person still reads
@@ -97,8 +96,8 @@ def _options(run: Run) -> Iterator[str]:
     yield from ("--test-limit", str(run.test_limit))
     for name in names.split(","):
         yield from ("--technique", name)
-    if run.notes.get(WARM_START) == NOTHING:
-        yield "--no-warm-start"
+    if WARM_START in run.notes:
+        yield from ("--warm-start", "database")
     if part:  # digests of recordings
         yield from ("--warm-start", part.removeprefix("taught by "))
 

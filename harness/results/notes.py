@@ -56,7 +56,7 @@ OBJECTIVE = "objective"
 
 WARM_START = "warm_start"
 """The note of the results of other devices that a search started from; JSON
-(harness.results.other_devices). Empty where the user wanted none."""
+(harness.results.other_devices)."""
 
 _JSON = (BASELINES, LIMITS, ABLATION, FLAG_FILES)
 _STATISTICS = tuple(statistic.value for statistic in Statistic)

@@ -18,9 +18,6 @@ from harness.results.read import read_measurements
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.space_file import Spec
 
-NOTHING = "[]"
-"""The note of a run that was to start from no results of other devices."""
-
 
 @dataclass(frozen=True)
 class DeviceResults:
@@ -87,8 +84,7 @@ def read_device(
 
 def as_note(sources: Iterable[DeviceResults]) -> str:
     """Write the note of a run that starts from these results."""
-    found = [asdict(source) for source in sources]
-    return json.dumps(found) if found else NOTHING
+    return json.dumps([asdict(source) for source in sources])
 
 
 def from_note(note: str) -> tuple[DeviceResults, ...]:

@@ -31,8 +31,7 @@ class CampaignPlan:
     With a `target` the inputs are not searched but sampled, until a tree predicts times with this
     median relative error (harness.tuning.validation). `warm_start` are recordings of the same
     kernel on other devices, to learn from; `other_devices` says whether new searches start from
-    the results of other devices in the database, None where no technique would learn. `fresh` uses
-    no earlier measurements.
+    the results of other devices in the database. `fresh` uses no earlier measurements.
     """
 
     spec: Spec
@@ -40,5 +39,5 @@ class CampaignPlan:
     stages: Stages = field(default_factory=Stages)
     target: float | None = None
     warm_start: Sequence[Recording] = ()
-    other_devices: bool | None = None
+    other_devices: bool = False
     fresh: bool = False

@@ -187,12 +187,8 @@ def _add_warm_start(group: argparse._ArgumentGroup) -> None:
         type=Path,
         metavar="FILE",
         help="learn from a recording of the same kernel on another device, in a format of --replay "
-        "without a space; may be repeated (default: the results of other devices in the database)",
-    )
-    group.add_argument(
-        "--no-warm-start",
-        action="store_true",
-        help="learn nothing from other devices",
+        "without a space; may be repeated. The word database: learn from the results of other "
+        "devices in the database",
     )
 
 

@@ -10,7 +10,6 @@ from harness.core.records import Input
 from harness.models.transfer_prior import SourceTask
 from harness.results import WARM_START, MeasurementRows, RunPlan, Store
 from harness.results.other_devices import (
-    NOTHING,
     DeviceResults,
     as_note,
     from_note,
@@ -29,8 +28,8 @@ class StoredSources:
     ones, however many are added meanwhile.
     """
 
-    def __init__(self, store: Store, wanted: bool | None, warn: Callable[[str], None]) -> None:
-        """`wanted` says whether new runs start from them; None where nothing would learn."""
+    def __init__(self, store: Store, wanted: bool, warn: Callable[[str], None]) -> None:
+        """`wanted` says whether new runs start from them."""
         self._store = store
         self._wanted = wanted
         self._warn = warn
@@ -41,8 +40,6 @@ class StoredSources:
 
     def of(self, plan: RunPlan) -> tuple[DeviceResults, ...]:
         """Return the results that a run began with, or will begin with."""
-        if self._wanted is None:
-            return ()
         if plan.problem not in self._of_run:
             self._of_run[plan.problem] = self._found(plan)
         return self._of_run[plan.problem]
@@ -52,7 +49,7 @@ class StoredSources:
         begun = store.notes_of_begun(plan)
         if begun is not None:
             with refusing_damage(store.connection):
-                return from_note(begun.get(WARM_START, NOTHING))
+                return from_note(begun.get(WARM_START, "[]"))
         if not self._wanted:
             return ()
         if self._now is None:  # once a command: its inputs start from the same results
@@ -64,8 +61,7 @@ class StoredSources:
     def notes(self, plan: RunPlan) -> Mapping[str, str]:
         """Return the note of a run that begins; none where no other device has results."""
         sources = self.of(plan)
-        is_noted = sources or self._wanted is False
-        return {WARM_START: as_note(sources)} if is_noted else {}
+        return {WARM_START: as_note(sources)} if sources else {}
 
     def tasks(self, plan: RunPlan, space: Space) -> list[SourceTask]:
         """Return what these results teach about a run's input: of each device, the inputs that
