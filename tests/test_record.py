@@ -56,6 +56,8 @@ def test_each_table_is_needed(database: Path, table: str) -> None:
         ("UPDATE result SET time = 0.5 WHERE id = 1", "has the state OK and the time 0.5 s, but"),
         ("UPDATE result SET time = NULL WHERE id = 1", "the state OK and the time None s, but"),
         ("UPDATE result SET state = 'ERROR' WHERE id = 1", "has the state ERROR and the time"),
+        ("UPDATE result SET state = 'x' || char(27)", "has the state x\\x1b and the time"),
+        ("UPDATE result SET time = 'x' || char(27)", "and the time x\\x1b s, but"),
         ("UPDATE result SET state = 'OK' WHERE id = 2", "but harness has crashed and None s"),
         ("UPDATE result SET configuration_id = 2", "is of another configuration"),
         ("UPDATE configuration SET hash = 'x'", "is of another configuration"),

@@ -11,11 +11,23 @@ import hashlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, exists, func, not_, or_, select
+from sqlalchemy import (
+    Connection,
+    Select,
+    Text,
+    and_,
+    case,
+    exists,
+    func,
+    not_,
+    or_,
+    select,
+    type_coerce,
+)
 
 from harness.core.errors import ResultsError
 from harness.core.records import Outcome, Statistic
-from harness.core.text import first_few
+from harness.core.text import first_few, printable
 from harness.results import opentuner_tables as opentuner
 from harness.results import schema
 from harness.results.notes import OPENTUNER, STATISTIC
@@ -58,8 +70,8 @@ def _disagreements(connection: Connection) -> Iterator[str]:
             yield f"the results of run {row.id} in OpenTuner's tables are on another input"
     for row in connection.execute(_unlike_tests().limit(1)):
         why = row.what or (
-            f"has the state {row.state} and the time {row.time} s, but harness has {row.outcome} "
-            f"and {row.time_s} s"
+            f"has the state {printable(str(row.state))} and the time {printable(str(row.time))} s, "
+            f"but harness has {printable(str(row.outcome))} and {row.time_s} s"
         )
         yield f"the result of test {row.id} in OpenTuner's tables {why}"
 
@@ -138,7 +150,9 @@ def _unlike_tests() -> Select[Any]:
         select(
             tests.c.id,
             what.label("what"),
-            result.c.state,
+            type_coerce(result.c.state, Text).label(
+                "state"
+            ),  # which may be none that OpenTuner has
             result.c.time,
             ours.c.outcome,
             time_s.label("time_s"),
