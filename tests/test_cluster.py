@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import multiprocessing
 import os
@@ -24,7 +25,7 @@ from tests.planted import until
 
 distributed = pytest.importorskip("distributed")
 
-from harness.fleet.cluster import BUILD, Cluster, WorkerLost  # noqa: E402
+from harness.fleet.cluster import BUILD, Cluster, SchedulerLost, WorkerLost  # noqa: E402
 from harness.fleet.exchange import Exchange  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
@@ -188,7 +189,17 @@ class SilentScheduler:
     def __init__(self, **last_seen: float) -> None:
         self.last_seen = last_seen
 
-    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+    @property
+    def scheduler(self) -> SilentScheduler:
+        """The scheduler's end of calls."""
+        return self
+
+    def sync(self, call: Any, n_workers: int, callback_timeout: float) -> Any:
+        """Call the scheduler."""
+        assert callback_timeout == 30
+        return call(n_workers)
+
+    def identity(self, n_workers: int) -> dict[str, Any]:
         """Return all workers."""
         assert n_workers == -1
         workers = {
@@ -214,6 +225,31 @@ def test_workers_that_are_silent_are_lost_even_if_all_are(monkeypatch: pytest.Mo
     scheduler.last_seen["one"] += 60
     now_s += 1
     assert cluster.alive() == {"one"}, "its network was mended"
+
+
+class StoppedScheduler(SilentScheduler):
+    """A scheduler that is connected and does not answer."""
+
+    asked = 0
+
+    def sync(self, call: Any, n_workers: int, callback_timeout: float) -> Any:
+        """Take longer than that."""
+        self.asked += 1
+        raise asyncio.TimeoutError
+
+    def close(self, timeout: float) -> None:
+        """Take longer than that."""
+        raise asyncio.TimeoutError
+
+
+def test_a_scheduler_that_hangs_is_lost() -> None:
+    stopped = StoppedScheduler(one=5e9)
+    cluster = Cluster(stopped, "tcp://127.0.0.1:9")
+    for _ in range(2):
+        with pytest.raises(SchedulerLost, match="does not answer any more"):
+            cluster.alive()
+    assert stopped.asked == 1, "the others do not wait as well"
+    cluster.close()
 
 
 def test_a_worker_of_another_version_is_refused(

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import harness
@@ -25,9 +26,10 @@ from harness.fleet.engine import check_certificates, load_distributed
 from harness.fleet.exchange import Exchange
 from harness.fleet.messages import Offer
 
-_LOOK_S, _WAIT_S, _CONNECT_S = 0.5, 1.0, 10.0
+_LOOK_S, _WAIT_S, _CONNECT_S, _CLOSE_S = 0.5, 1.0, 10.0, 5.0
 _SILENT_S = 30.0
-"""A worker of which the scheduler heard nothing for so long is lost, as one without a network."""
+"""A worker of which the scheduler heard nothing for so long is lost, as one without a network;
+so is a scheduler that does not answer for so long."""
 
 BUILD = "build"
 """The resource of Dask that says how many builds a worker runs at once."""
@@ -61,6 +63,8 @@ class Cluster:
         self._builders: Mapping[str, int] = {}  # of the workers that are alive, by address
         self._heard: dict[str, tuple[float, float]] = {}  # when last, and since when we know
         self._looked_s = -_LOOK_S
+        self._workers: Mapping[str, Any] = {}  # what the scheduler last said of each
+        self._is_lost = False  # the scheduler
         self._exchanges: dict[str, Exchange | None] = {}
 
     @classmethod
@@ -135,26 +139,39 @@ class Cluster:
             return frozenset(self._builders)
 
     def _look(self) -> None:
-        info = self._client.scheduler_info(n_workers=-1)
+        if self._is_lost:
+            raise self._scheduler_lost()
+        try:
+            if scheduler := self._client.scheduler:
+                ask = partial(self._client.sync, scheduler.identity, n_workers=-1)
+                self._workers = ask(callback_timeout=_SILENT_S)["workers"]
+        except asyncio.TimeoutError:  # its machine hangs, or the process is stopped
+            self._is_lost = True
+            raise self._scheduler_lost() from None
+        except OSError:
+            pass  # it has ended: the client's status says so
         while self._client.status == "connecting":  # again, for some seconds
             time.sleep(_LOOK_S / 5)
         if self._client.status != "running":
-            raise SchedulerLost(
-                f"the scheduler {self._address} does not answer any more. All measurements are "
-                "kept: start it and its workers, and run the same command again"
-            )
+            raise self._scheduler_lost()
         # By this machine's clock: the scheduler's may differ, and all workers may be silent.
         now_s = time.monotonic()
-        heard = {address: one["last_seen"] for address, one in info["workers"].items()}
+        heard = {address: one["last_seen"] for address, one in self._workers.items()}
         before, self._heard = self._heard, {}
         for address, last_seen in heard.items():
             seen, since_s = before.get(address, (None, now_s))
             self._heard[address] = last_seen, since_s if seen == last_seen else now_s
         self._builders = {
-            address: int(info["workers"][address]["resources"].get(BUILD, 0))
+            address: int(self._workers[address]["resources"].get(BUILD, 0))
             for address, (_, since_s) in self._heard.items()
             if now_s - since_s < _SILENT_S
         }
+
+    def _scheduler_lost(self) -> SchedulerLost:
+        return SchedulerLost(
+            f"the scheduler {self._address} does not answer any more. All measurements are "
+            "kept: start it and its workers, and run the same command again"
+        )
 
     def call(self, address: str, method: str, message: bytes) -> bytes:
         """Call a method of a worker's agent; raises WorkerLost."""
@@ -255,7 +272,8 @@ class Cluster:
 
     def close(self) -> None:
         """Leave the cluster."""
-        self._client.close()
+        with contextlib.suppress(asyncio.TimeoutError):  # a scheduler that hangs
+            self._client.close(timeout=_CLOSE_S)
 
 
 @dataclass(frozen=True)
