@@ -133,7 +133,10 @@ def test_a_space_file_draws_its_inputs(tmp_path: Path) -> None:
         ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: q < 1, count: 2", "`q` is not"),
         ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m + 1, count: 2", "not a condition"),
         ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m <, count: 2", "where"),
-        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m < n, count: 2", "only 1 inputs"),
+        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m < n, count: 2", "only 1 input "),
+        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: m < 1, count: 2", "no input was"),
+        ("ranges: {mm: {log: [1]}, n: {log: [1, 2]}}, count: 2", "needs 2 entries, but has 1"),
+        ("ranges: {m: {log: [1, 2]}, n: {log: [1, 2]}}, where: mn < 3, count: 2", "did you mean"),
     ],
 )
 def test_faults_name_the_key(tmp_path: Path, inputs: str, fault: str) -> None:

@@ -91,6 +91,8 @@ def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path: Path, spec: Spe
         ),
         ("m,calls\n1,2\n", "calls.csv:1: lacks the feature `n` of recorded"),
         ("m,n\n1,2\n", "calls.csv:1: lacks the column `calls`"),
+        ("m,n,m,calls\n1,2,1,3\n", "the column `m` is there twice; remove one"),
+        ("m,n,calls,calls\n1,2,3,3\n", "the column `calls` is there twice; remove one"),
         ("m,n,cals\n1,2,3\n", "unknown column `cals`; did you mean `calls`?"),
         ("m,n,calls\n1,2,0\n", "calls.csv:2: `calls` must be a whole number from 1, got `0`"),
         ("m,n,calls\n1,2,-3\n", "calls.csv:2: `calls` must be a whole number from 1, got `-3`"),
@@ -161,8 +163,8 @@ def test_inputs_to_which_the_default_does_not_apply_are_left_out(
     found, notices = with_inputs_of(spec, choice, none, False)
     assert found.inputs == (Input({"m": 64, "n": 64}),)
     assert notices[0].startswith(
-        "2 inputs with 40.0% of the calls left out, to which the default does not apply; "
-        "to (m=1, n=1): `BLOCK <= m * n`"
+        "2 inputs with 40.0% of the calls left out, to which the default does not apply, "
+        "such as (m=1, n=1): `BLOCK <= m * n`"
     )
     assert "make up 60.0% of 10 calls" in notices[1].replace("makes", "make")
     calls.write_text("m,n,calls\n64,0,1\n")

@@ -65,12 +65,14 @@ def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
     problem, why = next(iter(refused.items()))
     if len(refused) == len(workload.calls):
         path = workload.path
-        raise UsageError(f"{path}: the default does not apply to any input; to ({problem}): {why}")
+        raise UsageError(
+            f"{path}: the default does not apply to any input, such as ({problem}): {why}"
+        )
     calls = {problem: k for problem, k in workload.calls.items() if problem not in refused}
     left_out = sum(workload.calls.values()) - sum(calls.values())
     notice = (
         f"{counted(len(refused), 'input')} with {left_out / workload.total:.1%} of the calls left "
-        f"out, to which the default does not apply; to ({problem}): {why}"
+        f"out, to which the default does not apply, such as ({problem}): {why}"
     )
     # They still count among all calls, of which a share is covered.
     unnamed = workload.unnamed + left_out

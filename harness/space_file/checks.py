@@ -16,7 +16,7 @@ from harness.constraints.expression import FUNCTIONS, WORDS
 from harness.core.errors import ExpressionError
 from harness.core.kernel_name import plain_name, words_of
 from harness.core.records import LIMIT_NAMES, Input, shown
-from harness.core.text import suggestion
+from harness.core.text import counted, suggestion
 from harness.source.kernel_source import Source
 from harness.space_file.document import Document, Location, located
 from harness.space_file.expressions import Expressions, flag_name
@@ -190,8 +190,11 @@ def _drawn_inputs(document: Document, inputs: Mapping[str, Any]) -> tuple[Input,
     found = draw_inputs(features, ranges, count, condition.holds if condition else lambda _: True)
     if len(found) < count:
         where = f" for which `{model.where}` holds" if model.where else ""
-        text = f"is {count}, but only {len(found)} inputs were found in the ranges{where}"
-        document.fault_at(("inputs", "count"), f"{text}; lower it, or widen the ranges")
+        text = f"is {count}, but only {counted(len(found), 'input')} found in the ranges{where}; "
+        text += "lower it, or widen the ranges"
+        if not found:
+            text = f"no input was found in the ranges{where}; widen the ranges"
+        document.fault_at(("inputs", "count"), text)
     return tuple(found)
 
 

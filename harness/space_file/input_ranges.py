@@ -14,6 +14,7 @@ from harness.constraints.expression import Expression
 from harness.core.arrays import Array
 from harness.core.errors import ExpressionError
 from harness.core.records import Input, Value
+from harness.core.text import suggestion
 from harness.space_file.tuned import MAX_INTEGER, StrictModel, distinct, plain
 
 MOST_INPUTS = 1_000
@@ -218,7 +219,9 @@ def parsed_condition(text: str | None, features: Sequence[str]) -> Expression | 
     condition = Expression(text)
     unknown = sorted(condition.names - set(features))
     if unknown:
-        raise ExpressionError(f"`{unknown[0]}` is not a feature; they are {', '.join(features)}")
+        raise ExpressionError(
+            f"`{unknown[0]}` is not a feature; {suggestion(unknown[0], features)}"
+        )
     if condition.is_number:
         raise ExpressionError(f"`{text}` is a number, not a condition")
     return condition

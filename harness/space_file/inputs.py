@@ -32,8 +32,8 @@ def select_inputs(spec: Spec, condition: str) -> Spec:
         raise UsageError(f"--inputs: {error}") from None
     if not kept:
         raise UsageError(
-            f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs of "
-            f"{spec.path}; there {', '.join(feature_ranges(spec))}"
+            f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs; "
+            f"there {', '.join(feature_ranges(spec))}"
         )
     adaptive = spec.adaptive and spec.adaptive.narrowed(expression)
     return dataclasses.replace(spec, inputs=kept, adaptive=adaptive)

@@ -137,7 +137,7 @@ def _describe_one(error: ErrorDetails) -> str:
         return _without_type(found)
     return {
         "finite_number": f"must be a finite number, but got {_found(found)}",
-        "too_short": "must not be empty",
+        "too_short": _too_short(context),
         "string_too_short": "must not be empty",
         "too_long": f"has {context.get('actual_length')} entries, but may have "
         f"{context.get('max_length')} at most",
@@ -163,6 +163,11 @@ def _describe_one(error: ErrorDetails) -> str:
         "against_type": "must be `baseline`, `nothing`, `{file: ..}` or `{host: ..}`, "
         f"but got {_found(found)}",
     }.get(kind, f"{error['msg']}, but got {_found(found)}")
+
+
+def _too_short(context: Mapping[str, Any]) -> str:
+    least, actual = context.get("min_length", 1), context.get("actual_length")
+    return "must not be empty" if least == 1 else f"needs {least} entries, but has {actual}"
 
 
 def _no_word(found: Any, words: Sequence[str]) -> str:

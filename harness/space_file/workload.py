@@ -204,6 +204,9 @@ class _WorkloadColumns:
                 f"{printable(', '.join(header))}; {_EXPECTED.format(','.join(spec.features))}"
             )
         wanted = (CALLS, CHOICE, REASON)
+        if len(features) + len(left) < len(header) or left.keys() & (features.keys() - {*wanted}):
+            twice = next(name for name in header if header.count(name) > 1)
+            raise UsageError(f"{where}: the column `{printable(twice)}` is there twice; remove one")
         for name in (name for name in left if name not in wanted):
             hint = suggestion(name, [*wanted, *spec.features])
             raise UsageError(f"{where}: unknown column `{printable(name)}`; {hint}")

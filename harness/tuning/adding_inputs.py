@@ -191,9 +191,10 @@ class AddingInputs:
             )
             return
         added = len(self._state.spec.inputs) - self._first
+        where = ", where the choice by input was least sure" if added else ""
         yield (
-            f"harness chose {counted(added, 'input')} after the first {self._first}, where the "
-            f"choice by input was least sure. It stopped since {self._end}."
+            f"harness chose {counted(added, 'input') if added else 'no inputs'} after the first "
+            f"{self._first}{where}. It stopped since {self._end}."
         )
         if self._curve is not None:
             yield (
