@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from harness.core.records import Environment
-from harness.dispatch.loaders.trying import FirstCalls
+from harness.dispatch.loaders.trying import FirstCalls, first_calls
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import cuda_kernels, opencl_kernels, write_dispatcher
 from harness.dispatch.program import DispatchProgram, EnsembleChoice
@@ -123,7 +123,7 @@ def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path: Path) -> None
     played(FirstCalls(dispatcher(), 3, path, "a GPU"), 8, [2.0, 1.0, 3.0])
     good = path.read_text()
     path.write_text(good + '[1]\n{"name": "mvmul", "kernel')
-    with pytest.warns(UserWarning, match=r"choices.jsonl, line 2: .* 1 others"):
+    with pytest.warns(UserWarning, match=r"choices.jsonl, line 2: .* as are 1 more"):
         calls = FirstCalls(dispatcher(), 3, path, "a GPU")
     assert calls.decided({"m": 8}, 2) == 1
     played(calls, 9, [1.0, 2.0, 3.0])
@@ -173,6 +173,27 @@ def test_a_full_disk_ends_the_file_but_not_the_program(
 def test_only_a_file_remembers() -> None:
     with pytest.raises(ValueError, match="/dev/full is no file"):
         FirstCalls(dispatcher(), 3, "/dev/full", "a GPU")
+
+
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(b"SQLite format 3\0\xff\nand more")
+    with pytest.raises(ValueError, match=r"notes.txt has no remembered choice, but other content"):
+        FirstCalls(dispatcher(), 3, path, "a GPU")
+    assert path.read_bytes() == b"SQLite format 3\0\xff\nand more"
+
+
+@pytest.mark.parametrize("try_top", [-2, 2.5, "three", None])
+def test_the_length_of_a_shortlist_is_a_whole_number(try_top: Any) -> None:
+    with pytest.raises(ValueError, match="try_top must be a whole number from 0, got"):
+        first_calls(dispatcher(), try_top, None, "a GPU")
+
+
+def test_nothing_is_remembered_where_nothing_is_tried(tmp_path: Path) -> None:
+    assert first_calls(dispatcher(), 0, None, "a GPU") is None
+    with pytest.raises(ValueError, match="add try_top"):
+        first_calls(dispatcher(), 0, tmp_path / "choices.jsonl", "a GPU")
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.dispatch.loaders.trying import FirstCalls
+from harness.dispatch.loaders.trying import first_calls
 
 _Sizes = Sequence[int]
 
@@ -63,7 +63,7 @@ class Kernel:
                 "on this device",
                 stacklevel=3,
             )
-        self._first_calls = FirstCalls(dispatcher, try_top, remember, found) if try_top else None
+        self._first_calls = first_calls(dispatcher, try_top, remember, found)
 
     def index(self, **features: Any) -> int:
         """Return the index of the configuration for an input; raises LookupError if none

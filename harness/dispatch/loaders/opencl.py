@@ -10,7 +10,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from harness.dispatch.loaders.trying import FirstCalls
+from harness.dispatch.loaders.trying import first_calls
 from harness.measure.backends.pocl_cpu import name_processor
 
 
@@ -58,7 +58,7 @@ class Kernel:
             )
         device = (others or self._context.devices)[0]
         where = f"{_described(device)}, {device.platform.name.strip()} {device.driver_version}"
-        self._first_calls = FirstCalls(dispatcher, try_top, remember, where) if try_top else None
+        self._first_calls = first_calls(dispatcher, try_top, remember, where)
 
     def _is_tuned(self, device: cl.Device) -> bool:
         tuned = self._dispatcher.PROVENANCE

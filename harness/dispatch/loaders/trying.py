@@ -14,6 +14,21 @@ _MOST_INPUTS = 65536  # that one process tries; on others it takes what is predi
 _MOST_BYTES = 64 << 20  # of the file that are read
 
 
+def first_calls(
+    dispatcher: Any, try_top: int, remember: str | Path | None, device: str
+) -> FirstCalls | None:
+    """Return what tries the shortlist; None where `try_top` is 0. Raises ValueError."""
+    if type(try_top) is not int or try_top < 0:
+        raise ValueError(f"try_top must be a whole number from 0, got {try_top!r}")
+    if try_top:
+        return FirstCalls(dispatcher, try_top, remember, device)
+    if remember is not None:
+        raise ValueError(
+            "remember keeps what trying finds: add try_top, such as try_top=3, or leave it out"
+        )
+    return None
+
+
 class FirstCalls:
     """The inputs of one process: which are decided, and what to try next on the others.
 
@@ -113,29 +128,32 @@ class FirstCalls:
             raise ValueError(f"remember: {path} is no file; name one that keeps the choices")
         with path.open("a+b") as file:
             size_bytes = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            text = file.read(_MOST_BYTES).decode(errors="replace")
+            if size_bytes > _MOST_BYTES:
+                text = text.rpartition("\n")[0]
+            lines = {k: line for k, line in enumerate(text.split("\n"), 1) if line}
+            damaged = [number for number, line in lines.items() if not self._is_taken(line)]
+            if damaged and len(damaged) == len(lines):
+                raise ValueError(
+                    f"remember: {path} has no remembered choice, but other content; name another "
+                    "file, or delete this one"
+                )
             if size_bytes:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
                     file.write(b"\n")  # after a line that was not written to its end
-            file.seek(0)
-            text = file.read(_MOST_BYTES).decode(errors="replace")
         if size_bytes > _MOST_BYTES:
-            text = text.rpartition("\n")[0]
             warnings.warn(
                 f"{path} has {size_bytes:,} bytes, of which {_MOST_BYTES:,} are read; name a new "
                 "file",
-                stacklevel=5,
+                stacklevel=6,
             )
-        damaged = [
-            number
-            for number, line in enumerate(text.split("\n"), 1)
-            if line and not self._is_taken(line)
-        ]
         if damaged:
+            more = f", as are {len(damaged) - 1} more" if len(damaged) > 1 else ""
             warnings.warn(
-                f"{path}, line {damaged[0]}: this is no remembered choice; it is ignored, as are "
-                f"{len(damaged) - 1} others",
-                stacklevel=5,
+                f"{path}, line {damaged[0]}: this is no remembered choice; it is ignored{more}",
+                stacklevel=6,
             )
 
     def _is_taken(self, line: str) -> bool:
