@@ -18,8 +18,8 @@ _UNPINNED = ", threads not pinned"
 
 @dataclass(frozen=True)
 class DeviceTransfer:
-    """A dispatcher on a device that it did not learn from, beside the best single configuration of
-    the tuned device, which runs there otherwise; on `inputs` that both held out."""
+    """A dispatcher on a device that it did not learn from, compared with the best single
+    configuration of the tuned device, which runs there otherwise, on `inputs` held-out inputs."""
 
     name: str
     device: str

@@ -3,7 +3,7 @@
     NAME.h                the choice for C and C++
     NAME/__init__.py      the choice for Python, and load()
     NAME/_opencl.py       what load() returns: builds, launches, falls back (or _cuda.py)
-    NAME/_trying.py       beside it: tries shortlists where that is asked for
+    NAME/_trying.py       with either: tries shortlists where that is asked for
     NAME/_pocl_cpu.py     beside _opencl.py: lets PoCL build on processors newer than its LLVM
     NAME/_workload.py     counts the calls by their inputs, where that is asked for
     NAME/kernels/         what each configuration is launched from
