@@ -67,6 +67,14 @@ def test_too_little_in_common_is_no_verdict(other: Matrix) -> None:
     assert moved(other) is None
 
 
+def test_inputs_that_never_came_are_no_verdict() -> None:
+    ours = table(1024)
+    ours = dataclasses.replace(ours, weights=np.array([*[0.0] * 11, 12.0]))
+    found = study(ours, [STATIC, DISPATCHERS[TREE]])
+    assert transfer_to(found, TREE, table(512, sizes=SIZES[:8]), OTHER) is None
+    assert transfer_to(found, TREE, table(512), OTHER) is not None
+
+
 def serving(*transfers: tuple[str, str, float]) -> Any:
     """`serves` of a dispatcher for AMD with these devices, platforms and ratios of times."""
     made = tuple(

@@ -50,7 +50,7 @@ def test_calls_count_for_the_nearest_measured_input() -> None:
 
 def test_where_no_input_was_measured_the_error_says_so() -> None:
     nothing = make_matrix(pd.DataFrame({"n": []}), [Config({"BLOCK": 16})], np.ones((0, 1)))
-    with pytest.raises(UsageError, match="no configuration worked on any input"):
+    with pytest.raises(UsageError, match="no configuration was measured"):
         weigh(nothing, workload({16: 3}))
 
 
@@ -70,6 +70,22 @@ def test_words_and_both_ends_outside_of_the_tuned_range_are_named() -> None:
 def test_calls_outside_of_the_tuned_range_alone_are_one_error() -> None:
     with pytest.raises(UsageError, match=r"none of the 7 calls of calls.csv lies in the tuned"):
         weigh(matrix(), workload({8: 7}))
+
+
+def test_calls_of_an_input_that_cannot_be_judged_count_for_the_nearest() -> None:
+    """Nothing was measured on the first input."""
+    whole = matrix()
+    lacking = replace(whole, time_s=whole.time_s.copy(), applies=whole.applies.copy())
+    lacking.time_s[0], lacking.applies[0] = np.nan, False
+    with pytest.raises(UsageError, match=r"none of the 9 calls .* down to 16"):
+        weigh(lacking, workload({16: 9}))
+    weighed, _ = weigh(lacking, workload({16: 9, 32: 1}))
+    assert weighed.weights is not None
+    assert weighed.weights.tolist() == [15.0, *[0.0] * 14]
+    assert study(weighed, QUICK).judged["oracle"].worst == 1.0
+    lacking.time_s[:] = np.nan
+    with pytest.raises(UsageError, match=r"no call of calls\.csv counts"):
+        weigh(lacking, workload({32: 1}))
 
 
 def test_learning_follows_the_calls() -> None:

@@ -47,7 +47,8 @@ def transfer_to(
     study: Study, name: str, other: Matrix, environment: Environment
 ) -> DeviceTransfer | None:
     """Judge the dispatcher of a study by the times of another device, on the inputs that both
-    measured, each held out while it learnt; None where too few inputs have these times."""
+    measured, each held out while it learnt; None where too few inputs have these times, or none of
+    these inputs ever came."""
     static = in_hindsight(study.matrix, STATIC, study.seed).chosen
     chosen = study.judged[name].chosen
     assert chosen is not None
@@ -66,10 +67,10 @@ def transfer_to(
     usable = (rows >= 0) & (pairs >= 0).all(axis=0)
     logs = theirs.log_slowdown[rows, pairs]
     usable &= ~np.isnan(logs).any(axis=0)
-    if usable.sum() < FEWEST_INPUTS:
+    weights = None if ours.weights is None else ours.weights[usable]
+    if usable.sum() < FEWEST_INPUTS or (weights is not None and not weights.any()):
         return None
     failed = np.zeros(int(usable.sum()), dtype=bool)
-    weights = None if ours.weights is None else ours.weights[usable]
     groups = ours.groups[usable]
     ways = [Judged(name, own[usable], groups, failed, weights=weights) for own in logs]
     device = environment.device.removesuffix(_UNPINNED)

@@ -75,13 +75,15 @@ def _text(share: Estimate) -> str:
 
 
 def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
-    """Weigh the inputs of a matrix by the calls of a workload, and say how much these cover.
+    """Weigh the inputs of a matrix by the calls of a workload, and say how much these cover. Inputs
+    that cannot be judged are left out: their calls count for others.
 
-    Raises UsageError where no call lies in the tuned range, and where no input was measured.
+    Raises UsageError where no call lies in the tuned range, and where no input can be judged.
     """
+    matrix = matrix.judgeable()
     if matrix.features.empty:
         raise UsageError(
-            f"no configuration worked on any input, so no call of {workload.path} counts; "
+            f"no configuration was measured on every input, so no call of {workload.path} counts; "
             f"tune with --inputs-from {workload.path}"
         )
     names = [str(name) for name in matrix.features.columns]

@@ -64,7 +64,7 @@ class Findings:
     @cached_property
     def _weighed(self) -> tuple[Matrix, Coverage | None]:
         matrix, inputs = matrix_of(self.results), tuple(self.results.measured)
-        if self.weights is None or not len(matrix.features):
+        if self.weights is None or matrix.judgeable().features.empty:
             return matrix, None
         names = tuple(map(str, matrix.features.columns))
         space = TunedInputs(self.results.campaign.space_name, names, inputs)
