@@ -20,6 +20,7 @@ from harness.measure.processes import Processes, Task, count_of_builders
 from harness.results import engine as engines
 from tests.fakes import call_with_worker
 from tests.postgres_server import ADVICE, Server, programs, running_server
+from tests.small_pocl import link_pocl
 from tests.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
 from tests.stub_nvml import nvml
 
@@ -32,12 +33,14 @@ _BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"  # PyOpenCL adds them to every build
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect no garbage while tests are collected, and never look at all these objects again."""
+    """Collect no garbage while tests are collected, never look at all these objects again, and
+    look at others seldom, as commands do."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000)
         gc.enable()
 
 
@@ -52,6 +55,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("POCL_CACHE_DIR", str(cache / "pocl"))
         # PoCL's optimiser takes three times as long as all else that it does for a kernel.
         patch.setenv(_BUILD_OPTIONS, "-cl-opt-disable")
+        if (library := link_pocl(cache / "linked")) is not None:
+            patch.setenv("OCL_ICD_VENDORS", str(library))
         # pytest-xdist gives its workers the width of the terminal; output is tested without one.
         patch.delenv("COLUMNS", raising=False)
         yield
