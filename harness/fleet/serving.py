@@ -92,7 +92,7 @@ def local_cluster(count: int, names: Sequence[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _started(address: str, device: str) -> Iterator[None]:
-    """RunOne a worker for one device; it ends with the scheduler, which this process runs."""
+    """Run a worker for one device; it ends with the scheduler, which this process runs."""
     command = [sys.executable, "-m", "harness.worker", address, "--device", device, "--quiet"]
     process = subprocess.Popen(command)
     try:
