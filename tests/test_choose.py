@@ -199,6 +199,7 @@ def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -
     ("names", "message"),
     [
         (["GPU-a"], r"--device GPU-a fits 2 devices; .*index:\n  0 .*GPU-aa\n  1 .*GPU-ab$"),
+        (["al-models"], r"no device `al-models`; did you mean `all-models`\?"),
         (["H10O"], r"no device `H10O`; did you mean `H100`\? These are here:\n  0 .*H100, sm_90"),
         (["GPU-xx"], r"no device `GPU-xx`.*\n  0 .*\n  1 .*\n  2 .*\n  0:0 .*\n  1:0 .*\n  1:1"),
         (["0", "T4"], r"devices that differ, .*:\n  0    NVIDIA H100.*\n  2    Tesla T4"),

@@ -50,6 +50,7 @@ from harness.fleet.messages import (
     WorkerAnswer,
 )
 from harness.fleet.remote_builds import RemoteBuilds
+from harness.fleet.serving import check_can_serve
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker
 from harness.measure.device_worker import DeviceFacts
@@ -192,6 +193,11 @@ def test_an_encrypted_or_own_scheduler_may_be_used(address: str) -> None:
 def test_any_other_is_refused(address: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         check_address(address)
+
+
+def test_a_worker_joins_a_scheduler_that_is_there() -> None:
+    with pytest.raises(UsageError, match=r"`local:2` is for --cluster of harness.tune"):
+        check_can_serve("local:2", insecure=False)
 
 
 def test_an_open_scheduler_may_be_insisted_on() -> None:

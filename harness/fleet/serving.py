@@ -9,9 +9,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-from harness.core.errors import BackendUnavailable
+from harness.core.errors import BackendUnavailable, UsageError
 from harness.fleet import worker
-from harness.fleet.address import check_address
+from harness.fleet.address import LOCAL, check_address
 from harness.fleet.cluster import BUILD
 from harness.fleet.engine import check_certificates, load_distributed
 from harness.fleet.messages import Offer
@@ -24,6 +24,11 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 def check_can_serve(address: str, insecure: bool) -> None:
     """Raise UsageError for an address that nobody should use, and for an encrypted one without a
     certificate; BackendUnavailable without Dask."""
+    if address.startswith(LOCAL):
+        raise UsageError(
+            f"`{address}` is for --cluster of harness.tune, which then starts its own workers; a "
+            "worker needs the address of a scheduler, such as tls://HOST:PORT"
+        )
     check_address(address, insecure)
     load_distributed()
     check_certificates(address, "worker")

@@ -89,7 +89,8 @@ def device_line(device: Nameable) -> str:
 
 def suggest_device(name: str, devices: Sequence[Nameable]) -> str:
     """Return the end of an error about an unknown name: `; did you mean ...?`, or a full stop."""
-    near = nearest(name, [word for device in devices for word in _names(device)])
+    words = [word for device in devices for word in _names(device)]
+    near = nearest(name, [*words, ALL, ALL_MODELS])
     return f"; did you mean `{near}`?" if near else "."
 
 
