@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -95,6 +96,23 @@ def test_new_folder_never_replaces_another(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"{taken.name} already exists; name a new folder"):
             write_folder(taken, {"b": b"2"}, replace=False)
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "empty", "link", "out"]
+
+
+def test_a_full_disk_is_said_of_the_folder_which_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "out"
+    write_folder(folder, {"a": b"old"})
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(UsageError) as refused:
+        write_folder(folder, {"sub/a": b"new"})
+    assert str(refused.value) == f"{folder} cannot be written: No space left on device"
+    assert (folder / "a").read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 def test_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:

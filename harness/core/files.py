@@ -207,7 +207,8 @@ def _put_folder(
     # Not the temporary folder itself, which nobody else may enter.
     new, old = aside / "new", aside / "old"
     for name, content in files.items():
-        write_file(new / name, content, parents=True)
+        (new / name).parent.mkdir(parents=True, exist_ok=True)
+        _put(new / name, content, replace=True)
         if name in executables:
             readable = stat.S_IMODE((new / name).stat().st_mode) & 0o444
             (new / name).chmod(readable | readable >> 2 | stat.S_IWUSR)
