@@ -151,7 +151,10 @@ def test_the_most_promising_point_has_the_greatest_expected_improvement_of_all(
     found, unseen, shifts = fitted(), RNG.random((count, 4)), RNG.normal(size=count) / 3
     mean, deviation = found.predict(unseen)
     gains = expected_improvement(mean + shifts, deviation, best)
-    assert found.most_promising(unseen, shifts, best) == gains.argmax()
+    index, gain = found.most_promising(unseen, shifts, best)
+    assert index == gains.argmax()
+    assert gain == pytest.approx(gains.max(), rel=1e-6)
+    assert found.means(unseen).tolist() == mean.tolist()
 
 
 def test_unseen_points_are_predicted() -> None:

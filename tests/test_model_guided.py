@@ -18,7 +18,7 @@ from harness.core.records import Config, Input
 from harness.models.gaussian_process import expected_improvement
 from harness.models.transfer_prior import SourceTask, TransferData
 from harness.search.manipulator import SpaceManipulator
-from harness.search.techniques.gaussian_process import ALTERNATE_FROM, GaussianProcess
+from harness.search.techniques.gaussian_process import ALTERNATE_FROM, LITTLE, GaussianProcess
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
@@ -131,9 +131,13 @@ class Flat:
     def believe(self, points: Array) -> None:
         self.believed.append(len(points))
 
-    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
+    def means(self, points: Array) -> Array:
+        return np.full(len(points), -0.25)
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
         self.asked += 1
-        return int(expected_improvement(shifts - 0.25, np.ones(len(points)), best).argmax())
+        gains = expected_improvement(shifts - 0.25, np.ones(len(points)), best)
+        return int(gains.argmax()), float(gains.max())
 
 
 class FlatlyGuided(GaussianProcess):
@@ -211,6 +215,47 @@ def test_the_last_configurations_are_found_and_then_there_are_none(space: Space)
     assert guided.ask() is None
 
 
+class Sure(Flat):
+    """A model that expects the greatest gain at the last candidate, and the least time where the
+    first axis is greatest."""
+
+    def __init__(self, gain: float) -> None:
+        super().__init__(evidence=0.0)
+        self.gain = gain
+
+    def means(self, points: Array) -> Array:
+        return -points[:, 0]
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
+        return len(points) - 1, self.gain
+
+
+def local_proposals(gain: float, space: Space) -> int:
+    """How many of 40 proposals are the neighbour of the eight fastest with the least predicted
+    time, where so great a gain is expected."""
+
+    class Guidance(GaussianProcess):
+        def make_model(self, _encoder: object) -> Sure:
+            return Sure(gain)
+
+    guided, known = Guided(space, make=Guidance), space.sample(random.Random(3), 40)
+    for config in known:
+        guided.add_result(config, valley_s(config))
+    fastest = sorted(known, key=valley_s)[:8]
+    near = {other for config in fastest for other in space.neighbours(config, None)} - set(known)
+    found = 0
+    for proposal in guided.generation(40):
+        most = max(int(str(config["A"])) for config in near)
+        found += proposal in near and proposal["A"] == most
+        near.discard(proposal)
+    return found
+
+
+def test_half_of_the_proposals_are_local_where_little_gain_is_expected(space: Space) -> None:
+    assert 12 <= local_proposals(LITTLE * 0.99, space) <= 28
+    assert local_proposals(LITTLE, space) <= 3
+
+
 # ----------------------------------------------------------------------------- pending
 
 
@@ -271,7 +316,7 @@ def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Sp
     rng = random.Random(5)
     transfer = other_device(space, lambda config: 300 * valley_s(config) * rng.uniform(0.7, 1.4))
     guided = Guided(space, transfer)
-    found = list(guided.search(valley_s, 25))
+    found = list(guided.search(valley_s, 20))
     assert min(found) == BEST_S
     assert guided.technique._likelier == 1
 
@@ -433,7 +478,10 @@ class Fitted:
     def believe(self, points: Array) -> None:
         raise NotImplementedError
 
-    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
+    def means(self, points: Array) -> Array:
+        raise NotImplementedError
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
         raise NotImplementedError
 
 

@@ -54,10 +54,15 @@ class _Ensemble(ABC):
         known, outputs = self._points, np.append(self._outputs, means)
         self.fit(np.vstack([known, points]), outputs, learn=False)
 
-    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
-        """Return the index of the point of the greatest expected improvement."""
+    def means(self, points: Array) -> Array:
+        """Return the mean over the members."""
+        return self._predict(points)[0]
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
+        """Return the index of the point of the greatest expected improvement, and that."""
         means, deviations = self._predict(points)
-        return int(expected_improvement(means + shifts, deviations, best).argmax())
+        gains = expected_improvement(means + shifts, deviations, best)
+        return int(gains.argmax()), float(gains.max())
 
     def _predict(self, points: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation over the members."""

@@ -83,9 +83,13 @@ class Surrogate:
         covariance = self._covariance(self._scaled(points), self._points)
         return self._means(covariance), self._deviations(covariance, self._rounded())
 
-    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
-        """Return the index of the point of the greatest expected improvement on `best`, where
-        `shifts` are added to the predicted means.
+    def means(self, points: Array) -> Array:
+        """Predict the mean at points; deviations take most of the time of `predict`."""
+        return self._means(self._covariance(self._scaled(points), self._points))
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
+        """Return the index of the point of the greatest expected improvement on `best`, and that
+        improvement; `shifts` are added to the predicted means.
 
         The improvement grows with the deviation, and one fitted point alone bounds that. So most
         deviations, which take the most time, need not be computed.
@@ -102,7 +106,7 @@ class Surrogate:
             left = rows[bounds[rows] >= gains.max()]
             deviations = self._deviations(covariance[left], factor)
             gains[left] = expected_improvement(means[left], deviations, best)
-        return int(gains.argmax())
+        return int(gains.argmax()), float(gains.max())
 
     def _means(self, covariance: Singles) -> Array:
         means: Singles = covariance @ self._weights.astype(np.float32)

@@ -33,6 +33,11 @@ _VERY_STRONG = 5.0
 """The difference of logarithms of evidence that is very strong (Kass, Raftery, "Bayes Factors",
 1995)."""
 
+LITTLE = 0.01
+"""An expected improvement below this, in standard deviations of the times' logarithms, is little;
+then half of the proposals are local."""
+
+_LOCAL_CENTRES = 8
 _DRAWN = 1000
 _DRAWN_LATER = 400  # once there are more results than a model is fitted to
 _DRAWN_FIRST = 50
@@ -54,9 +59,12 @@ class SurrogateModel(Protocol):
     def believe(self, points: Array) -> None:
         """Add points to the last fit, as if each were measured with its predicted mean."""
 
-    def most_promising(self, points: Array, shifts: Array, best: float) -> int:
-        """Return the index of the point of the greatest expected improvement on `best`, where
-        `shifts` are added to the predicted means."""
+    def means(self, points: Array) -> Array:
+        """Predict the mean at points."""
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
+        """Return the index of the point of the greatest expected improvement on `best`, and that
+        improvement; `shifts` are added to the predicted means."""
 
 
 class GaussianProcess(SearchTechnique):  # type: ignore[misc]
@@ -68,6 +76,10 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
     generation count as if measured with the predicted time (Ginsbourger, Le Riche, Carraro,
     "Kriging is well-suited to parallelize optimization", 2010). A failure counts as the slowest
     configuration that worked.
+
+    When little improvement is expected, half of the proposals are the neighbour of one of the eight
+    fastest that is predicted to be the fastest. A smooth model is too sure that a lone optimum,
+    unlike its neighbours, is not there; the most uncertain points are then slow ones far away.
 
     With a prior (harness.models.transfer_prior), its favourites are measured first and stay
     candidates, and a second model learns the differences between the results and the prior. The
@@ -149,7 +161,13 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         if len(waiting):
             model.believe(known.encoder.points(waiting))
         points, shifts = known.encoder.points(candidates), mean.of(known.expect(candidates))
-        return candidates[[model.most_promising(points, shifts, float(outputs.min()))]]
+        index, gain = model.most_promising(points, shifts, float(outputs.min()))
+        if gain < LITTLE and known.rng.random() < 0.5:
+            near = known.unseen(map(known.neighbours, known.fastest(_LOCAL_CENTRES)))
+            if len(near):
+                means = model.means(known.encoder.points(near)) + mean.of(known.expect(near))
+                return near[[means.argmin()]]
+        return candidates[[index]]
 
     def _learn(self, sample: Sample, outputs: Array) -> None:
         """Fit hyper-parameters and compare the evidence, once per tenth more results."""
