@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import configparser
 import gc
 import importlib
+import os
 import pkgutil
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +19,7 @@ import pytest
 import harness.commands
 import harness.commands.analyse
 from harness.__main__ import COMMANDS, main
-from harness.commands.run import EXIT_ERROR
+from harness.commands.run import EXIT_ERROR, run_command
 from harness.core.errors import UsageError
 from harness.core.invocation import invocation
 
@@ -132,6 +135,23 @@ def test_help_loads_no_slow_libraries(name: str) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.endswith("\nloaded:\n")
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_ends_a_command_is_like_ctrl_c(
+    sent: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(_: argparse.Namespace) -> int:
+        os.kill(os.getpid(), sent)
+        return 0
+
+    before = signal.signal(sent, signal.SIG_DFL)  # it may be ignored where the tests run
+    try:
+        assert run_command(argparse.ArgumentParser(), [], command, "; all is kept") == code
+        assert signal.getsignal(sent) is signal.SIG_DFL
+    finally:
+        signal.signal(sent, before)
+    assert capsys.readouterr().err == "interrupted; all is kept\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
