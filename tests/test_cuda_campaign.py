@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -53,16 +51,8 @@ def test_two_gpus_share_the_inputs(
 ) -> None:
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
-    measured = threading.Barrier(2, timeout=120)  # a GPU that is slow to open also has an input
-    measure, waited = KernelMeasurer.measure, set[KernelMeasurer]()
-
-    def measure_together(self: KernelMeasurer, *args: Any) -> Measurement:
-        if self not in waited:
-            waited.add(self)
-            measured.wait()
-        return measure(self, *args)
-
-    monkeypatch.setattr(KernelMeasurer, "measure", measure_together)
+    # Reference kernels without a time of their own differ by chance on a busy machine.
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "harness_arithmetic:200000,harness_memory:100000")
     database = tmp_path / "results.db"
     options = ["--device", "all", "--inputs", "m * n == 48000", "--test-limit", "2", "--no-cross"]
     options += ["--no-reduce", "--repeats", "3", "--json", "--database", str(database)]
