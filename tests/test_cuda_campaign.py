@@ -94,6 +94,7 @@ def test_two_models_of_gpus_have_a_campaign_each(
     monkeypatch.setenv("CUDA_STUB_DEVICES", "3")
     monkeypatch.setenv("CUDA_STUB_NAMES", "A100,T4")
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd,ef")
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "harness_arithmetic:200000,harness_memory:100000")
     database, page = tmp_path / "results.db", tmp_path / "page.html"
     options = ["--inputs", "m * n == 48000", "--test-limit", "2", "--no-cross", "--no-reduce"]
     options += ["--repeats", "3", "--database", str(database)]
