@@ -175,6 +175,24 @@ def test_only_a_file_remembers() -> None:
         FirstCalls(dispatcher(), 3, "/dev/full", "a GPU")
 
 
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (5, "remember must be the path of a file, such as 'choices.jsonl', got 5"),
+        ("{}/missing/choices.jsonl", r"there is no folder /.*/missing; make it"),
+        ("{}/file/choices.jsonl", r"cannot be written: Not a directory; name another file"),
+        ("{}", "is no file"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_one_clear_error(
+    tmp_path: Path, path: Any, message: str
+) -> None:
+    (tmp_path / "file").touch()
+    path = path.format(tmp_path) if isinstance(path, str) else path
+    with pytest.raises(ValueError, match=message):
+        FirstCalls(dispatcher(), 3, path, "a GPU")
+
+
 def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"SQLite format 3\0\xff\nand more")

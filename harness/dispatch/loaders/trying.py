@@ -57,7 +57,7 @@ class FirstCalls:
         self._decided: dict[Any, int] = {}
         self._remembered: dict[Any, tuple[int, frozenset[int]]] = {}  # and what was tried for it
         self._times: dict[Any, dict[int, list[float]]] = {}  # of what is tried, likeliest first
-        self._path = None if path is None else Path(path)
+        self._path = None if path is None else _checked(path)
         if self._path is not None:
             self._read(self._path)
 
@@ -124,8 +124,6 @@ class FirstCalls:
         }
 
     def _read(self, path: Path) -> None:
-        if path.exists() and not path.is_file():
-            raise ValueError(f"remember: {path} is no file; name one that keeps the choices")
         with path.open("a+b") as file:
             size_bytes = file.seek(0, os.SEEK_END)
             file.seek(0)
@@ -193,6 +191,30 @@ class FirstCalls:
                 stacklevel=4,
             )
             self._path = None
+
+
+def _checked(path: str | Path) -> Path:
+    """Return the path of a file that can be read and appended to; make it if it is missing. Raises
+    ValueError."""
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(
+            f"remember must be the path of a file, such as 'choices.jsonl', got {path!r}"
+        )
+    path = Path(path)
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"remember: {path} is no file; name one that keeps the choices")
+        path.open("a+b").close()
+    except FileNotFoundError:
+        raise ValueError(
+            f"remember: {path} cannot be made, since there is no folder {path.parent}; make it, or "
+            "name a file in another folder"
+        ) from None
+    except OSError as error:
+        raise ValueError(
+            f"remember: {path} cannot be written: {error.strerror}; name another file"
+        ) from None
+    return path
 
 
 def _turn(call: int, count: int) -> int:
