@@ -102,6 +102,8 @@ def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
             assert top_of(library, dispatcher, values) == worth
             assert wanted is None or list(module["select_top"](3, **values)) == worth
             assert worth[:1] == [wanted] * (wanted is not None), "the first is what is selected"
+            assert getattr(library, f"top_{name}")(None, -2, *c_values) == 0, "writes nothing"
+            assert wanted is None or module["select_top"](-2, **values) == ()
 
 
 def planted(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
