@@ -193,6 +193,15 @@ def test_a_condition_holds_for_the_chosen_ones_too(tmp_path: Path) -> None:
     assert all(int(str(p["m"])) * int(str(p["n"])) <= 2**28 for p in spec.adaptive.pool.weights())
 
 
+@pytest.mark.parametrize(("condition", "more"), [("m > 0", 3), ("m <= 20 and n <= 24", 2)])
+def test_no_more_inputs_are_announced_than_there_are(
+    tmp_path: Path, condition: str, more: int
+) -> None:
+    spec = make_spec(tmp_path, SPACE.replace("m * n <= 2**28", condition))
+    assert spec.adaptive is not None
+    assert spec.adaptive.most_more(spec.inputs) == more
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -78,6 +78,11 @@ class AdaptivePlan:
             return None
         pool = RangesPool(tuple(inputs.features), inputs.ranges, inputs.where)
         return cls(pool, inputs.adaptive.most, "inputs.adaptive.most", inputs.adaptive.error)
+
+    def most_more(self, tuned: Collection[Input]) -> int:
+        """Return how many inputs may be chosen after these, of which some may be others."""
+        pool = self.pool.weights()
+        return max(0, min(self.most, len(pool)) - sum(problem in pool for problem in tuned))
 
     def narrowed(self, condition: Expression) -> AdaptivePlan:
         """Keep the inputs for which a condition holds."""
