@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from harness.api.checks import check_options
+from harness.api.options import TuneOptions
 from harness.core.errors import (
     BackendUnavailable,
     BuildFailed,
@@ -202,6 +204,11 @@ def test_a_worker_joins_a_scheduler_that_is_there() -> None:
 
 def test_an_open_scheduler_may_be_insisted_on() -> None:
     check_address("tcp://10.0.0.1:8786", insecure=True)
+
+
+def test_insisting_needs_a_cluster() -> None:
+    with pytest.raises(UsageError, match="--insecure needs --cluster ADDRESS"):
+        check_options(TuneOptions(space=Path("spaces/mvmul.yaml"), insecure=True))
 
 
 def test_a_local_cluster_has_a_number_of_workers() -> None:

@@ -24,6 +24,8 @@ def check_options(options: TuneOptions) -> None:
     if options.cover is not None and not 0 < options.cover <= 1:
         raise UsageError(f"--cover must be a share above 0, up to 1, got {options.cover}")
     _check_models(options)
+    if options.insecure and options.cluster is None:
+        raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
     if options.most_inputs is not None and options.inputs_from is None:
         raise UsageError(
             "--most-inputs needs --inputs-from FILE; in a space, write inputs.adaptive.most"
