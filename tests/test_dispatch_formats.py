@@ -176,6 +176,14 @@ def test_flags_of_a_compiler_are_refused_for_triton() -> None:
         check_formats(["triton"], spec)
 
 
+def test_kernels_of_other_languages_are_refused_for_triton() -> None:
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    with pytest.raises(
+        UsageError, match="its kernel is CUDA and OpenCL; leave out --format triton"
+    ):
+        check_formats(["triton"], spec)
+
+
 # ------------------------------------------------------------------------------------------- JSON
 
 

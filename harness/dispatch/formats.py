@@ -22,6 +22,9 @@ FORMATS: Mapping[str, Callable[[Dispatcher], dict[str, bytes]]] = {
 """What makes the files of each format, by their paths in the folder."""
 
 
+_LANGUAGES = {"cuda": "CUDA", "opencl": "OpenCL"}
+
+
 def check_formats(names: Iterable[str], spec: Spec) -> None:
     """Raise UsageError for a format that harness does not write, or not for this space."""
     for name in names:
@@ -32,6 +35,12 @@ def check_formats(names: Iterable[str], spec: Spec) -> None:
             raise UsageError(
                 f"{spec.name} cannot be written for Triton: {flag.name} is a flag of "
                 f"{flag.compiler}, which compiles no kernel of Triton; leave out --format {TRITON}"
+            )
+        if name == TRITON and spec.sources:
+            languages = " and ".join(_LANGUAGES[each] for each in sorted(spec.sources))
+            raise UsageError(
+                f"{spec.name} cannot be written for Triton: its kernel is {languages}; leave out "
+                f"--format {TRITON}, or tune a kernel of Triton as a program"
             )
 
 
