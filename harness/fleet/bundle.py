@@ -20,7 +20,9 @@ from harness.core.errors import UsageError
 from harness.core.files import cache_folder, write_folder
 from harness.core.flag_file import FlagFile
 from harness.core.program import Program
-from harness.space_file import ProgramPlan, Spec
+from harness.core.records import Input
+from harness.space_file import ProgramPlan, Spec, load_spec
+from harness.space_file.templates import Template
 
 MOST_BYTES = 64 << 20
 """The most that one bundle may hold; data is made by the host module on the worker."""
@@ -122,7 +124,8 @@ def pack_program(spec: Spec) -> Packed:
     """Collect the files of a space that tunes a program, from the space itself to the files of its
     inputs. A worker has those that the space names by absolute paths.
 
-    Raises UsageError where they are too large to send, and for a space of Python, without a file.
+    Raises UsageError where one is missing or they are too large to send, where inputs with other
+    files may be added later, and for a space of Python, without a file.
     """
     if spec.is_in_python:
         raise UsageError(
@@ -130,6 +133,9 @@ def pack_program(spec: Spec) -> Packed:
             "file; write it to a YAML file for --cluster"
         )
     paths = sorted({Path(os.path.abspath(path)) for path in _files_of_program(spec)})
+    missing = next((path for path in paths if not path.is_file()), None)
+    if missing is not None:
+        raise UsageError(f"{missing}: no such file, and {spec.path} names it; add it for --cluster")
     root = Path(os.path.commonpath([path.parent for path in paths]))
     names = {path.relative_to(root).as_posix(): path for path in paths}
     _require_small(spec, {name: path.stat().st_size for name, path in names.items()}, root)
@@ -146,7 +152,7 @@ def _files_of_program(spec: Spec) -> Iterator[Path]:
     assert plan is not None, "a space of a program"
     yield spec.path
     named = [path for source in plan.sources for path in (source.path, *source.includes)]
-    for problem in spec.inputs:
+    for problem in _inputs_with_files(spec, plan):
         named += [*plan.files_for(problem), *filter(None, [plan.expected_file(problem)])]
     named += [file.path for file in spec.flag_files.values()]
     named += [path for path in map(plan.folder.joinpath, _own_commands(plan)) if path.is_file()]
@@ -155,6 +161,23 @@ def _files_of_program(spec: Spec) -> Iterator[Path]:
     for path in named:
         if not path.is_absolute() or path.is_relative_to(plan.folder):
             yield path
+
+
+def _inputs_with_files(spec: Spec, plan: ProgramPlan) -> Iterable[Input]:
+    """Return the inputs whose files travel. Those of the space's file are among them, even if a
+    workload takes their place, since a worker reads that file."""
+    expected = getattr(plan.verify.against, "file", None)
+    templates = [*plan.files, *([Template(expected)] if expected is not None else [])]
+    by_input = [t.text for t in templates if t.names and not Path(t.text).is_absolute()]
+    if not by_input:
+        return spec.inputs
+    if spec.adaptive is not None:
+        raise UsageError(
+            f"{spec.path.name} names files by the input ({', '.join(by_input)}), and workers get "
+            f"those of the inputs that are known at the start; leave out {spec.adaptive.key} for "
+            "--cluster"
+        )
+    return dict.fromkeys((*spec.inputs, *load_spec(spec.path).inputs))
 
 
 def _own_commands(plan: ProgramPlan) -> Iterator[str]:
