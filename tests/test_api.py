@@ -40,7 +40,7 @@ PUBLIC = [
 OPTIONS = [
     "space", "inputs", "inputs_from", "cover", "most_inputs", "backend", "device", "replay",
     "technique", "test_limit", "max_time_s", "seed", "seed_configurations", "warm_start", "repeats",
-    "precision", "database", "label", "fresh", "cross", "finalists", "reduce", "progress",
+    "precision", "database", "label", "fresh", "wait", "cross", "finalists", "reduce", "progress",
 ]  # fmt: skip
 MEMBERS = [
     "advice", "best", "dispatcher", "findings", "inputs", "measurements", "plot", "report", "rule",
@@ -307,6 +307,7 @@ def test_progress_in_a_notebook_is_one_line_that_is_replaced(
         ("inputs", ["n > 3"]),
         ("technique", None),
         ("max_time_s", 10**400),
+        ("wait", -1),
         ("max_time_s", float("nan")),
         ("test_limit", 10**400),
         ("test_limit", float("nan")),

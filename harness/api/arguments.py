@@ -33,6 +33,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) and abs(value) <= _MOST
 
 
+def _is_duration(value: object) -> bool:
+    return _is_number(value) and isinstance(value, Integral | float) and float(value) >= 0
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -88,6 +92,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "precision": (_is_number, "a number such as 0.01"),
     "database": (_is_path, "a path or a URL"),
     "label": (_is_text, "a text"),
+    "wait": (_is_duration, "a number of seconds from 0"),
     "finalists": (_is_whole(1), "a whole number from 1 to 10^9"),
 }
 _MAY_BE_NONE = (
