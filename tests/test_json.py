@@ -147,8 +147,17 @@ def test_dispatch_says_what_it_wrote_or_why_not(
     database = fill(tmp_path / "r.db", load_spec(space), times=times)
     out = tmp_path / "out"
     words = (database, "-o", out, "--spec", space, "--choice", choice)
-    found, document = run("dispatch", *words)
+    calls = tmp_path / "calls.csv"
+    calls.write_text("n,calls\n16,10\n64,10\n99999,5\n")
+    found, document = run("dispatch", *words, *(["--weights", calls] if status else []))
     assert found == status
+    weights = document["weights"]
+    assert (weights is not None) == (status == 1)
+    if weights is not None:
+        assert weights["workload"] == str(calls)
+        assert (weights["calls"], weights["inputs"]) == (25, 3)
+        shares = [weights[name]["value"] for name in ("measured", "between", "outside")]
+        assert shares == [0.8, 0.0, 0.2]
     assert document["choice"]["is_worth_it"] == (status == 0)
     assert all((out / name).is_file() for name in document["files"])
     assert bool(document["files"]) == (status == 0)

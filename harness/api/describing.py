@@ -24,10 +24,13 @@ from harness.api.documents import (
     ProgramDocument,
     RatioDocument,
     ResultsDocument,
+    ShareDocument,
+    WeightsDocument,
 )
 from harness.core.observations import ENERGY_SPREAD, HOT_SPREAD, HOT_TIME
 from harness.core.records import Config, Input, Measurement
 from harness.dispatch.study import STATIC, Study, sentence
+from harness.dispatch.weighted import Coverage
 from harness.measure.sensors.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
@@ -117,6 +120,19 @@ def describe_choice(found: Study, name: str) -> ChoiceDocument:
     )
 
 
+def describe_weights(coverage: Coverage) -> WeightsDocument:
+    """Describe a workload, and how much of it the tuned range covers."""
+    workload = coverage.workload
+    return WeightsDocument(
+        workload=str(workload.path),
+        calls=workload.total,
+        inputs=len(workload.calls),
+        measured=_share(coverage.measured),
+        between=_share(coverage.near),
+        outside=_share(coverage.outside),
+    )
+
+
 def plain(values: Config | Input) -> JsonConfig:
     """Return a configuration or an input as plain data."""
     return dict(values)
@@ -125,6 +141,10 @@ def plain(values: Config | Input) -> JsonConfig:
 def finite(number: float) -> float | None:
     """Return a number that JSON has; None for infinity and NaN."""
     return number if math.isfinite(number) else None
+
+
+def _share(share: Estimate) -> ShareDocument:
+    return ShareDocument(share.value, share.low, share.high)
 
 
 def _ratio(ratio: Estimate, is_faster: bool) -> RatioDocument:

@@ -46,7 +46,7 @@ from harness.dispatch.study import (
     study,
 )
 from harness.dispatch.text import verdict_lines
-from harness.dispatch.weighted import weigh
+from harness.dispatch.weighted import Coverage, weigh
 from harness.measure.backends.cuda_compilers import NVCC, name_of, open_cuda_compiler
 from harness.results import without_password
 from harness.results.caveats import record_lines
@@ -104,6 +104,7 @@ class LearntDispatcher:
     arch: str
     notices: Sequence[str]
     elsewhere: Sequence[Results] = ()
+    coverage: Coverage | None = None
 
     @cached_property
     def transfers(self) -> tuple[DeviceTransfer, ...]:
@@ -204,15 +205,16 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
+    coverage = None
     if options.weights is not None:
-        matrix, _ = weigh(matrix, read_workload(options.weights, spec))
+        matrix, coverage = weigh(matrix, read_workload(options.weights, spec))
     try:
         check_candidates(matrix, results.constraints, spec, results.limits)
         found = _judged(results, matrix, options, display)
     except UsageError as error:  # what is left out may be the reason
         raise UsageError("\n".join([str(error), *notices])) from None
     name = found.best if options.choice == AUTO else options.choice
-    return LearntDispatcher(options, spec, results, found, name, arch, notices, elsewhere)
+    return LearntDispatcher(options, spec, results, found, name, arch, notices, elsewhere, coverage)
 
 
 def _notices(

@@ -257,8 +257,31 @@ class CheckDocument(_Headed):
 
 
 @dataclass(frozen=True)
+class ShareDocument:
+    """A share with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class WeightsDocument:
+    """The workload that weighs the inputs, and the shares of its calls with inputs that were
+    measured, that lie between measured ones, and that lie outside of the tuned range."""
+
+    workload: str
+    calls: int
+    inputs: int
+    measured: ShareDocument
+    between: ShareDocument
+    outside: ShareDocument
+
+
+@dataclass(frozen=True)
 class DispatchDocument(_Headed):
-    """What `dispatch --json` prints; `why_not_written` is empty where `files` were written."""
+    """What `dispatch --json` prints; `why_not_written` is empty where `files` were written, and
+    `weights` null without --weights."""
 
     space: str
     device: str
@@ -268,6 +291,7 @@ class DispatchDocument(_Headed):
     folder: str
     files: list[str]
     why_not_written: str
+    weights: WeightsDocument | None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from harness.api.describing import describe_choice
+from harness.api.describing import describe_choice, describe_weights
 from harness.api.dispatching import DispatchOptions, LearntDispatcher, learn
 from harness.api.documents import DispatchDocument
 from harness.commands.run import print_json
@@ -56,4 +56,5 @@ def _document(learnt: LearntDispatcher, loss: str, files: list[str]) -> Dispatch
         folder=str(learnt.options.output),
         files=files,
         why_not_written=learnt.why_not_written,
+        weights=describe_weights(learnt.coverage) if learnt.coverage else None,
     )
