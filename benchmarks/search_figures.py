@@ -45,9 +45,9 @@ def fractions_of(best_s: Array, optimum_s: float) -> Array:
     return fractions
 
 
-def near_after(best_s: Array, optimum_s: float) -> Array:
+def near_after(best_s: Array, optimum_s: float, share: float = NEAR) -> Array:
     """Count the tests that each search took to come near the optimum; infinity if it never did."""
-    near = best_s <= (1 + NEAR) * optimum_s
+    near = best_s <= (1 + share) * optimum_s
     return np.where(near.any(axis=1), near.argmax(axis=1) + 1.0, np.inf)
 
 

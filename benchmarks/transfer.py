@@ -120,8 +120,8 @@ def _searched(
     jobs = [
         OrderJob(data, args.inputs, seed, args.budget, transfers)
         for data in sets
-        for transfers in (False, True)
         for seed in range(args.seeds)
+        for transfers in (False, True)
     ]
     display.begin_stage("orders", len(jobs))
     courses: dict[tuple[str, str], list[Array]] = {}

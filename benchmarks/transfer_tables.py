@@ -100,5 +100,6 @@ def _figures(tuned: Tuned) -> Iterator[tuple[str, Estimate]]:
     near = tuned.tests_to_near
     yield "median_tests_to_5pct", median(near)
     yield "mean_tests_to_5pct", mean(near)
+    yield "mean_tests_to_10pct", mean(tuned.tests_within(0.1))
     for tests in tuned.milestones:
         yield f"at_{tests}", mean(tuned.fractions(tests))

@@ -91,10 +91,11 @@ def test_gain_counts_only_the_later_inputs() -> None:
 
 
 def test_json_figures_are_by_groups() -> None:
-    found = as_json(tuned([[2.0, 1.0], [1.0, 1.0]]), groups(2))
+    found = as_json(tuned([[1.08, 1.0], [1.0, 1.0]]), groups(2))
+    names = ("median_tests_to_5pct", "mean_tests_to_5pct", "mean_tests_to_10pct", "at_1")
     assert found == {
-        "1": {"median_tests_to_5pct": 2.0, "mean_tests_to_5pct": 2.0, "at_1": 0.5},
-        "2": {"median_tests_to_5pct": 1.0, "mean_tests_to_5pct": 1.0, "at_1": 1.0},
+        "1": dict(zip(names, (2.0, 2.0, 1.0, 0.9259), strict=True)),
+        "2": dict(zip(names, (1.0, 1.0, 1.0, 1.0), strict=True)),
     }
 
 
@@ -112,7 +113,7 @@ def test_files_have_a_row_for_each_search_and_each_figure(tmp_path: Path) -> Non
     ]
     with (tmp_path / "figures.csv").open() as file:
         figures = {(r["searched"], r["inputs"], r["figure"]): r for r in csv.DictReader(file)}
-    assert len(figures) == 2 * 3 * 3
+    assert len(figures) == 2 * 3 * 4
     assert figures["alone", "2", "mean_tests_to_5pct"]["value"] == "2"
     assert table(found["set"]).row_count == 6
 
