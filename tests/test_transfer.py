@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
-from harness.models.encoding.configs import ConfigEncoder
 from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
 from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace
-from harness.search.manipulator import SpaceManipulator
-from harness.search.techniques.gaussian_process import (
-    FAVOURITES,
-    FIRST,
-    GaussianProcess,
-    SurrogateModel,
-)
 from harness.search.transfer.recording import most_alike
 from harness.search.transfer.sources import TransferSources, first_legal, stored_technique
 from harness.space import ConstrainedSpace, Space
@@ -338,76 +328,3 @@ def test_of_many_rows_the_inputs_most_alike_fill_a_forest() -> None:
     assert most_alike(HERE, {**rows, near: MOST_ROWS}) == [near]
     assert most_alike(HERE, {other: 1, near: MOST_ROWS - 1}) == [other, near], "all fit"
     assert most_alike(HERE, {**rows, Input({"m": 1}): 1}) == [*rows, Input({"m": 1})]
-
-
-# ------------------------------------------------------------------ evidence against a prior
-
-
-class ScriptedModel:
-    """A model with this evidence, which finds the first candidate the most promising."""
-
-    def __init__(self, evidence: float) -> None:
-        self.evidence = evidence
-
-    def fit(self, points: object, outputs: object, learn: bool) -> None:
-        pass
-
-    def most_promising(self, points: object, shifts: object, best: float) -> int:
-        return 0
-
-
-class ScriptedProcess(GaussianProcess):
-    """The search with scripted models: the second, with the prior, has less evidence by `gap`."""
-
-    def __init__(self, gap: float) -> None:
-        super().__init__()
-        self._scripted = iter([ScriptedModel(0.0), ScriptedModel(-gap), ScriptedModel(0.0)])
-
-    def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
-        return next(self._scripted)
-
-
-def searched(gap: float, tests: int) -> tuple[GaussianProcess, list[Config]]:
-    """A search with a prior that expects low values to be fast, and what it proposed."""
-    wide = space(*(Parameter(name, "integer", range(32), "source", 0) for name in "AB"))
-    rows = [((a, b), 1.0 + a + b) for a in range(8) for b in range(8)]
-    prior = data_for(wide, HERE, [recorded("A B", {(1024,): rows})], {})
-    technique, proposed = ScriptedProcess(gap), list[Config]()
-    technique.manipulator = SpaceManipulator(wide, random.Random(0), prior)
-    technique.driver = SimpleNamespace(pending=[], taken=set())
-    for _ in range(tests):
-        proposed.append(Config(technique.desired_configuration()))
-        result = SimpleNamespace(configuration=SimpleNamespace(data=proposed[-1]), time=1.0)
-        result.time += proposed[-1]["A"]
-        technique.on_result(result)
-    return technique, proposed
-
-
-def nearest_before(proposed: Sequence[Config], number: int) -> float:
-    """The distance of a proposal from the nearest one before it."""
-    one = proposed[number]
-    return min(math.dist([one[n] for n in "AB"], [p[n] for n in "AB"]) for p in proposed[:number])
-
-
-def test_after_very_strong_evidence_against_its_prior_a_search_begins_again() -> None:
-    technique, proposed = searched(gap=6.0, tests=FAVOURITES + FIRST + 20)
-    assert all(one["A"] + one["B"] <= 2 for one in proposed[:FAVOURITES])
-    again = proposed[FAVOURITES:]
-    assert min(nearest_before(again, number) for number in range(1, FIRST)) > 5
-    assert technique._known.prior is None
-    assert technique._known.count == len(again), "the model knows no earlier results"
-    assert len(set(proposed)) == len(proposed)
-
-
-@pytest.mark.parametrize(("gap", "models"), [(4.0, 2), (-6.0, 2), (6.0, 1)])
-def test_weak_evidence_leaves_the_prior_in_the_search(gap: float, models: int) -> None:
-    assert len(searched(gap, FAVOURITES + 1)[0]._models) == models
-
-
-def test_after_the_first_results_a_prior_is_no_longer_dropped() -> None:
-    technique, _ = searched(-6.0, FIRST + 1)
-    for model in technique._models:
-        model.evidence *= -1
-    technique._relearn_at = 0.0
-    technique.desired_configuration()
-    assert len(technique._models) == 2

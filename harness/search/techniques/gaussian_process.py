@@ -26,12 +26,8 @@ FIRST = 7
 FAVOURITES = 3
 """The number of the prior's favourites that are measured first, if there is a prior."""
 
-ALTERNATE_FROM = 12
+ALTERNATE_FROM = 25
 """From so many results on, the model with the prior as its mean alternates with the other."""
-
-_VERY_STRONG = 5.0
-"""The difference of logarithms of evidence that is very strong (Kass, Raftery, "Bayes Factors",
-1995)."""
 
 LITTLE = 0.01
 """An expected improvement below this, in standard deviations of the times' logarithms, is little;
@@ -83,11 +79,9 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
 
     With a prior (harness.models.transfer_prior), its favourites are measured first and stay
     candidates, and a second model learns the differences between the results and the prior. The
-    model with more evidence is used. Later, if the second has more evidence, the two alternate:
-    results near the prior's favourites cannot show that it is wrong elsewhere. Where the evidence
-    against the prior is very strong within the first few results, it is dropped for good, and the
-    search begins again as if nothing was known. So a misleading prior costs these few tests: a
-    model of results near its favourites would stay near them.
+    model with more evidence is used, so a misleading prior does little harm. Later, if the second
+    has more evidence, the two alternate: results near the prior's favourites cannot show that it is
+    wrong elsewhere.
     """
 
     def __init__(self) -> None:
@@ -152,8 +146,6 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         sample = known.sample()
         outputs = standardised(sample.times_s)
         self._learn(sample, outputs)
-        if known.prior is None and known.count == 0:  # it has just been dropped
-            return known.remote(known.space.sample_points(known.rng, _DRAWN_FIRST))
         self._used = self._next_model()
         model, mean = self._models[self._used], _Mean(self._used, sample, outputs)
         rests = outputs - mean.of(sample.expected)
@@ -179,10 +171,6 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
             model.fit(sample.points, outputs - mean, learn=True)
         evidence = [model.evidence for model in self._models]
         self._likelier = evidence.index(max(evidence))
-        if self._known.count <= FIRST and evidence[0] - evidence[-1] > _VERY_STRONG:
-            self._known.begin_again()
-            self._models = [self.make_model(self._known.encoder)]
-            self._relearn_at = 0.0
 
     def _next_model(self) -> int:
         """Choose the model with more evidence; later, if it has the prior, alternate."""

@@ -56,7 +56,6 @@ class Memory:
         self._points = self.encoder.points(self._positions)
         self._times_s, self._expected = np.empty(0), np.empty(0)
         self._seen: set[bytes] = set()  # measured, or asked for
-        self._forgotten: set[bytes] = set()  # seen before the search began again
         self._near: dict[bytes, PointArray] = {}
         self._near_count = 0
 
@@ -71,12 +70,6 @@ class Memory:
         self._expected[self.count] = self.expect(positions)[0]
         self._seen.add(positions[0].tobytes())
         self.count += 1
-
-    def begin_again(self) -> None:
-        """Forget the prior and all results, but propose no configuration twice."""
-        self.prior, self.count = None, 0
-        self._forgotten |= self._seen
-        self._seen = set()
 
     def _grow(self, size: int) -> None:
         for name in ("_positions", "_points", "_times_s", "_expected"):
@@ -135,8 +128,7 @@ class Memory:
         width = positions.dtype.itemsize * positions.shape[1]
         keys = positions.view(f"V{width}").ravel().tolist()
         rows = dict(zip(keys, range(len(keys)), strict=True))
-        seen = self._seen | self._forgotten if self._forgotten else self._seen
-        return positions[[rows[key] for key in filterfalse(seen.__contains__, rows)]]
+        return positions[[rows[key] for key in filterfalse(self._seen.__contains__, rows)]]
 
     def remote(self, positions: PointArray) -> PointArray:
         """Return the unseen point farthest from its nearest seen one, if there is one.
