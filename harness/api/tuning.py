@@ -63,11 +63,9 @@ def tune(
 ) -> TuneResults:
     """Find the fastest configuration of a kernel for each input, and return the results.
 
-    The arguments are the options of `python -m harness.tune`; `max_time_s` is in seconds. What the
-    database holds is not measured again. Progress goes to standard error, or to a notebook's cell.
+    docs/python.md describes the arguments. What the database holds is not measured again.
 
-    Raises HarnessError with the command's message, which names arguments in place of options.
-    Ctrl-C ends the run in order and raises KeyboardInterrupt, whose message says how to continue.
+    Raises HarnessError, and on Ctrl-C KeyboardInterrupt, whose message says how to continue.
     """
     check_arguments(locals())  # by their names; there is nothing else yet
     options = TuneOptions(
