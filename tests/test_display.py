@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -399,7 +400,9 @@ def test_long_searches_print_a_line_every_few_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(0, 1000, 3))
-    monkeypatch.setattr("harness.display.progress.time.monotonic", lambda: float(next(clock)))
+    # Not the function of the module `time`: threads of other tests would read this clock as well.
+    scripted = SimpleNamespace(monotonic=lambda: float(next(clock)))
+    monkeypatch.setattr("harness.display.progress.time", scripted)
     lines = shown(tmp_path, *[failed(DEFAULT)] * 6, terminal=False).splitlines()
     tests = [line for line in lines if ": test " in line]
     assert 2 <= len(tests) < 6
