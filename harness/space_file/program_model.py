@@ -174,6 +174,8 @@ class AgainstHost(StrictModel):
 def _against_type(value: Any) -> str | None:
     if isinstance(value, str):
         return "by_word"
+    if isinstance(value, AgainstFile | AgainstHost):  # pydantic asks as well when it writes one
+        return "by_host" if isinstance(value, AgainstHost) else "by_file"
     if not isinstance(value, dict):
         return None
     return "by_host" if "host" in value else "by_file"
