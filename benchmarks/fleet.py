@@ -78,6 +78,9 @@ PER_WORKER = 8
 INPUTS, TESTS = 2, 20
 """The inputs of each device, and the tests of each input."""
 
+SAMPLES = 20
+"""The samples of a test."""
+
 COMPILER = "simulated compiler"
 
 
@@ -126,10 +129,11 @@ class SleepingAgent:
             return MadeData(("x",), 0.0)
         if isinstance(call, RunOne):
             time.sleep(MEASURE_S)
-            return _measured(call.job)
+            return _measured(call.job, SAMPLES)
         if isinstance(call, RunInterleaved):
             time.sleep(MEASURE_S * len(call.jobs))
-            return Together([_measured(job) for job in call.jobs], complete=True)
+            rounds = call.block.rounds
+            return Together([_measured(job, rounds) for job in call.jobs], complete=True)
         return True
 
     def close(self) -> None:
@@ -149,9 +153,9 @@ def _facts(uuid: str) -> DeviceFacts:
     return DeviceFacts(Environment(*made), limits, False, "sm_90", SensorFacts())
 
 
-def _measured(job: KernelJob) -> Measurement:
+def _measured(job: KernelJob, samples: int) -> Measurement:
     time_s = 1e-3 * (1 + int(job.config.digest[:8], 16) % 1000 / 250)
-    samples_s = tuple(time_s * (1 + 1e-3 * number) for number in range(20))
+    samples_s = tuple(time_s * (1 + 1e-3 * number) for number in range(samples))
     return Measurement(job.config, job.input, Outcome.OK, Timing(samples_s), job.binary.build)
 
 
