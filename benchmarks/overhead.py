@@ -116,7 +116,8 @@ def overhead_ms(spec: Spec, database: str, tests: int) -> tuple[float, float]:
 def kernel_tuner_ms(python: str) -> dict[str, float]:
     """Measure Kernel Tuner in a Python that has it."""
     script = Path(__file__).parent / "peers" / "kernel_tuner_cost.py"
-    command = [python, str(script), PEER_STRATEGIES, PEER_TESTS]
+    # Isolated: the folder of the script has a kernel_tuner.py of its own.
+    command = [python, "-I", str(script), PEER_STRATEGIES, PEER_TESTS]
     found: dict[str, float] = json.loads(
         subprocess.check_output(command, text=True).splitlines()[-1]
     )

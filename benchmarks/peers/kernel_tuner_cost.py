@@ -3,7 +3,7 @@
 It runs in the Python that has kernel_tuner, where harness may be missing. Its simulation mode takes
 the place of builds and launches, and stores nothing. The arguments are strategies and tests:
 
-    python kernel_tuner_cost.py random_sample,bayes_opt 100,300,1000
+    python -I kernel_tuner_cost.py random_sample,bayes_opt 100,300,1000
 """
 
 from __future__ import annotations
