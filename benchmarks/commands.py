@@ -65,7 +65,7 @@ def _commands(database: Path, space: Path, folder: Path) -> Mapping[str, list[st
         "report": ["-m", "harness.report", str(database), "-o", page],
         "dispatch": [
             *("-m", "harness.dispatch", str(database)),
-            *("--spec", str(space), "-o", code, "--force"),
+            *("--spec", str(space), "-o", code),
         ],
     }
 

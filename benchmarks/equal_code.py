@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.noise import MODELS, Burdened, Noise, SimulatedMeasurer
+from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
 from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import read_kernel_results
@@ -24,6 +25,7 @@ from harness.compare.rerun_plan import plan_rerun
 from harness.compare.statistics import LEVEL, RUN_NOISE, THRESHOLD, ChangeVerdict
 from harness.core.records import Input
 from harness.dispatch.candidates import matrix_of
+from harness.dispatch.single import single_of
 from harness.dispatch.study import QUICK, study
 from harness.measure.choose import open_measurer
 from harness.measure.measurer import Measurer
@@ -139,11 +141,15 @@ def is_any_claim(comparison: Comparison) -> bool:
     return any(row.verdict in _CLAIMS for row in comparison.rows)
 
 
-def ships(database: Path) -> bool:
-    """Say whether `harness.dispatch` writes a dispatcher from a database."""
+def claims_across(database: Path) -> tuple[bool, bool]:
+    """Say whether `harness.dispatch` writes a choice by input from a database, and whether one
+    configuration for all inputs is called faster than the default."""
     (results,) = read_results([str(database)])
-    found = study(matrix_of(results), QUICK)
-    return found.gain(found.best).is_better
+    matrix = matrix_of(results)
+    found = study(matrix, QUICK)
+    single = single_of(matrix, input_reports(results), results.finals, results.default)
+    is_faster = single is not None and single.speedup is not None
+    return found.gain(found.best).is_better, is_faster
 
 
 def _rules(is_rerun: bool = False) -> Rules:
@@ -254,7 +260,8 @@ def _campaign(
         tally.add("tune", is_claim(report))
     tally.add("tune campaigns", any(map(is_claim, reports)))
     if "dispatch" in parts:
-        tally.add("dispatch", ships(database))
+        for what, claim in zip(("dispatch", "single"), claims_across(database), strict=True):
+            tally.add(what, claim)
 
 
 def _rerun(

@@ -192,7 +192,7 @@ def close_the_loop(folder: Path, args: Any) -> dict[str, Any]:
     ten.write_text("m,n,calls\n" + "".join(f"{m},{n},1\n" for m, n in wide))
     limits = ["--database", database, "--test-limit", str(args.test_limit), "--no-reduce"]
     limits += ["--repeats", str(args.repeats), "--backend", "opencl", "--finalists", "1"]
-    writing = [database, "--spec", str(SPACE), "--choice", "tree", "--force", "-o"]
+    writing = [database, "--spec", str(SPACE), "--choice", "tree", "-o"]
     run_command(tune, "tune", [str(SPACE), "--inputs-from", str(ten), "--cover", "1", *limits])
     run_command(dispatch, "dispatch", [*writing, str(folder / "before")])
     calls = draw_calls(args.calls, args.seed)

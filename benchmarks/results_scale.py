@@ -110,7 +110,7 @@ def measure(
         "report": ["-m", "harness.report", str(database), "-o", str(page)],
         "export": ["-m", "harness.export", str(database), "--format", "csv", "--output", str(csv)],
         "dispatch": [
-            *("-m", "harness.dispatch", str(database), "--force"),
+            *("-m", "harness.dispatch", str(database)),
             *("--spec", str(database.with_name("space.yaml"))),
             *("-o", str(database.with_name("code"))),
         ],

@@ -11,13 +11,15 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from harness.core.records import Config
+from harness.analysis.inputs import InputReport
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.dispatch.candidates import crossing_advice
 from harness.dispatch.learners import Default, Fixed
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.program import DispatchProgram, TreeChoice
+from harness.dispatch.single import single_of
 from harness.dispatch.study import (
     AUTOMATIC,
     DISPATCHERS,
@@ -29,7 +31,7 @@ from harness.dispatch.study import (
     sentence,
     study,
 )
-from harness.dispatch.text import shown_tree, why_nothing
+from harness.dispatch.text import shown_tree
 from harness.dispatch.tree_text import tree_lines
 from harness.dispatch.verdict import Judged, PairedComparison, compare
 from harness.display.across import print_across, print_rule
@@ -53,6 +55,13 @@ def shapes(count: int, slow: float = 3.0) -> Matrix:
     return make_matrix(features, (DEFAULT, SMALL, LARGE), time_s, default=0)
 
 
+def reports(count: int) -> list[InputReport]:
+    """Inputs on which the default is best."""
+    inputs = [Input({"n": n}) for n in range(count)]
+    measured = [Measurement(DEFAULT, i, Outcome.OK, Timing((2.0, 2.0))) for i in inputs]
+    return [InputReport(m.input, m, m, None, 0, {Outcome.OK: 1}, 1) for m in measured]
+
+
 def message(matrix: Matrix) -> list[str]:
     """What is printed."""
     console = Console(file=io.StringIO(), width=120)
@@ -63,8 +72,7 @@ def message(matrix: Matrix) -> list[str]:
 
 def test_few_inputs_are_told_as_too_few() -> None:
     assert message(shapes(3)) == [
-        "Nothing is learnt across inputs: that needs 4 inputs with results, and there are 3. Add "
-        "inputs to the space, or give the run more time."
+        "Choosing by input can be learnt from 4 inputs, and judged with some 16; there are 3."
     ]
     assert message(shapes(0)) == [
         "No configuration worked on any input: there is nothing to choose from."
@@ -95,14 +103,18 @@ def test_what_lacks_measurements_is_measured_by_what_the_last_command_left_out(
     only_default = np.array(rows)
     features = pd.DataFrame({"n": range(4)})
     matrix = make_matrix(features, (DEFAULT, SMALL, LARGE), only_default, default=0)
-    told = why_nothing(dataclasses.replace(matrix, remedy=remedy))
-    assert told is not None
-    assert told.endswith(f"only one configuration was measured on all of them, default. {remedy}")
+    single = single_of(dataclasses.replace(matrix, remedy=remedy), reports(4), {}, DEFAULT)
+    assert single is not None
+    assert single.config == DEFAULT
+    assert single.lacking == f"Only one configuration was measured on all inputs: default. {remedy}"
 
 
-def test_one_configuration_that_is_best_everywhere_is_told_as_that() -> None:
+def test_where_choosing_by_input_does_not_pay_only_a_sentence_says_so() -> None:
     (line,) = message(shapes(8, slow=1.0))
-    assert line == "One configuration is the best on every input, or within noise of it: BLOCK=16"
+    assert line == (
+        "Choosing by input (tree) takes the same time as one configuration for all on each of 8 "
+        "held-out inputs."
+    )
 
 
 def test_the_report_holds_the_tree_its_judgement_and_a_verdict() -> None:
@@ -123,29 +135,12 @@ def test_a_loss_against_a_configuration_without_a_row_says_how_that_was_chosen()
     """Holding an input out takes away the vote for the configuration that is the best on it."""
     features = pd.DataFrame({"m": [7] * 16})
     time_s = np.array([[1.0, 2.0, 9.0]] * 8 + [[2.0, 1.0, 9.0]] * 8)
-    lines = message(make_matrix(features, (SMALL, LARGE, DEFAULT), time_s, default=2))
-    rows = {line.split()[0]: line.split() for line in lines if " [" in line}
-    assert rows["tree"][1] == rows["best"][2]
-    assert "chosen with all inputs, the row `best static` without" in lines[-1]
-
-
-def test_one_leaf_is_told_as_no_choice_and_no_difference_as_none() -> None:
-    """Which of the two is faster follows from nothing known of the inputs."""
-    features = pd.DataFrame({"m": [7] * 16})
-    time_s = np.array([[1.0, 2.0, 9.0]] * 12 + [[2.0, 1.0, 9.0]] * 4)
-    lines = message(make_matrix(features, (SMALL, LARGE, DEFAULT), time_s, default=2))
-    assert lines[0].startswith(
-        "No rule by input was found. The best single configuration: BLOCK=16"
-    )
-    assert lines[1].startswith("On m=7 the best known configuration is 2.00x as fast.")
-    assert lines[-1] == (
-        "Choosing by input (tree) takes the same time as one configuration for all on each of 16 "
-        "held-out inputs. An ensemble takes the same time as the tree."
-    )
+    (line,) = message(make_matrix(features, (SMALL, LARGE, DEFAULT), time_s, default=2))
+    assert "chosen with all inputs, the row `best static` without" in line
 
 
 def test_default_without_a_time_on_every_input_has_no_row() -> None:
-    matrix = shapes(8)
+    matrix = shapes(16)
     time_s = matrix.time_s.copy()
     time_s[3, 0] = np.nan
     lines = message(make_matrix(matrix.features, matrix.candidates, time_s, default=0))
@@ -155,15 +150,15 @@ def test_default_without_a_time_on_every_input_has_no_row() -> None:
 
 
 def test_default_that_does_not_apply_everywhere_is_told_as_that() -> None:
-    matrix = shapes(8)
-    applies = np.ones((8, 3), dtype=bool)
+    matrix = shapes(16)
+    applies = np.ones((16, 3), dtype=bool)
     applies[:2, 0] = False
     known = make_matrix(
         matrix.features, matrix.candidates, matrix.time_s, applies=applies, default=0
     )
     (line,) = (line for line in message(known) if line.startswith("The default"))
     assert line.strip().endswith(
-        "2 of 8 inputs; there its row counts the best static configuration."
+        "2 of 16 inputs; there its row counts the best static configuration."
     )
 
 
@@ -177,17 +172,6 @@ def test_the_dispatcher_that_is_shipped_is_shown_where_it_is_a_tree() -> None:
         found.__dict__["best"] = best
         name, told_heading = shown_tree(found)
         assert (name, told_heading.endswith(heading)) == (shown, True)
-
-
-def test_a_single_configuration_that_all_inputs_share_is_no_choice() -> None:
-    time_s = np.where(np.eye(8, dtype=bool), 1.0, np.nan)
-    time_s[:, 0] = 2.0
-    configs = tuple(Config({"BLOCK": place}) for place in range(8))
-    (line,) = message(make_matrix(pd.DataFrame({"m": range(8)}), configs, time_s, default=0))
-    assert line.startswith(
-        "Nothing is learnt across inputs: only one configuration was measured on all of them, "
-        "default."
-    )
 
 
 def test_a_static_choice_that_loses_to_the_default_is_told() -> None:

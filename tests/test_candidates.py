@@ -25,6 +25,7 @@ from harness.core.records import (
 from harness.dispatch.candidates import matrix_of, shortlist
 from harness.dispatch.study import QUICK, study
 from harness.measure.occasions import ONE_OCCASION
+from harness.report.findings import Findings
 from harness.results import CANDIDATE
 from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages
@@ -339,12 +340,30 @@ def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path
     assert matrix_of(recorded).note == ""
 
 
-def test_few_inputs_need_no_candidates(tmp_path: Path) -> None:
-    measurer = Drifting()
-    results = tuned(tmp_path, measurer, SPACE.replace(", {n: 64}, {n: 128}", ""))
-    assert measurer.for_dispatch == []
-    assert len({problem for problem, _ in measurer.turns}) == 3, "the finals alone"
-    assert results.candidates == {}
+def test_a_single_input_needs_no_candidates(tmp_path: Path) -> None:
+    alone = SPACE.replace(", {n: 16}, {n: 32}, {n: 64}, {n: 128}", "")
+    assert tuned(tmp_path, Drifting(), alone).candidates == {}
+
+
+def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_path: Path) -> None:
+    """What suits all inputs best wins on no input of two."""
+
+    def times(problem: Input, config: Config) -> float:
+        of_block = {16: (1.0, 3.0), 32: (1.2, 1.2), 128: (3.0, 1.0)}
+        both = of_block.get(int(str(config["BLOCK"])), (4.0, 4.0))
+        return 1e-3 * both[problem["n"] == 16]
+
+    two = FREE.replace(", {n: 32}, {n: 64}, {n: 128}", "")
+    results = tuned(tmp_path, Drifting(times=times), two)
+    for problem, best in ((Input({"n": 8}), 16), (Input({"n": 16}), 128)):
+        assert {m.config for m in results.finals[problem]} == set(map(block, (best, 32, 64)))
+    single = Findings(results).single
+    assert single is not None
+    assert (single.config, single.inputs) == (block(32), 2)
+    assert single.speedup is not None
+    assert single.speedup.value == pytest.approx(4.0 / 1.2, rel=0.01)
+    assert single.loss is not None
+    assert single.loss[1].value == pytest.approx(1.2, rel=0.01)
 
 
 def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path: Path) -> None:
@@ -390,7 +409,7 @@ def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -
     }
     found = shortlist(known, block(64), lambda problem, config: True)
     assert found == [block(size) for size in (64, 3, 1, 2, 4)]
-    few = {problem: known[problem] for problem in list(known)[:3]}
+    few = {problem: known[problem] for problem in list(known)[:1]}
     assert shortlist(few, block(64), lambda problem, config: True) == []
     del known[Input({"n": 5})][block(64)]
     assert block(64) not in shortlist(known, block(64), lambda problem, config: True)

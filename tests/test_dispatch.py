@@ -26,13 +26,11 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.dispatch.study import DISPATCHERS, STATIC, Study, learners
-from harness.dispatch.verdict import PairedComparison
+from harness.dispatch.study import DISPATCHERS, STATIC, learners
 from harness.results import LIMITS
 from harness.results.notes import SPACE_FILE
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
-from harness.stats import Estimate
 from tests.replays import write_space
 from tests.results_examples import begin_search, make_plan, opened
 
@@ -126,25 +124,53 @@ def test_constraints_and_launches_may_name_the_devices_numbers(
     assert module.applies(place, n=32)
 
 
-def test_what_gains_nothing_is_written_as_a_tree_or_by_force_alone(
+def test_where_choosing_gains_nothing_one_configuration_is_written(
     space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
-    assert run(database, space, "--choice", "auto") == 1
-    printed = capsys.readouterr().out
-    assert "chooses no better than one configuration for all, (BLOCK=16)" in printed
-    assert "or write it anyway with --choice tree" in " ".join(printed.split())
+    required = run(database, space, "--choice", "auto", "--require-choice")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert required == 1
+    assert "or leave out --require-choice to write that one, (BLOCK=16)." in printed
     assert not (tmp_path / "out").exists()
-    assert run(database, space, "--choice", "tree") == 0
+    assert run(database, space, "--choice", "auto") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("Keep the default on every input.")
+    assert "Slowdown" not in printed, "there is nothing to compare"
     module = written(space)
-    assert module.select(n=64) == {"BLOCK": 16}
-    assert module.PROVENANCE["choice"].endswith(
-        "written with --choice tree: not significantly faster than one configuration for all"
-    )
+    assert module.PORTFOLIO == ({"BLOCK": 16},)
+    assert module.select(n=64) == module.select(n=2**40) == {"BLOCK": 16}
+    assert module.PROVENANCE["choice"] == "one configuration for all, seed 0"
+
+
+def test_a_choice_that_is_asked_for_is_written_though_it_gains_nothing(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
+    for choice in ("tree", "ensemble"):
+        assert run(database, space, "--choice", choice) == 0
+        assert f"Choosing by input ({choice}) takes the same time" in capsys.readouterr().out
+        assert written(space).PROVENANCE["choice"] == (
+            f"{choice}, seed 0, not significantly faster than one configuration for all"
+        )
     head = (tmp_path / "out" / "small.h").read_text().split("*/")[0]
     assert "takes the same time as one configuration" in " ".join(head.split())
-    assert run(database, space, "--choice", "ensemble", "--force") == 0
-    assert "written with --force" in written(space).PROVENANCE["choice"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_inputs_have_an_answer(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int
+) -> None:
+    spec = load_spec(space)
+    few = dataclasses.replace(spec, inputs=spec.inputs[-count:])
+    database = fill(tmp_path / "r.db", few)
+    assert run(database, space, "--choice", "auto") == 0
+    assert capsys.readouterr().out.startswith("Use BLOCK=64")
+    assert written(space).select(n=8192) == {"BLOCK": 64}
+    assert run(database, space) == 2, "a tree cannot be learnt"
+    assert "learnt from 4 inputs, and judged with some 16; there" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_gadapts_model_is_judged_and_written_where_it_is_asked_for(
@@ -163,12 +189,11 @@ def test_gadapts_model_is_judged_and_written_where_it_is_asked_for(
 def test_python_is_told_its_own_arguments(space: Path, tmp_path: Path) -> None:
     database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
     (found,) = harness.open_results(database)
-    with pytest.raises(UsageError, match='write it anyway with choice="tree"'):
-        found.dispatcher(tmp_path / "out", space=space)
+    with pytest.raises(UsageError, match="leave out require_choice=True to write that one"):
+        found.dispatcher(tmp_path / "out", space=space, require_choice=True)
     with pytest.raises(UsageError, match=r"no choice `gadpt`; did you mean `gadapt`\?"):
         found.dispatcher(tmp_path / "out", space=str(space), choice="gadpt")
-    assert found.dispatcher(tmp_path / "out", space=str(space), choice="ensemble", force=True)
-    assert "written with force=True" in written(space).PROVENANCE["choice"]
+    assert found.dispatcher(tmp_path / "out", space=str(space))
     space.unlink()
     with pytest.raises(UsageError, match="name a space of this kernel with space=FILE"):
         found.dispatcher(tmp_path / "out")
@@ -189,21 +214,6 @@ def test_a_space_that_is_not_here_is_named_as_it_was_tuned(
         assert advice in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_tree_that_is_slower_than_one_configuration_is_written_by_force_alone(
-    space: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slower = PairedComparison(Estimate(1.1, 1.05, 1.2), 2, 10)
-    monkeypatch.setattr(Study, "gain", lambda study, name: slower)
-    database = fill(tmp_path / "r.db", load_spec(space))
-    assert run(database, space) == 1
-    assert "Tune more inputs, or write it anyway with --force." in capsys.readouterr().out
-    assert run(database, space, "--force") == 0
-    assert "written with --force" in written(space).PROVENANCE["choice"]
-
-
 def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a_word(
     space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,7 +221,7 @@ def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a
     assert run(fill(tmp_path / "all.db", spec), space) == 0
     assert "replaces" not in capsys.readouterr().out
     few = dataclasses.replace(spec, inputs=spec.inputs[:7])
-    assert run(fill(tmp_path / "few.db", few), space, "--force") == 0
+    assert run(fill(tmp_path / "few.db", few), space) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "This dispatcher was learnt from 7 inputs; the one that it replaces in " in printed
     assert "was learnt from 12." in printed
@@ -224,7 +234,7 @@ def test_a_space_that_was_edited_since_has_the_last_word(
     database = fill(tmp_path / "r.db", load_spec(space))
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
-    assert run(database, space, "--force") == 0
+    assert run(database, space) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert (
         "have changed since it was last tuned: 1 measurement that they no longer allow" in printed
@@ -237,7 +247,7 @@ def test_a_space_that_was_edited_since_has_the_last_word(
     printed = " ".join(capsys.readouterr().out.split())
     assert "Left out: 11 measurements with values that" in printed
     assert "no longer has: BLOCK=64." in printed
-    assert "written with --choice tree" in written(space).PROVENANCE["choice"]
+    assert "not significantly faster" in written(space).PROVENANCE["choice"]
 
 
 @pytest.mark.parametrize("seed", ["-1", "many", str(2**32)])

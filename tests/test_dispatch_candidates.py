@@ -20,14 +20,13 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.dispatch import candidates
 from harness.dispatch.candidates import (
     _distinct,
-    _InputSessions,
     _interleaved_everywhere,
     _InterleavedTimes,
     _note,
     applies_where,
+    interleaved_matrix,
     matrix_of,
     shortlist,
 )
@@ -114,16 +113,34 @@ def test_inputs_that_were_measured_for_other_candidates_have_nothing_in_common()
     assert everywhere(found, later) == [16]
 
 
+def matrix_of_one(
+    sessions: list[Interleaved], finals: list[Interleaved], *searched: Measurement
+) -> dict[int, float] | None:
+    """Return the times on ONE by the value of BLOCK; the default is 16."""
+    made = interleaved_matrix(
+        {ONE: {m.config: m for m in searched}},
+        {ONE: [*finals, *sessions]},
+        {ONE: sessions},
+        block(16),
+        lambda problem, config: True,
+    )
+    if made is None:
+        return None
+    values = [int(str(config["BLOCK"])) for config in made.candidates]
+    return dict(zip(values, made.time_s[0].tolist(), strict=True))
+
+
 def test_a_failure_in_any_session_that_worked_is_one() -> None:
-    sessions = [[ok(ONE, 16, 1.0), failed(ONE, 32)], [ok(ONE, 16, 1.0), ok(ONE, 32, 2.0)]]
-    found = _InputSessions({block(64): failed(ONE, 64)}, sessions).scaled()
-    assert {config: m.outcome for config, m in found.items()} == {
-        block(64): Outcome.WRONG_RESULT,
-        block(16): Outcome.OK,
-        block(32): Outcome.WRONG_RESULT,
-    }
-    chance = [[ok(ONE, 16, 1.0), failed(ONE, 32, Outcome.CRASHED)], sessions[1]]
-    assert _InputSessions({}, chance).scaled()[block(32)].outcome is Outcome.OK
+    sessions = [[ok(ONE, 16, 1.0), ok(ONE, 64), failed(ONE, 32)], [ok(ONE, 16), ok(ONE, 32, 2.0)]]
+    assert matrix_of_one(sessions, [], failed(ONE, 64)) == {16: 1.0}
+    chance = [[ok(ONE, 16), failed(ONE, 32, Outcome.CRASHED)], sessions[1]]
+    assert matrix_of_one(chance, []) == {16: 1.0, 32: 2.0}
+
+
+def test_the_finals_refute_candidates_and_do_not_time_them() -> None:
+    sessions = [[ok(ONE, 16), ok(ONE, 32, 2.0), ok(ONE, 64, 0.5)]]
+    finals = [[ok(ONE, 16, 9.0), ok(ONE, 32, 1.0), failed(ONE, 64)]]
+    assert matrix_of_one(sessions, finals) == {16: 1.0, 32: 2.0}
 
 
 @pytest.mark.parametrize(
@@ -141,8 +158,6 @@ def test_the_note_says_why_times_are_the_searchs(measured: int, why: str) -> Non
 def test_without_candidates_no_record_of_an_interleaved_measurement_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The default is in the finals of all inputs, so the records would only say that candidates
-    were not measured."""
     write_database(tmp_path / "r.db", Shape(measurements=12, inputs=6, samples=3))
     (results,) = read_results(str(tmp_path / "r.db"))
     made: list[int] = []
@@ -155,10 +170,6 @@ def test_without_candidates_no_record_of_an_interleaved_measurement_is_made(
     monkeypatch.setattr(MeasurementColumns, "measurement", counted)
     matrix = matrix_of(results)
     assert not made
-    monkeypatch.setattr(candidates, "_lacks_candidates", lambda _: False)
-    slow = matrix_of(results)
-    assert len(made) >= 12
-    assert (matrix.key, matrix.note) == (slow.key, slow.note)
     assert "candidates were not measured interleaved" in matrix.note
 
 
@@ -206,15 +217,15 @@ def test_of_candidates_with_equal_times_everywhere_the_first_is_kept() -> None:
     assert _distinct(times, asked) == [block(v) for v in (32, 64, 8, 128)]
 
 
-def test_a_short_list_needs_four_inputs() -> None:
+def test_a_short_list_needs_two_inputs() -> None:
     known = {
         Input({"n": n}): {block(v): ok(Input({"n": n}), v, float(v + n)) for v in (1, 2)}
         for n in range(4)
     }
     assert shortlist(known, block(2), lambda problem, config: True) == [block(2), block(1)]
     assert shortlist(known, block(2), lambda problem, config: False) == []
-    del known[Input({"n": 3})]
-    assert shortlist(known, block(2), lambda problem, config: True) == []
+    alone = {Input({"n": 3}): known[Input({"n": 3})]}
+    assert shortlist(alone, block(2), lambda problem, config: True) == []
 
 
 def test_a_short_list_has_at_most_eight_members_and_the_three_best_static_ones() -> None:

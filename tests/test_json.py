@@ -138,7 +138,7 @@ def test_check_counts_the_configurations_of_a_space(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("times", "choice", "status"), [(by_size, "tree", 0), (always_16, "ensemble", 1)]
+    ("times", "choice", "status"), [(by_size, "tree", 0), (always_16, "auto", 1)]
 )
 def test_dispatch_says_what_it_wrote_or_why_not(
     run: Run, tmp_path: Path, times: Any, choice: str, status: int
@@ -149,7 +149,8 @@ def test_dispatch_says_what_it_wrote_or_why_not(
     words = (database, "-o", out, "--spec", space, "--choice", choice)
     calls = tmp_path / "calls.csv"
     calls.write_text("n,calls\n16,10\n64,10\n99999,5\n")
-    found, document = run("dispatch", *words, *(["--weights", calls] if status else []))
+    more = ["--weights", calls, "--require-choice"] if status else []
+    found, document = run("dispatch", *words, *more)
     assert found == status
     weights = document["weights"]
     assert (weights is not None) == (status == 1)
@@ -162,6 +163,7 @@ def test_dispatch_says_what_it_wrote_or_why_not(
     assert all((out / name).is_file() for name in document["files"])
     assert bool(document["files"]) == (status == 0)
     assert bool(document["why_not_written"]) == (status == 1)
+    assert document["single"]["config"] == {"BLOCK": 16 if status else 64}
 
 
 def test_dispatcher_is_written_from_python_too(tmp_path: Path) -> None:
@@ -172,6 +174,6 @@ def test_dispatcher_is_written_from_python_too(tmp_path: Path) -> None:
     assert files
     assert all(path.is_file() for path in files)
     (stored,) = read_results(str(fill(tmp_path / "same.db", spec, times=always_16)))
-    with pytest.raises(harness.HarnessError, match="chooses no better than one configuration"):
-        harness.TuneResults(stored, spec).dispatcher(tmp_path / "none", choice="ensemble")
+    with pytest.raises(harness.HarnessError, match="no choice by input is faster than one"):
+        harness.TuneResults(stored, spec).dispatcher(tmp_path / "none", require_choice=True)
     assert not (tmp_path / "none").exists()

@@ -43,7 +43,7 @@ WRITING = [
     "analyse r.db --picture tree.svg",
     "analyse r.db --picture tree.pdf",
     "report r.db -o page.html",
-    "dispatch r.db --spec scale.yaml --force -o out --format json",
+    "dispatch r.db --spec scale.yaml -o out --format json",
     "compare r.db r.db --json c.json --junit j.xml",
     "export r.db",
     "export r.db --format csv",

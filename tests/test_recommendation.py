@@ -7,11 +7,13 @@ import pandas as pd
 import pytest
 
 from harness.analysis.inputs import InputReport
+from harness.analysis.summary import MeanSpeedup
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.dispatch.learners import Default
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.program import DispatchProgram, TreeChoice
+from harness.dispatch.single import Single
 from harness.dispatch.study import DISPATCHERS, STATIC, study
 from harness.dispatch.tree_text import rule
 from harness.display.recommendation import recommendation
@@ -20,7 +22,7 @@ from harness.stats.timing import TimeRatio
 
 DEFAULT, SMALL, LARGE = (Config({"BLOCK": block}) for block in (256, 16, 64))
 LEARNERS = [Default(), STATIC, DISPATCHERS["tree"]]
-CLEAR, CHANCE = TimeRatio(2.0, 1.9, 2.1, 20), TimeRatio(1.01, 0.97, 1.06, 20)
+CLEAR = TimeRatio(2.0, 1.9, 2.1, 20)
 
 
 def report(n: int, speedup: TimeRatio | None, config: Config = SMALL) -> InputReport:
@@ -52,9 +54,17 @@ def program(root: Node, *, whole: bool) -> DispatchProgram:
     )
 
 
+MEAN = MeanSpeedup(1.98, 1.60, 2.40, 4, is_significant=True)
+LOSS = TimeRatio(1.35, 1.30, 1.41, 20)
+
+
+def four(config: Config = SMALL) -> list[InputReport]:
+    return [report(n, CLEAR, config) for n in range(4)]
+
+
 def test_a_choice_that_pays_is_a_rule_with_both_speed_ups() -> None:
     found = study(matrix(3.0, 3.0), LEARNERS)
-    text = recommendation([report(1, CLEAR)], found, DEFAULT)
+    text = recommendation([report(1, CLEAR)], found, Single(SMALL), DEFAULT)
     assert text is not None
     assert text.startswith("Use BLOCK=16 where n <= 700, else BLOCK=64: ")
     assert "] over the default, " in text
@@ -63,80 +73,67 @@ def test_a_choice_that_pays_is_a_rule_with_both_speed_ups() -> None:
 
 def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
     found = study(matrix(1.0, 1.5), LEARNERS)
-    text = recommendation([report(1, CLEAR)], found, DEFAULT)
-    assert text is not None
-    assert text.startswith("Use BLOCK=16 on every input: 2.000x")
-    assert text.endswith("on 16 held-out inputs. Choosing by input is not significantly faster.")
-
-
-def test_where_nothing_is_certain_on_held_out_inputs_the_table_counts() -> None:
-    slower = matrix(3.0, 3.0)
-    only = make_matrix(
-        slower.features,
-        (DEFAULT, SMALL),
-        np.column_stack([np.ones(16), np.full(16, 2.0)]),
-        default=0,
+    lost = Single(SMALL, speedup=MEAN, loss=(report(3, CLEAR, LARGE), LOSS), inputs=4)
+    assert recommendation(four(), found, lost, DEFAULT) == (
+        "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default. On n=3, BLOCK=64 is "
+        "1.35x [1.30, 1.41] as fast. Choosing by input is not significantly faster on 4 held-out "
+        "inputs; some 16 show more."
     )
-    found = study(only, LEARNERS)
-    assert recommendation([report(1, CHANCE)], found, DEFAULT) == (
-        "Keep the default: no configuration is significantly faster."
+    assert str(recommendation(four(), None, lost, DEFAULT)).endswith(
+        "Some 16 inputs show if choosing by input pays; there are 4."
     )
-    assert recommendation([report(1, CLEAR), report(2, CHANCE)], found, DEFAULT) == (
-        "Use the configurations of the table: 2.00x over the default on 1 of 2 inputs. What to use "
-        "on other inputs is not certain: that needs more inputs."
-    )
-
-
-def test_a_configuration_that_none_beats_anywhere_is_named() -> None:
-    reports = [report(1, CLEAR), report(2, CLEAR, LARGE)]
-    assert recommendation(reports, None, DEFAULT, LARGE) == (
-        "Use BLOCK=64 on every input: no other configuration is faster beyond noise."
-    )
-    assert "of the table" in str(recommendation(reports, None, DEFAULT, DEFAULT))
-    chance = [report(1, CHANCE), report(2, CHANCE)]
-    assert str(recommendation(chance, None, DEFAULT, LARGE)).startswith("Keep the default")
-
-
-def test_what_is_illegal_on_some_inputs_is_not_named_for_all() -> None:
-    applies = np.ones((16, 3), dtype=bool)
-    applies[::5, 1] = False
-    known = matrix(1.0, 1.5)
-    found = study(
-        make_matrix(known.features, known.candidates, known.time_s, applies=applies, default=0),
-        LEARNERS,
-    )
-    text = recommendation([report(1, CLEAR)], found, DEFAULT)
-    assert text is not None
-    assert text.startswith("Use BLOCK=16 on every input (BLOCK=64 where that is illegal): ")
 
 
 @pytest.mark.parametrize(
-    ("reports", "text"),
+    ("single", "text"),
     [
-        ([report(1, CLEAR)], "Use BLOCK=16: 2.00x [1.90, 2.10] over the default."),
-        ([report(1, CHANCE)], "Keep the default: no configuration is significantly faster."),
         (
-            [report(1, CHANCE), report(2, CHANCE)],
-            "Keep the default: no configuration is significantly faster on any input.",
+            Single(SMALL, speedup=MEAN, inputs=4),
+            "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default; nothing better was "
+            "found.",
         ),
         (
-            [report(1, CLEAR), report(2, TimeRatio(3.0, 2.9, 3.1, 20))],
-            "Use BLOCK=16: 2.00x to 3.00x over the default on 2 of 2 inputs.",
+            Single(SMALL, speedup=MEAN, inputs=3),
+            "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default, on 3 of 4 inputs.",
         ),
         (
-            [report(1, CLEAR), report(2, CHANCE)],
-            "Use the configurations of the table: 2.00x over the default on 1 of 2 inputs.",
+            Single(SMALL, (LARGE,), speedup=MEAN, inputs=4),
+            "Use BLOCK=16 on every input (BLOCK=64 where that is illegal): 1.98x [1.60, 2.40] over "
+            "the default; nothing better was found.",
         ),
-        ([report(1, None)], "Use BLOCK=16. No speed-up over the default was measured."),
+        (Single(DEFAULT, inputs=4), "Keep the default on every input; nothing better was found."),
+        (
+            Single(SMALL),
+            "Use BLOCK=16 on every input. Its speed-up over the default was not measured.",
+        ),
+        (
+            Single(DEFAULT, lacking="Only one configuration was measured on all inputs: default."),
+            "Use BLOCK=16: 2.00x to 2.00x over the default on 4 of 4 inputs. Only one "
+            "configuration was measured on all inputs: default.",
+        ),
     ],
 )
-def test_a_few_inputs_are_told_by_what_was_measured(reports: list[InputReport], text: str) -> None:
-    assert recommendation(reports, None, DEFAULT) == text
+def test_one_sentence_says_what_to_use_on_several_inputs(single: Single, text: str) -> None:
+    assert recommendation(four(), None, single, DEFAULT) == text
+
+
+@pytest.mark.parametrize(
+    ("single", "text"),
+    [
+        (
+            Single(SMALL, speedup=MeanSpeedup(2.0, 1.9, 2.1, 1, is_significant=True), inputs=1),
+            "Use BLOCK=16: 2.00x [1.90, 2.10] over the default.",
+        ),
+        (Single(DEFAULT, inputs=1), "Keep the default: nothing faster was found."),
+    ],
+)
+def test_one_input_has_its_own_sentence(single: Single, text: str) -> None:
+    assert recommendation([report(1, CLEAR)], None, single, DEFAULT) == text
 
 
 def test_nothing_is_recommended_where_nothing_worked() -> None:
     nothing = InputReport(Input({"n": 1}), None, None, None, 0, {Outcome.CRASHED: 4}, 100)
-    assert recommendation([nothing], None, DEFAULT) is None
+    assert recommendation([nothing], None, None, DEFAULT) is None
 
 
 def test_a_rule_names_whole_numbers_as_a_person_does() -> None:

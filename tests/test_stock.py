@@ -242,7 +242,7 @@ def test_other_data_are_no_configuration(data: object) -> None:
 
 def test_a_dispatcher_is_written_that_only_chooses(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert dispatch([str(STOCK), "-o", str(out), "--choice", "tree", "--force"]) == 0
+    assert dispatch([str(STOCK), "-o", str(out), "--choice", "tree"]) == 0
     header = (out / "mmm_block.h").read_text()
     assert "const char *unroll_loops;" in header
     sys.path.insert(0, str(out))

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from harness.analysis.search_counts import SearchCounts
-from harness.core.config_diff import DEFAULT
+from harness.core.config_diff import DEFAULT, preference
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.stats.claims import hold_false_discoveries
 from harness.stats.timing import TimeRatio, is_within_noise, log_time, time_ratio
-
-MAX_FINALISTS = 3
 
 Measured = Mapping[Config, Measurement]
 
@@ -84,7 +82,7 @@ def report_input(
     `hold_discoveries` judges the speed-ups of several inputs.
     """
     known, final, note = SearchCounts.of(measured), {m.config: m for m in finals}, ""
-    winner, judged = _winner(final, choices, default, baselines.values())
+    winner, judged = _winner(final, ranked(choices, default, confidence), default, baselines)
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
     def speedup_over(config: Config) -> TimeRatio | None:
@@ -137,33 +135,40 @@ def hold_discoveries(reports: Sequence[InputReport]) -> list[InputReport]:
     ]
 
 
-def ranked(interleaved: Iterable[Measurement]) -> list[Config]:
-    """Rank configurations that were measured interleaved, the fastest first, without failures.
+def ranked(
+    interleaved: Iterable[Measurement], default: Config, confidence: float = 0.95
+) -> list[Config]:
+    """Rank configurations that were measured interleaved, without failures.
 
-    By the logarithm that speed-ups compare too.
+    The first is the one to use: of those that are not significantly slower than the fastest, the
+    one that comes first by `preference`. The others follow, the fastest first, by the logarithm
+    that speed-ups compare too.
     """
-    timed = [(log_time(m.timing), m.config) for m in interleaved if m.timing]
-    return [config for _, config in sorted(timed, key=lambda pair: pair[0])]
+    timings = {m.config: m.timing for m in interleaved if m.timing}
+    order = sorted(timings, key=lambda config: log_time(timings[config]))
+    if not order:
+        return []
+    best = timings[order[0]]
+    tied = [c for c in order if not time_ratio(timings[c], best, confidence).is_significant]
+    first = min(tied, key=lambda config: preference(config, default))
+    return list(dict.fromkeys([first, *order]))
 
 
 def _winner(
-    final: Measured,
-    choices: Iterable[Measurement],
-    default: Config,
-    baselines: Collection[Config] = (),
+    final: Measured, finalists: Sequence[Config], default: Config, baselines: Mapping[str, Config]
 ) -> tuple[Config | None, Mapping[Config, Timing]]:
     """Return the configuration to judge, and the samples of each one that judge it.
 
-    What chose the winner does not judge it: other rounds do. Older databases have no choices; of
-    their finals the first half of the rounds chooses, and the other half judges. A configuration
+    What chose the winner, the ranked `finalists`, does not judge it: other rounds do. A recording
+    has no choices: the first half of its rounds chooses, the other half judges. A configuration
     that is neither a finalist nor a baseline is the winner without the flags that it does not need.
     """
     timings = {config: m.timing for config, m in final.items() if m.timing}
     others = [config for config in timings if config != default]
     if not others:
         return (default if timings else None), timings
-    finalists = ranked(choices)
-    reduced = [c for c in others if c not in finalists and c not in baselines] if finalists else []
+    known = {*finalists, *baselines.values()}
+    reduced = [c for c in others if c not in known] if finalists else []
     chosen = [*reduced, *(config for config in finalists if config in others)]
     if chosen or len(others) == 1:
         return [*chosen, *others][0], timings
@@ -211,18 +216,21 @@ def choose_finalists(
 ) -> list[Config]:
     """Choose the configurations to measure again, since the best of a search was lucky.
 
-    These are the `count` fastest; by default two, and a third within noise of the fastest. The
-    fastest of the `interleaved` measurements, which are more reliable than those of a search, is
-    added. Each machine code counts once, as in `one_per_code`.
+    These are the `count` fastest; by default two, and of all within noise of the fastest the first
+    by `preference`. The first of the `interleaved` measurements, which are more reliable than those
+    of a search, is added (see `ranked`). Each machine code counts once, as in `one_per_code`.
     """
     distinct = one_per_code(measurements, default)
     working = [m for m in distinct if m.outcome is Outcome.OK]
-    leading = sorted(working, key=lambda m: m.time_s)[: count or MAX_FINALISTS]
-    if count is None:
-        leading = [m for rank, m in enumerate(leading) if rank < 2 or _tie(m, leading[0])]
+    order = sorted(working, key=lambda m: m.time_s)
+    leading = order[: count or 2]
+    if count is None and order:
+        tied = [m for m in order if m.config != default and _tie(m, order[0])]
+        leading += sorted(tied, key=lambda m: preference(m.config, default))[:1]
     code_of = {m.config: _code(m) for m in measurements}
     stands_for = {_code(m): m.config for m in working}
-    leaders = ranked(m for m in interleaved if code_of.get(m.config) in stands_for)[:1]
+    known = (m for m in interleaved if code_of.get(m.config) in stands_for)
+    leaders = ranked(known, default)[:1]
     leaders = [stands_for[code_of[leader]] for leader in leaders]
     return list(dict.fromkeys([*(m.config for m in leading), *leaders]))
 

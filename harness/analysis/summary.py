@@ -24,10 +24,15 @@ _FIRST = ("-O2", DEFAULT)
 
 @dataclass(frozen=True)
 class MeanSpeedup(Estimate):
-    """The geometric mean of the speed-ups of the best configurations of `count` inputs."""
+    """The geometric mean of the speed-ups on `count` inputs."""
 
     count: int
     is_significant: bool
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is significant and above 1."""
+        return self.value > 1 and self.is_significant
 
 
 @dataclass(frozen=True)
@@ -140,14 +145,14 @@ def _speedups(reports: Sequence[InputReport]) -> Mapping[str, MeanSpeedup]:
     ratios = {DEFAULT: [r.speedup for r in reports if r.speedup]}
     for name in names:
         ratios[shown[name]] = list(_over(reports, name))
-    return {name: _mean(of_name) for name, of_name in ratios.items() if of_name}
+    return {name: mean_speedup(of_name) for name, of_name in ratios.items() if of_name}
 
 
 def _over(reports: Sequence[InputReport], name: str) -> Iterator[TimeRatio]:
     return (ratio for r in reports if (ratio := r.baseline_speedups.get(name)) is not None)
 
 
-def _mean(ratios: Sequence[TimeRatio]) -> MeanSpeedup:
+def mean_speedup(ratios: Sequence[TimeRatio]) -> MeanSpeedup:
     """Estimate the geometric mean of independent ratios. Its interval covers the noise of the
     measurements: the half widths of the logarithms, added as squares."""
     if len(ratios) == 1:

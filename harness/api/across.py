@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from harness.dispatch.study import Study, sentence
-from harness.dispatch.text import learnt_across, why_nothing
+from harness.dispatch.study import sentence
+from harness.dispatch.text import rule_lines, why_nothing
 from harness.report.findings import Findings
-
-
-def rule_lines(found: Study) -> Iterator[str]:
-    """Yield which configuration to use for which input, as lines of a tree."""
-    for part in learnt_across(found):
-        if not isinstance(part, str) or not part:
-            return  # the verdict follows
-        yield part
 
 
 def rule(findings: Findings) -> str:

@@ -11,7 +11,7 @@ from harness.analysis.energy import InputEnergy
 from harness.analysis.failures import group_failures, informative_line
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import Summary
-from harness.api.across import advice, rule_lines, why_no_choice
+from harness.api.across import advice, why_no_choice
 from harness.api.documents import (
     AnalysisDocument,
     ChoiceDocument,
@@ -25,11 +25,14 @@ from harness.api.documents import (
     RatioDocument,
     ResultsDocument,
     ShareDocument,
+    SingleDocument,
     WeightsDocument,
 )
 from harness.core.observations import ENERGY_SPREAD, HOT_SPREAD, HOT_TIME
 from harness.core.records import Config, Input, Measurement
-from harness.dispatch.study import STATIC, Study, sentence
+from harness.dispatch.single import Single
+from harness.dispatch.study import Study, sentence
+from harness.dispatch.text import rule_lines
 from harness.dispatch.weighted import Coverage
 from harness.measure.sensors.energy import ENERGY
 from harness.models.starchart import importance
@@ -69,6 +72,7 @@ def describe_results(
             for report in findings.reports
         ],
         warnings=list(reservations(stored)),
+        single=describe_single(findings.single) if findings.single else None,
         choice=describe_choice(found, found.best) if found else None,
         why_no_choice="" if found else why_no_choice(findings),
         flag_files=[FlagFileDocument(**vars(file)) for file in files],
@@ -93,7 +97,7 @@ def describe_summary(summary: Summary) -> list[ProgramDocument]:
             cell.device,
             cell.tests,
             {str(outcome): count for outcome, count in cell.failures.items()},
-            {n: _ratio(r, r.is_significant and r.value > 1) for n, r in cell.speedups.items()},
+            {name: _ratio(r, r.is_faster) for name, r in cell.speedups.items()},
             {name: ratio.count for name, ratio in cell.speedups.items()},
             cell.statistic.value,
         )
@@ -104,19 +108,28 @@ def describe_summary(summary: Summary) -> list[ProgramDocument]:
 def describe_choice(found: Study, name: str) -> ChoiceDocument:
     """Describe one way to choose by input, and its verdict beside the others."""
     gain = found.gain(name)
-    static = STATIC.fit(found.matrix, found.seed).order[0]
     return ChoiceDocument(
         name=name,
         is_worth_it=gain.is_better,
         speedup=_ratio(gain.ratio.inverse, gain.is_better),
         inputs=len(found.matrix.features),
-        static=plain(found.matrix.candidates[static]),
         rule=list(rule_lines(found)),
         sentence=sentence(found, name),
         judged=[
             JudgedDocument(one.name, _ratio(one.mean, False), one.worst, one.near)
             for one in found.judged.values()
         ],
+    )
+
+
+def describe_single(single: Single) -> SingleDocument:
+    """Describe the configuration to use on every input."""
+    speedup = single.speedup
+    return SingleDocument(
+        config=plain(single.config),
+        where_illegal=list(map(plain, single.others)),
+        speedup=None if speedup is None else _ratio(speedup, speedup.is_faster),
+        inputs=single.inputs,
     )
 
 

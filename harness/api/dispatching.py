@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from harness.analysis.coverage import input_reports
 from harness.api.dispatched_elsewhere import device_name, results_elsewhere, transfers
 from harness.api.dispatched_program import program_launcher, program_notices
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
-from harness.core.records import Config
 from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
@@ -23,6 +23,7 @@ from harness.dispatch.elsewhere import DeviceTransfer
 from harness.dispatch.formats import check_formats
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
+from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import (
     check_candidates,
     check_folder,
@@ -31,23 +32,25 @@ from harness.dispatch.package import (
     opencl_kernels,
     write_dispatcher,
 )
-from harness.dispatch.program import DispatchProgram
+from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.program_files import program_files, why_no_programs
 from harness.dispatch.recorded import recorded_spec
+from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import (
     AUTO,
     AUTOMATIC,
     CHOICES,
-    TREE,
     Study,
     fits,
     learners,
     sentence,
     study,
 )
-from harness.dispatch.text import verdict_lines
+from harness.dispatch.text import verdict_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
+from harness.display.recommendation import recommendation
 from harness.measure.backends.cuda_compilers import NVCC, name_of, open_cuda_compiler
+from harness.models.encoding.columns import tuned_range
 from harness.results import without_password
 from harness.results.caveats import record_lines
 from harness.results.tuned_space import TunedSpace
@@ -69,15 +72,14 @@ class DispatchOptions:
     spec: Path | Spec | None = None
     choice: str = AUTO
     arch: str | None = None
-    force: bool = False
+    require_choice: bool = False
     seed: int = 0
     weights: Path | None = None
     format: tuple[str, ...] = ()
 
     # How messages spell the options that they advise.
     spec_option: ClassVar[str] = "--spec FILE"
-    force_option: ClassVar[str] = "--force"
-    choice_option: ClassVar[str] = "--choice {}"
+    choice_option: ClassVar[str] = "--require-choice"
 
 
 @dataclass(frozen=True)
@@ -85,76 +87,91 @@ class DispatchArguments(DispatchOptions):
     """The same, given in Python."""
 
     spec_option: ClassVar[str] = "space=FILE"
-    force_option: ClassVar[str] = "force=True"
-    choice_option: ClassVar[str] = 'choice="{}"'
+    choice_option: ClassVar[str] = "require_choice=True"
 
 
 @dataclass(frozen=True)
 class LearntDispatcher:
     """What was learnt from the results of one device, judged on held-out inputs.
 
-    `name` is the dispatcher to write; `notices` say what was left out of the results.
+    `found` is None where a choice by input cannot be learnt; `why_no_choice` says why. `single` is
+    the configuration to use on every input. `name` is the choice by input to write, None to write
+    the single configuration. `notices` say what was left out of the results.
     """
 
     options: DispatchOptions
     spec: Spec
     results: Results
-    found: Study
-    name: str
+    matrix: Matrix
+    found: Study | None
+    single: Single
+    name: str | None
     arch: str
     notices: Sequence[str]
     elsewhere: Sequence[Results] = ()
     coverage: Coverage | None = None
+    why_no_choice: str = ""
 
     @cached_property
     def transfers(self) -> tuple[DeviceTransfer, ...]:
-        """The dispatcher on the other devices that these databases have results of."""
+        """The choice by input on the other devices that these databases have results of."""
+        if self.found is None or self.name is None:
+            return ()
         return transfers(self.found, self.name, self.elsewhere)
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether it is significantly faster than one configuration for all."""
-        return self.found.gain(self.name).is_better
+        """Whether it chooses by input, significantly faster than one configuration for all."""
+        found, name = self.found, self.name
+        return found is not None and name is not None and found.gain(name).is_better
 
     @cached_property
     def learnt(self) -> Mapping[str, LearntSelector]:
-        """Each dispatcher, learnt from all inputs."""
-        return {name: self.found.learnt(name) for name in self.found.dispatchers}
+        """Each choice by input, learnt from all inputs."""
+        found = self.found
+        return {} if found is None else {name: found.learnt(name) for name in found.dispatchers}
 
-    @property
-    def _is_harmless_tree(self) -> bool:
-        """Whether it is a tree that is not significantly slower than one configuration for all:
-        who asks for a tree gets it."""
-        return self.name == TREE and self.found.gain(TREE).ratio.low <= 1
-
-    @property
-    def _is_asked_for(self) -> bool:
-        return self._is_harmless_tree and self.options.choice == TREE
+    @cached_property
+    def sentence(self) -> str:
+        """Say how good the choice by input is, or which configuration is used on every input."""
+        if self.found is not None and self.name is not None:
+            return sentence(self.found, self.name)
+        reports = input_reports(self.results)
+        return recommendation(reports, self.found, self.single, self.results.default) or ""
 
     @property
     def why_not_written(self) -> str:
         """Say why it is not written, and what to do; empty where it is."""
-        if self.is_worth_it or self._is_asked_for or self.options.force:
+        if self.is_worth_it or not self.options.require_choice:
             return ""
-        static = self.found.matrix.candidates[self.learnt[self.name].portfolio[0]]
-        return _refusal(self.options, static, self._option(self._is_harmless_tree))
+        out, option = self.options.output, self.options.choice_option
+        stays = " The earlier dispatcher there stays." if out.exists() else ""
+        return (
+            f"Nothing is written to {out}: no choice by input is faster than one configuration for "
+            f"all. Tune more inputs, or leave out {option} to write that one, "
+            f"({self.single.config}).{stays}"
+        )
 
     @property
-    def _why_written(self) -> str:
-        """Say why it is written although it is not worth it; empty where it is worth it."""
-        if self.is_worth_it:
-            return ""
-        option = self._option(self._is_asked_for)
-        return f"; written with {option}: not significantly faster than one configuration for all"
-
-    def _option(self, is_tree: bool) -> str:
-        """Return what writes a dispatcher that is not worth it."""
-        return self.options.choice_option.format(TREE) if is_tree else self.options.force_option
+    def program(self) -> DispatchProgram:
+        """What is written: the choice by input, or the single configuration."""
+        guards = dict.fromkeys(self.matrix.candidates, self.results.constraints)
+        if self.name is not None:
+            return self.learnt[self.name].program(self.matrix.candidates, guards)
+        order = self.single.order
+        return DispatchProgram(
+            columns=(),
+            tuned=tuned_range(self.matrix.features),
+            portfolio=order,
+            static=0,
+            choice=TreeChoice(Leaf(order=tuple(range(len(order))))),
+            guards=tuple(self.results.constraints for _ in order),
+        )
 
     @property
     def loss(self) -> str:
         """Say that the dispatcher that it replaces was learnt from more inputs; empty if not."""
-        earlier, count = earlier_inputs(self.options.output) or 0, len(self.found.matrix.features)
+        earlier, count = earlier_inputs(self.options.output) or 0, len(self.matrix.features)
         return _loss(self.options.output, count, earlier) if earlier > count else ""
 
     def how_to_run(self, files: Sequence[str]) -> str:
@@ -169,15 +186,12 @@ class LearntDispatcher:
 
     def write(self) -> list[str]:
         """Write the code and the kernels; return the files, relative to the folder."""
-        options, matrix, results = self.options, self.found.matrix, self.results
-        guards = dict.fromkeys(matrix.candidates, results.constraints)
-        program = self.learnt[self.name].program(matrix.candidates, guards)
-        choice = f"{self.name}, seed {options.seed}{self._why_written}"
+        options, results, program = self.options, self.results, self.program
         written = write_dispatcher(
             options.output,
             program,
             self.spec,
-            _provenance(self, choice),
+            _provenance(self),
             kernels=_kernels(self.spec, program, results, self.arch),
             limits=results.limits,
             launcher=program_launcher(self.spec, results),
@@ -205,16 +219,41 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
+    reports = input_reports(results)
     coverage = None
-    if options.weights is not None:
+    if options.weights is not None and len(matrix.judgeable().features):
         matrix, coverage = weigh(matrix, read_workload(options.weights, spec))
-    try:
-        check_candidates(matrix, results.constraints, spec, results.limits)
-        found = _judged(results, matrix, options, display)
-    except UsageError as error:  # what is left out may be the reason
-        raise UsageError("\n".join([str(error), *notices])) from None
-    name = found.best if options.choice == AUTO else options.choice
-    return LearntDispatcher(options, spec, results, found, name, arch, notices, elsewhere, coverage)
+    single = single_of(matrix, reports, results.finals, results.default)
+    if single is None:
+        why = why_nothing(matrix) or "No configuration worked on any input."
+        raise UsageError("\n".join([f"{results.title}: {why}", *notices]))
+    check_candidates(matrix, results.constraints, spec, results.limits)
+    why = why_nothing(matrix) or ""
+    if why and options.choice != AUTO:
+        raise UsageError("\n".join([f"{results.title}: {why}", *notices]))
+    found = None if why else _judged(matrix, options, display)
+    return LearntDispatcher(
+        options,
+        spec,
+        results,
+        matrix if found is None else found.matrix,
+        found,
+        single,
+        _chosen(found, options.choice),
+        arch,
+        notices,
+        elsewhere,
+        coverage,
+        why,
+    )
+
+
+def _chosen(found: Study | None, choice: str) -> str | None:
+    """Return the choice by input to write: the one that is asked for, or the best if it is worth
+    it; None for the single configuration."""
+    if found is None or choice != AUTO:
+        return None if found is None else choice
+    return found.best if found.gain(found.best).is_better else None
 
 
 def _notices(
@@ -229,16 +268,6 @@ def _notices(
     remaining, notices = in_current_space(results, spec)
     programs = program_notices(spec, results)
     return [*left_out, *record_lines(results), *notices, *programs], remaining
-
-
-def _refusal(options: DispatchOptions, static: Config, option: str) -> str:
-    out, automatic = options.output, options.choice_option.format(AUTO)
-    others = "" if options.choice in (AUTO, TREE) else f", try {automatic}"
-    stays = " The earlier dispatcher there stays." if out.exists() else ""
-    return (
-        f"Nothing is written to {out}: what was learnt chooses no better than one configuration "
-        f"for all, ({static}). Tune more inputs{others}, or write it anyway with {option}.{stays}"
-    )
 
 
 def _loss(out: Path, count: int, earlier: int) -> str:
@@ -356,30 +385,31 @@ def _arch(wanted: str | None, results: Results) -> str:
     return arch
 
 
-def _judged(results: Results, matrix: Matrix, options: DispatchOptions, display: Display) -> Study:
+def _judged(matrix: Matrix, options: DispatchOptions, display: Display) -> Study | None:
+    """Judge the choices by input; None where all inputs are of one group."""
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     wanted = learners(names)
     display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
     try:
         return study(matrix, wanted, options.seed, display.step, Kept.in_cache())
-    except ValueError as error:
-        raise UsageError(
-            f"{results.title}: nothing can be learnt across inputs: {error}; add inputs to "
-            "the space and tune them"
-        ) from None
+    except ValueError:
+        return None
 
 
-def _provenance(learnt: LearntDispatcher, choice: str) -> Provenance:
+def _provenance(learnt: LearntDispatcher) -> Provenance:
     results, found, transfers = learnt.results, learnt.found, learnt.transfers
-    lines = [sentence(found, learnt.name), *(one.sentence for one in transfers)]
+    verdict = (*verdict_lines(found), "") if found is not None else ()
+    name = "one configuration for all" if learnt.name is None else learnt.name
+    is_slower = learnt.name is not None and not learnt.is_worth_it
+    why = ", not significantly faster than one configuration for all" if is_slower else ""
     return Provenance(
         environment=results.campaign.environment,
         program_sha256=results.campaign.key.program_sha256,
         databases=tuple(map(without_password, results.databases)),
-        inputs=len(found.matrix.features),
-        choice=choice,
+        inputs=len(learnt.matrix.features),
+        choice=f"{name}, seed {learnt.options.seed}{why}",
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        verdict=(*verdict_lines(found), "", *lines),
+        verdict=(*verdict, learnt.sentence, *(one.sentence for one in transfers)),
         transfers=transfers,
     )
 

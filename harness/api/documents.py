@@ -78,16 +78,26 @@ class JudgedDocument:
 
 @dataclass(frozen=True)
 class ChoiceDocument:
-    """What was learnt across inputs; `speedup` is over `static`, one configuration for all."""
+    """What was learnt across inputs; `speedup` is over one configuration for all."""
 
     name: str
     is_worth_it: bool
     speedup: RatioDocument
     inputs: int
-    static: JsonConfig
     rule: list[str]
     sentence: str
     judged: list[JudgedDocument]
+
+
+@dataclass(frozen=True)
+class SingleDocument:
+    """The configuration to use on every input, and those `where_illegal`, in order. `speedup` is
+    over the default on the `inputs` that the finals judged; null for the default."""
+
+    config: JsonConfig
+    where_illegal: list[JsonConfig]
+    speedup: RatioDocument | None
+    inputs: int
 
 
 @dataclass(frozen=True)
@@ -120,6 +130,7 @@ class ResultsDocument:
     advice: str
     inputs: list[InputDocument]
     warnings: list[str]
+    single: SingleDocument | None
     choice: ChoiceDocument | None
     why_no_choice: str
     flag_files: list[FlagFileDocument]
@@ -285,7 +296,9 @@ class DispatchDocument(_Headed):
 
     space: str
     device: str
-    choice: ChoiceDocument
+    single: SingleDocument
+    choice: ChoiceDocument | None
+    why_no_choice: str
     notices: list[str]
     elsewhere: list[str]
     folder: str

@@ -149,17 +149,18 @@ class TuneResults:
         folder: str | Path,
         *,
         choice: str = "auto",
-        force: bool = False,
+        require_choice: bool = False,
         space: str | Path | Spec | None = None,
         formats: Sequence[str] = (),
     ) -> list[Path]:
-        """Write code that chooses by input, as `python -m harness.dispatch`; return its files.
+        """Write code that chooses a configuration, as `python -m harness.dispatch`; return its
+        files.
 
         `choice` is "auto", "tree", "ensemble" or "gadapt"; `formats` are written besides C and
         Python, such as "json". `space` defaults to the one that was
-        tuned, or to its file as the database notes it. Raises UsageError where choosing is not
-        significantly faster than one configuration for all, unless `force` is set or `choice` is
-        "tree" and it is not significantly slower.
+        tuned, or to its file as the database notes it. Raises UsageError where nothing
+        worked and, with `require_choice`, where choosing by input is not significantly faster than
+        one configuration for all.
         """
         from harness.api.dispatching import DispatchArguments, learn
         from harness.tuning.progress import SilentDisplay
@@ -171,7 +172,7 @@ class TuneResults:
             device=self.stored.campaign.environment.device,
             spec=Path(space) if isinstance(space, str) else space or self.space,
             choice=choice,
-            force=force,
+            require_choice=require_choice,
             format=tuple(formats),
         )
         learnt = learn(options, SilentDisplay())

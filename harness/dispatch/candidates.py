@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,17 +12,17 @@ import numpy as np
 
 from harness.constraints.expression import Expression
 from harness.core.arrays import Array, Flags
+from harness.core.config_diff import preference
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Interleaved, Measurement, Value
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
 from harness.dispatch.searched_times import SearchedTimes
-from harness.models.folds import FEWEST_INPUTS
-from harness.results.cells import CANDIDATE, CHOICE, CROSS, FINAL
+from harness.results.cells import CROSS
 from harness.results.measured import Measured, MeasuredConfigs
 from harness.results.sessions import Command
 from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
-from harness.stats.timing import log_time, time_ratio
+from harness.stats.timing import TimeRatio, log_time, time_ratio
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -50,7 +50,8 @@ def matrix_of(results: Results) -> Matrix:
     matrix's note says so.
 
     Of candidates with the same times everywhere, such as those with equal machine code, only the
-    first is kept. A candidate applies where the space's constraints hold.
+    first is kept. A candidate applies where the space's constraints hold. Candidates are in the
+    order in which equally fast ones are chosen (`preference`), so the default has the index 0.
 
     All inputs take part in choosing the candidates. `harness.dispatch.verdict.held_out` removes
     those that only held-out inputs won.
@@ -58,47 +59,53 @@ def matrix_of(results: Results) -> Matrix:
     known = {problem: row for problem, row in results.measured.items() if row.works()}
     applies = applies_where(map(Expression, results.constraints), results.limits)
     choices = [name for name, role in results.campaign.roles.items() if role == "choice"]
-    interleaved: Mapping[Input, _InputSessions] = {}
-    if not _lacks_candidates(results):  # records of all interleaved samples would say the same
-        interleaved = _all_interleaved(known, results.interleaved, results.default)
-    sessions = {problem: results.candidates.get(problem, ()) for problem in interleaved}
-    worked = {problem: found.unscaled() for problem, found in interleaved.items()}
-    if common := _interleaved_everywhere(worked, sessions, applies):
-        times = _InterleavedTimes({i: found.scaled() for i, found in interleaved.items()})
-        return _matrix(times, results.default, common, applies, choices)
+    sessions, default = results.candidates, results.default
+    matrix = interleaved_matrix(known, results.interleaved, sessions, default, applies)
+    if matrix is not None:
+        return dataclasses.replace(matrix, choices=frozenset(choices))
     searched = SearchedTimes.of(known)
-    count = sum(problem in results.candidates for problem in known)
+    count = sum(problem in sessions for problem in known)
     note = "" if searched.are_recorded else _note(count, len(known))
     candidates = searched.candidates(MOST_CANDIDATES)
-    matrix = _matrix(searched, results.default, candidates, applies, choices, note)
+    matrix = _matrix(searched, default, candidates, applies, choices, note)
     advice = _SEEDS if results.is_recorded else crossing_advice(results.commands)
     return dataclasses.replace(matrix, remedy=advice)
 
 
-def _lacks_candidates(results: Results) -> bool:
-    """Whether candidates were not measured on some input, while every input's last interleaved
-    measurements are those of the default and others, and the default never failed in any.
+def interleaved_matrix(
+    known: Mapping[Input, Measured],
+    every: Mapping[Input, Sequence[Interleaved]],
+    sessions: Mapping[Input, Sequence[Interleaved]],
+    default: Config,
+    applies: Applies,
+) -> Matrix | None:
+    """Make the matrix of the times in the candidates' interleaved `sessions`; None where these do
+    not have the same candidates on every input.
 
-    Then the default was measured interleaved everywhere, but not with the same configurations.
+    `known` is what the search measured; its failures are not tried again. `every` has all
+    interleaved sessions, those of candidates last: others time what is no candidate. A
+    configuration that failed in any of them, such as on the other data of the finals, is a failure
+    whatever others say, unless that may have been chance.
     """
-    columns = results.rows.columns
-    default, unknown = columns.config_table.find(results.default), columns.groups.code(None)
-    if default is None:
-        return False
-    rows = results.rows.of_stages([CHOICE, FINAL, CANDIDATE])
-    judged = rows.of_stages([FINAL, CANDIDATE])
-    of_default = rows.where(rows.of(columns.configs.codes) == default)
-    if not of_default.of(columns.works).all():
-        return False
-    groups = np.unique(judged.of(columns.groups.codes))
-    of_default = of_default.of_stages([FINAL, CANDIDATE])
-    if unknown in groups or len(np.unique(of_default.of(columns.groups.codes))) < len(groups):
-        return False
-    searched = results.searched
-    worked = searched.where(searched.of(columns.works)).of(columns.inputs.codes)
-    on_candidates = judged.of_stages([CANDIDATE]).of(columns.inputs.codes)
-    is_everywhere = bool(np.isin(worked, of_default.of(columns.inputs.codes)).all())
-    return is_everywhere and not np.isin(worked, on_candidates).all()
+    if not known or not all(problem in sessions for problem in known):
+        return None
+    tried = {m.config for problem in known for group in sessions[problem] for m in group}
+    tried.add(default)
+    failed = {
+        problem: {m.config: m for m in MeasuredConfigs.of(row).failures(tried)}
+        | refuted(every[problem])
+        for problem, row in known.items()
+    }
+    worked = {p: {**merged_unscaled(sessions[p]), **failed[p]} for p in known}
+    common = _interleaved_everywhere(worked, sessions, applies)
+    if not common:
+        return None
+    own, times = (
+        _InterleavedTimes({p: {**merge_sessions(found[p]), **failed[p]} for p in known})
+        for found in (sessions, every)
+    )
+    matrix = _matrix(times, default, common, applies)
+    return dataclasses.replace(matrix, half_log=own.half_log(matrix.candidates))
 
 
 def crossing_advice(commands: Sequence[Command]) -> str:
@@ -136,10 +143,10 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
     """List what is worth measuring again on every input, interleaved: the default, a portfolio that
     suits the inputs best, and the best for all of them, as the search timed them.
 
-    Only configurations that were measured wherever they apply; empty if inputs are too few to learn
-    across.
+    Only configurations that were measured wherever they apply; empty for a single input, whose
+    winner is the answer.
     """
-    if len(known) < FEWEST_INPUTS:
+    if len(known) < 2:
         return []
     matrix = searched_matrix(known, default, applies)
     if len(matrix.features) == 0:
@@ -159,44 +166,6 @@ def searched_matrix(known: Mapping[Input, Measured], default: Config, applies: A
 
 
 # ------------------------------------------------------------------ interleaved times
-
-
-@dataclass(frozen=True)
-class _InputSessions:
-    """The interleaved sessions of an input, and its failures from the search, which are not tried
-    again.
-
-    A configuration that failed in any session, such as on the other data of the finals, is a
-    failure whatever other sessions say, unless that may have been chance.
-    """
-
-    failed: Mapping[Config, Measurement]
-    sessions: Sequence[Interleaved]
-
-    def unscaled(self) -> Measured:
-        """Return the measurements with the samples as they were measured."""
-        return {**self.failed, **merged_unscaled(self.sessions), **refuted(self.sessions)}
-
-    def scaled(self) -> Measured:
-        """Return the measurements with comparable samples."""
-        return {**self.failed, **merge_sessions(self.sessions), **refuted(self.sessions)}
-
-
-def _all_interleaved(
-    known: Mapping[Input, MeasuredConfigs],
-    interleaved: Mapping[Input, Sequence[Interleaved]],
-    default: Config,
-) -> dict[Input, _InputSessions]:
-    """Return the interleaved sessions of each input; empty where an input has none."""
-    if not all(problem in interleaved for problem in known):
-        return {}
-    sessions = {problem: interleaved[problem] for problem in known}
-    tried = {m.config for groups in sessions.values() for group in groups for m in group}
-    tried.add(default)
-    return {
-        problem: _InputSessions({m.config: m for m in row.failures(tried)}, sessions[problem])
-        for problem, row in known.items()
-    }
 
 
 def _interleaved_everywhere(
@@ -289,9 +258,20 @@ class _InterleavedTimes:
         return np.array(found).reshape(len(self.rows), len(configs))
 
     def tied(self, configs: Sequence[Config]) -> Flags:
-        rows = zip(self.rows.values(), self._best(), strict=True)
-        found = [[_is_tie(row.get(c), best) for c in configs] for row, best in rows]
+        found = [not ratio.is_significant if ratio else False for ratio in self._ratios(configs)]
         return np.array(found, dtype=np.bool_).reshape(len(self.rows), len(configs))
+
+    def half_log(self, configs: Sequence[Config]) -> Array:
+        """Return half the 95 % intervals of the logarithms of slowdowns, shape (inputs,
+        configurations); 0 where there is no time."""
+        found = [math.log(r.high / r.value) if r else 0.0 for r in self._ratios(configs)]
+        return np.array(found).reshape(len(self.rows), len(configs))
+
+    def _ratios(self, configs: Sequence[Config]) -> Iterator[TimeRatio | None]:
+        """Yield the slowdown against the input's best, one input after another."""
+        for row, best in zip(self.rows.values(), self._best(), strict=True):
+            for timing in (row[c].timing if c in row else None for c in configs):
+                yield time_ratio(timing, best.timing) if timing and best.timing else None
 
     def _best(self) -> list[Measurement]:
         return [min(row.values(), key=_mean_s) for row in self.rows.values()]
@@ -301,12 +281,6 @@ def _mean_s(measurement: Measurement) -> float:
     """Return the mean by which interleaved times are compared."""
     timing = measurement.timing
     return math.exp(log_time(timing)) if timing else math.inf
-
-
-def _is_tie(one: Measurement | None, best: Measurement) -> bool:
-    if one is None or one.timing is None or best.timing is None:
-        return False
-    return not time_ratio(one.timing, best.timing).is_significant
 
 
 # ------------------------------------------------------------------------------ the matrix
@@ -323,7 +297,8 @@ def _matrix(
     import pandas as pd  # here: it takes half a second to load
 
     inputs = times.inputs
-    chosen = _distinct(times, [default, *candidates])
+    order = sorted({default, *candidates}, key=lambda config: preference(config, default))
+    chosen = _distinct(times, order)
     shape = len(inputs), len(chosen)
     return make_matrix(
         pd.DataFrame([dict(problem) for problem in inputs]),
@@ -339,7 +314,7 @@ def _matrix(
 
 
 def _distinct(times: _Times, configs: Iterable[Config]) -> list[Config]:
-    listed = list(dict.fromkeys(configs))
+    listed = list(configs)
     columns = np.nan_to_num(times.time_s(listed), nan=-1.0, posinf=np.inf).T
     distinct: dict[bytes, Config] = {}
     for config, column in zip(listed, columns, strict=True):

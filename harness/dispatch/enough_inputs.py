@@ -10,11 +10,8 @@ from harness.core.arrays import Array
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.verdict import geometric_mean, held_out, judged
-from harness.models.folds import Fold, grouped_folds
+from harness.models.folds import ENOUGH_INPUTS, Fold, grouped_folds
 from harness.stats import Estimate
-
-FEWEST_JUDGED = 16
-"""Inputs below which nothing is said: a choice that was right on so few may be wrong elsewhere."""
 
 FEWEST_HALVED = 32
 """Inputs below which no gain is estimated: half of fewer teach next to nothing, and all of them
@@ -47,7 +44,7 @@ def learning_curve(matrix: Matrix, seed: int) -> LearningCurve | None:
     """Judge the choice on inputs that are held out in turn; None for few inputs."""
     matrix = matrix.complete()
     groups = len(np.unique(matrix.groups))
-    if groups < FEWEST_JUDGED:
+    if groups < ENOUGH_INPUTS:
         return None
     random = np.random.default_rng(seed)
     whole, half = np.empty(len(matrix.features)), np.empty(len(matrix.features))

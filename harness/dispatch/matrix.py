@@ -42,6 +42,8 @@ class Matrix:
     note: what a reader must know of the times.
     remedy: what would measure the candidates that lack times.
     weights: shape (inputs,); how often each input comes, on average 1; None: all count alike.
+    half_log: shape (inputs, candidates); half the 95 % interval of a measured log slowdown against
+        the best candidate; None: times are exact, or nothing is known of their errors.
     """
 
     features: pd.DataFrame
@@ -56,6 +58,7 @@ class Matrix:
     note: str = ""
     remedy: str = ""
     weights: Array | None = None
+    half_log: Array | None = None
 
     def __post_init__(self) -> None:
         shape = (len(self.features), len(self.candidates))
@@ -120,8 +123,9 @@ class Matrix:
         numbers = (self.time_s, self.applies, self.best_s, self.groups, self.tied)
         candidates = [config.digest for config in self.candidates]
         facts = features, candidates, self.default, sorted(self.choices)
-        weights = () if self.weights is None else (self.weights,)
-        return content_key("matrix", *facts, *numbers, *weights)
+        optional = [(self.weights is None, self.half_log is None)]
+        known = [one for one in (self.weights, self.half_log) if one is not None]
+        return content_key("matrix", *facts, *numbers, *optional, *known)
 
     def rows(self, rows: Indices) -> Matrix:
         """Keep only some inputs, by their indices."""
@@ -130,6 +134,7 @@ class Matrix:
             features=self.features.iloc[rows].reset_index(drop=True),
             **{name: getattr(self, name)[rows] for name in _BY_INPUT},
             weights=None if self.weights is None else self.weights[rows],
+            half_log=None if self.half_log is None else self.half_log[rows],
         )
 
     def complete(self) -> Matrix:

@@ -14,6 +14,7 @@ import numpy as np
 from harness.core.arrays import Array, Flags, Indices
 from harness.dispatch.growing import Grown, parents, sums_by_node
 from harness.dispatch.matrix import Matrix
+from harness.stats.timing import NEGLIGIBLE
 
 MOST_MEMBERS = 16
 _MOVED = 32
@@ -53,10 +54,11 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
     the inputs: the best static choice. Where all apply, the best single one comes first.
 
     It starts from the order of the means where each applies, of equal ones the default and then
-    the least measured times, and moves one candidate at a time to
-    the front while that gains. Raises ValueError for an input without any candidate.
+    the least measured times, and moves one candidate at a time to the front while that gains. At
+    last the first of those that are not significantly slower than the foremost comes to the front.
+    Raises ValueError for an input without any candidate.
     """
-    table = matrix.log_slowdown
+    table = matrix.log_slowdown if matrix.half_log is None else matrix.measured_log
     applies = matrix.applies
     if not applies.any(axis=1).all():
         raise ValueError("an input has no candidate that applies")
@@ -68,7 +70,7 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
         key=lambda one: (counts[one] == 0, means[one], one != matrix.default, measured[one]),
     )
     if applies.all():
-        return tuple(order)
+        return _preferred_first(matrix, order)
     cost = _mean_cost(table, applies, order, weights)
     while True:
         moved = [
@@ -76,9 +78,30 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
         ]
         trials = [_mean_cost(table, applies, trial, weights) for trial in moved]
         if not trials or min(trials) >= cost:
-            return tuple(order)
+            return _preferred_first(matrix, order)
         cost = min(trials)
         order = moved[trials.index(cost)]
+
+
+def _preferred_first(matrix: Matrix, order: list[int]) -> tuple[int, ...]:
+    """Move to the front the candidate of the least index that is not significantly slower than the
+    foremost, on the inputs where that one applies.
+
+    These inputs are all that is asked about, so only the errors of the measurements count; the
+    squares of both candidates' half widths add up.
+    """
+    if matrix.half_log is None:
+        return tuple(order)
+    best, logs = order[0], matrix.measured_log
+    rows = np.flatnonzero(matrix.applies[:, best])
+    weights = np.ones(len(logs)) if matrix.learning_weights is None else matrix.learning_weights
+    share = weights[rows, None] / weights[rows].sum()
+    slower = (share * (logs[rows] - logs[rows, best][:, None])).sum(axis=0)
+    squares = matrix.half_log[rows] ** 2 + matrix.half_log[rows, best][:, None] ** 2
+    half = np.sqrt((share**2 * squares).sum(axis=0))
+    tied = slower <= np.maximum(half, NEGLIGIBLE)  # NaN, where one does not apply, is no tie
+    first = int(np.flatnonzero(tied)[0])
+    return tuple(dict.fromkeys([first, *order]))
 
 
 def _means(table: Array, applies: Flags, weights: Array | None) -> Array:

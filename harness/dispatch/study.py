@@ -25,7 +25,7 @@ from harness.dispatch.verdict import (
     least_gain,
     with_selection,
 )
-from harness.models.folds import FEWEST_INPUTS, fold_count
+from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS, fold_count
 from harness.stats import Estimate
 
 STATIC = Static()
@@ -246,8 +246,10 @@ def _judgeable(matrix: Matrix, wanted: Sequence[Learner]) -> list[Learner]:
 
 
 def sentence(study: Study, name: str) -> str:
-    """Say whether a dispatcher is worth having, and how the other dispatchers compare with it."""
-    others = [other for other in study.dispatchers if other != name]
+    """Say whether a dispatcher is worth having and, if it is, how the other dispatchers compare
+    with it."""
+    is_better = study.gain(name).is_better
+    others = [other for other in study.dispatchers if other != name and is_better]
     return " ".join([_worth(study, name), *(_beside(study, other, name) for other in others)])
 
 
@@ -277,12 +279,10 @@ def _beside_one(study: Study, name: str) -> str:
     )
     if gain.is_better:
         return f"{choosing} is faster than one configuration for all: {figures}."
+    more = f" Some {ENOUGH_INPUTS} inputs say more." if count < ENOUGH_INPUTS else ""
     if gain.ratio.low > 1:
         return f"{choosing} is slower than one configuration for all: {figures}. Use that one."
-    return (
-        f"{choosing} is no faster than one configuration for all: {figures}, within noise. More "
-        "inputs would narrow the interval."
-    )
+    return f"{choosing} is no faster than one configuration for all: {figures}, within noise.{more}"
 
 
 def _beside(study: Study, other: str, name: str) -> str:

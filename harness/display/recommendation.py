@@ -12,66 +12,68 @@ from harness.core.records import Config
 from harness.core.text import counted
 from harness.dispatch.learners import Default
 from harness.dispatch.program import TreeChoice
-from harness.dispatch.study import STATIC, Study, ratio_text
+from harness.dispatch.single import Single
+from harness.dispatch.study import Study, ratio_text
 from harness.dispatch.tree_text import rule
 from harness.dispatch.verdict import compare
+from harness.models.folds import ENOUGH_INPUTS
 
 _UNCHANGED = "Keep the default: no configuration is significantly faster"
 
 
 def recommendation(
-    reports: Sequence[InputReport],
-    found: Study | None,
-    default: Config,
-    everywhere: Config | None = None,
+    reports: Sequence[InputReport], found: Study | None, single: Single | None, default: Config
 ) -> str | None:
-    """Say what to use: what was learnt across inputs or, where nothing is certain on held-out
-    inputs, what was measured on each. None where nothing worked.
-
-    `everywhere` is the configuration that no other beats on any input beyond noise, if there is
-    one.
-    """
-    learnt = _across(found, default) if found is not None else None
+    """Say what to use: the choice by input where it is significantly faster on held-out inputs,
+    else the single configuration. None where nothing worked."""
     known = [report for report in reports if report.recommended]
-    if learnt is not None or not known:
-        return learnt
-    is_any_faster = any(r.speedup and r.speedup.is_faster for r in known)
-    if len(known) > 1 and is_any_faster and everywhere is not None and everywhere != default:
-        name = difference(everywhere, default)
-        return f"Use {name} on every input: no other configuration is faster beyond noise."
-    measured = _of_inputs(known, default)
-    if found is None or measured.startswith(_UNCHANGED):
-        return measured
-    return f"{measured} What to use on other inputs is not certain: that needs more inputs."
-
-
-# ------------------------------------------------------------------------- across inputs
-
-
-def _across(found: Study, default: Config) -> str | None:
-    """Render the choice by input, else one configuration for all, where it is significantly faster
-    on held-out inputs."""
-    gain, inputs = found.gain(found.best), counted(len(found.matrix.features), "held-out input")
-    if gain.is_better:
-        over_one = f"{ratio_text(gain.ratio.inverse)} over one configuration for all"
-        over = [text for text in (_over_default(found, found.best), over_one) if text]
-        return f"{_choice(found, default)}: {', '.join(over)}, on {inputs}."
-    (name, *others), faster = _static(found, default), _over_default(found, STATIC.name)
-    if name == DEFAULT or not faster:
+    if not known or single is None:
         return None
-    where_illegal = f" ({', '.join(others)} where that is illegal)" if others else ""
-    return (
-        f"Use {name} on every input{where_illegal}: {faster}, on {inputs}. Choosing by input is "
-        "not significantly faster."
-    )
+    if found is not None and found.gain(found.best).is_better:
+        return _by_input(found, default)
+    if single.lacking:
+        return f"{_of_inputs(known, default)} {single.lacking}"
+    text = _of_single(single, default, len(known))
+    if single.loss is None:
+        is_whole = single.inputs == len(known)
+        return f"{text}{'; nothing better was found' if is_whole and len(known) > 1 else ''}."
+    report, ratio = single.loss
+    assert report.recommended is not None  # a loss is one against it
+    name = difference(report.recommended.config, default)
+    faster = f"On {report.problem}, {name} is {ratio.text('.2f', 'x')} as fast."
+    return f"{text}. {faster} {_of_choice(found, len(known))}"
 
 
-def _static(found: Study, default: Config) -> list[str]:
-    """Name the best configuration for all inputs, and those for inputs where it is illegal."""
-    matrix = found.matrix
-    chosen = STATIC.fit(matrix, found.seed).indices(matrix.features, matrix.applies).tolist()
-    used = sorted(set(chosen), key=chosen.count, reverse=True)
-    return [difference(matrix.candidates[index], default) for index in used]
+def _by_input(found: Study, default: Config) -> str:
+    """Render the choice by input with its speed-ups on held-out inputs."""
+    gain, inputs = found.gain(found.best), counted(len(found.matrix.features), "held-out input")
+    over_one = f"{ratio_text(gain.ratio.inverse)} over one configuration for all"
+    over = [text for text in (_over_default(found, found.best), over_one) if text]
+    return f"{_choice(found, default)}: {', '.join(over)}, on {inputs}."
+
+
+def _of_single(single: Single, default: Config, inputs: int) -> str:
+    """Render the configuration to use on all inputs, with its speed-up over the default."""
+    name, everywhere = difference(single.config, default), " on every input" if inputs > 1 else ""
+    text = f"Keep the default{everywhere}" if name == DEFAULT else f"Use {name}{everywhere}"
+    if single.others:
+        others = ", ".join(difference(config, default) for config in single.others)
+        text += f" ({others} where that is illegal)"
+    if name == DEFAULT:
+        return f"{text}: nothing faster was found" if inputs == 1 else text
+    if single.speedup is None:
+        return f"{text}. Its speed-up over the default was not measured"
+    on = f", on {single.inputs} of {inputs} inputs" if single.inputs < inputs else ""
+    noise = "" if single.speedup.is_faster else ", within noise"
+    return f"{text}: {single.speedup.text('.2f', 'x')} over the default{noise}{on}"
+
+
+def _of_choice(found: Study | None, inputs: int) -> str:
+    """Say what is known of choosing by input, which does not pay so far."""
+    if found is None:
+        return f"Some {ENOUGH_INPUTS} inputs show if choosing by input pays; there are {inputs}."
+    more = f"; some {ENOUGH_INPUTS} show more" if inputs < ENOUGH_INPUTS else ""
+    return f"Choosing by input is not significantly faster on {inputs} held-out inputs{more}."
 
 
 def _over_default(found: Study, name: str) -> str | None:

@@ -13,6 +13,10 @@ from harness.core.arrays import Indices
 FEWEST_INPUTS = 4
 """Inputs that learning across inputs needs."""
 
+ENOUGH_INPUTS = 16
+"""Inputs with which a choice by input can be judged: one that is right on fewer may be wrong on
+others."""
+
 _FOLDS = 5
 _MORE_FOLDS = 16  # up to 64 groups: with 5 folds of 48 inputs, their draw decided some verdicts
 _FEW_GROUPS = 20

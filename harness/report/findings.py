@@ -18,8 +18,8 @@ from harness.core.kept import Kept, content_key, encoded
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.matrix import Matrix
+from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import Study, learners, study
-from harness.dispatch.text import best_everywhere, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
 from harness.measure.sensors.energy import POWER
@@ -79,12 +79,14 @@ class Findings:
             return None
 
     @cached_property
+    def single(self) -> Single | None:
+        """The configuration to use on every input; None where nothing worked."""
+        return single_of(self.matrix, self.reports, self.results.finals, self.default)
+
+    @cached_property
     def advice(self) -> str | None:
         """The sentence that says what to use, as `tune` prints it; None where nothing worked."""
-        best = best_everywhere(self.matrix)
-        everywhere = None if best is None else self.matrix.candidates[best]
-        found = None if why_nothing(self.matrix) else self.across
-        return recommendation(self.reports, found, self.default, everywhere)
+        return recommendation(self.reports, self.across, self.single, self.default)
 
     @cached_property
     def trials(self) -> Trials:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.dispatch.candidates import Applies, applies_where, shortlist
-from harness.results import CANDIDATE, CROSS, Stored
+from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
+from harness.dispatch.single import single_configs
+from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, Stored
 from harness.stats.interleaved import merge_sessions
 from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import State
@@ -122,6 +123,21 @@ def searched_inputs(state: State) -> dict[Input, dict[Config, Measurement]]:
     """Return the measurements of each input that was searched and on which anything works."""
     searched = [p for p in state.spec.inputs if p in state.runs and state.best(p)]
     return {problem: state.measured(problem) for problem in searched}
+
+
+def single_on(state: State) -> dict[Input, Config]:
+    """Return, for each input, the configuration to use where one serves all inputs: the best single
+    candidate or, where that is illegal, the next. Empty where candidates were not measured on
+    every input."""
+    known = searched_inputs(state)
+    sessions = {p: found for p in known if (found := state.interleaved(p, CANDIDATE))}
+    stages = (CHOICE, FINAL, CANDIDATE)
+    every = {p: [one for stage in stages for one in state.interleaved(p, stage)] for p in known}
+    default = state.space(state.spec.inputs[0]).default
+    matrix = interleaved_matrix(known, every, sessions, default, applies_on(state))
+    if matrix is None:
+        return {}
+    return {p: config for p, config in zip(known, single_configs(matrix), strict=True) if config}
 
 
 def applies_on(state: State) -> Applies:

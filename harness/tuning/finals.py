@@ -2,7 +2,8 @@
 
 The fastest of several noisy times is too fast, so the rounds that choose the winner say nothing of
 its speed-up. It is measured once more beside the default, on several occasions, each with new
-loads, new allocations, and partly other data, on which its results are verified as well.
+loads, new allocations, and partly other data, on which its results are verified as well. So is the
+single configuration that suits all inputs best, which the candidates' rounds chose.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from harness.results.ablation import Ablation
 from harness.search import Ahead
 from harness.space import Space
 from harness.stats.interleaved import refuted
+from harness.tuning.crossing import single_on
 from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import FINAL_COST, State
 
@@ -49,9 +51,10 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     display = state.display
     display.begin_stage("finalists and the default", len(wanted), ahead)
     reports: dict[Input, InputReport] = {}
+    single = single_on(state) if wanted else {}
 
     def step(problem: Input, count: int | None) -> None:
-        reports[problem] = _final(state, problem, count)
+        reports[problem] = _final(state, problem, count, single.get(problem))
         if problem in wanted:
             display.step(str(problem))
 
@@ -70,7 +73,7 @@ def reduced_report(state: State, report: InputReport, ablation: Ablation) -> Inp
     if speedup.low <= ratio.high:
         return report  # without them it may be no faster than the default
     state.reduced[report.problem] = ablation
-    again = _final(state, report.problem, None)
+    again = _final(state, report.problem, None, single_on(state).get(report.problem))
     return again if again.best is not None and again.best.config == ablation.config else report
 
 
@@ -79,9 +82,11 @@ def _has_finalists(state: State, problem: Input) -> bool:
     return problem in state.runs and state.best(problem) is not None
 
 
-def _final(state: State, problem: Input, count: int | None) -> InputReport:
+def _final(state: State, problem: Input, count: int | None, single: Config | None) -> InputReport:
+    """Measure an input's finals, with the `single` configuration that suits all inputs best."""
     measured, space = state.measured(problem), state.space(problem)
     named = baselines(state, space)
+    confidence = state.spec.measure.confidence
     choices: Interleaved = []
     finals: Interleaved = []
     if _has_finalists(state, problem):
@@ -89,12 +94,14 @@ def _final(state: State, problem: Input, count: int | None) -> InputReport:
             beside = [config for config in named.values() if _may_work(measured.get(config))]
             finalists = _finalists(state, problem, space, count)
             hopeful = [config for config in beside if _may_win(state, problem, config)]
-            rivals = [c for c in dict.fromkeys([*finalists, *hopeful]) if c != space.default]
+            shared = [single] if single is not None else []
+            wanted = dict.fromkeys([*finalists, *hopeful, *shared])
+            rivals = [config for config in wanted if config != space.default]
             choices = _choices(state, problem, rivals)
             default = [space.default] if space.default in (*finalists, *beside) else []
-            winners = _without_needless(state, problem, ranked(choices) or rivals)
-            finals = _judged(state, problem, winners, [*default, *beside])
-    confidence = state.spec.measure.confidence
+            order = ranked(choices, space.default, confidence) or rivals
+            winners = _without_needless(state, problem, order)
+            finals = _judged(state, problem, winners, [*default, *beside, *shared])
     report = report_input(
         problem, measured, finals, space.default, space.count, confidence, named, choices
     )

@@ -60,14 +60,15 @@ def _add_learning(group: argparse._ArgumentGroup) -> None:
         choices=("auto", "tree", "ensemble", "gadapt"),
         default="auto",
         help="one tree, an ensemble of trees, or G-ADAPT's model (a tree for each parameter, with "
-        "least-squares leaves). auto writes the ensemble only if it is "
-        "significantly faster than the tree, with the time of choosing; tree writes the tree even "
-        "if it is no faster than one configuration, within noise (default auto)",
+        "least-squares leaves), written even if it is no faster than one configuration. auto "
+        "writes that configuration if no choice is significantly faster, and the ensemble only if "
+        "it is faster than the tree, with the time of choosing (default auto)",
     )
     group.add_argument(
-        "--force",
+        "--require-choice",
         action="store_true",
-        help="write even a choice that is not significantly faster than one configuration",
+        help="end with 1, and write nothing, where no choice by input is significantly faster than "
+        "one configuration",
     )
     group.add_argument(
         "--weights",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from harness.api.describing import describe_choice, describe_weights
+from harness.api.describing import describe_choice, describe_single, describe_weights
 from harness.api.dispatching import DispatchOptions, LearntDispatcher, learn
 from harness.api.documents import DispatchDocument
 from harness.commands.run import print_json
-from harness.dispatch.study import sentence
 from harness.dispatch.text import verdict_table
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
@@ -18,7 +17,8 @@ NOT_WRITTEN = 1
 
 
 def dispatch(options: DispatchOptions, as_json: bool) -> int:
-    """Learn, judge, and write a dispatcher; return NOT_WRITTEN if none is worth writing, else 0."""
+    """Learn, judge, and write a dispatcher; return NOT_WRITTEN where a choice by input is required
+    and none is worth it, else 0."""
     with ProgressDisplay(make_console(stderr=True)) as display:
         learnt = learn(options, display)
     loss = learnt.loss  # of the folder as it was
@@ -32,9 +32,10 @@ def dispatch(options: DispatchOptions, as_json: bool) -> int:
 
 def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[str]) -> None:
     print_lines(console, learnt.notices)
-    console.print(verdict_table(learnt.found, learnt.learnt))
-    print_line(console, f"\n{sentence(learnt.found, learnt.name)}")
-    print_lines(console, [one.sentence for one in learnt.transfers])
+    if learnt.found is not None and learnt.name is not None:
+        console.print(verdict_table(learnt.found, learnt.learnt))
+        console.print()
+    print_lines(console, [learnt.sentence, *(one.sentence for one in learnt.transfers)])
     if learnt.why_not_written:
         print_line(console, learnt.why_not_written)
         return
@@ -46,11 +47,13 @@ def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[st
 
 
 def _document(learnt: LearntDispatcher, loss: str, files: list[str]) -> DispatchDocument:
-    campaign = learnt.results.campaign
+    campaign, found = learnt.results.campaign, learnt.found
     return DispatchDocument(
         space=campaign.space_name,
         device=campaign.environment.device,
-        choice=describe_choice(learnt.found, learnt.name),
+        single=describe_single(learnt.single),
+        choice=describe_choice(found, learnt.name or found.best) if found else None,
+        why_no_choice=learnt.why_no_choice,
         notices=[*learnt.notices, *([loss] if loss else [])],
         elsewhere=[one.sentence for one in learnt.transfers],
         folder=str(learnt.options.output),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from harness.analysis.clocks import clock_lines
+from harness.analysis.coverage import input_reports
 from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
+from harness.analysis.inputs import InputReport
 from harness.api.session import Tuned
 from harness.commands.tune.next_step import dispatch_words
 from harness.core.invocation import command_line
@@ -21,6 +24,7 @@ from harness.results.flag_files import files_note
 from harness.tuning.replayed import RecordedCampaign
 
 if TYPE_CHECKING:
+    from harness.dispatch.single import Single
     from harness.dispatch.study import Study
     from harness.results.view import Results
     from harness.space_file import Spec
@@ -33,8 +37,9 @@ class ChoiceByInput:
 
     results: Results
     found: Study | str
-    everywhere: Config | None
-    """The configuration that no other beats on any input beyond noise."""
+    reports: Sequence[InputReport]
+    """Of all these inputs."""
+    single: Single | None
 
 
 def print_result(console: Console, done: Tuned, learnt: ChoiceByInput | None) -> None:
@@ -77,17 +82,17 @@ def _print_inputs(console: Console, done: Tuned, learnt: ChoiceByInput | None) -
     is_replay = done.measurer.is_replay
     where = f", replayed from {environment.device}" if is_replay else f" on {environment}"
     print_line(console, f"{spec.name}{where}", "bold")
-    found = learnt.found if learnt and not isinstance(learnt.found, str) else None
-    everywhere = learnt.everywhere if learnt else None
-    advice = recommendation(done.reports, found, default, everywhere)
-    if advice is not None:
-        print_line(console, f"\n{advice}{_learnt_from(learnt, spec)}")
+    if learnt is not None:
+        found = None if isinstance(learnt.found, str) else learnt.found
+        advice = recommendation(learnt.reports, found, learnt.single, default)
+        if advice is not None:
+            print_line(console, f"\n{advice}{_learnt_from(learnt, spec)}")
     print_inputs(console, done.reports, default, [files_note(spec)])
 
 
-def _learnt_from(learnt: ChoiceByInput | None, spec: Spec) -> str:
+def _learnt_from(learnt: ChoiceByInput, spec: Spec) -> str:
     """Say from how many inputs was learnt, where it is from more than were tuned now."""
-    stored, tuned = len(learnt.results.measured) if learnt else 0, len(spec.inputs)
+    stored, tuned = len(learnt.results.measured), len(spec.inputs)
     return f" {stored} inputs are in the database, {tuned} tuned now." if stored > tuned else ""
 
 
@@ -95,32 +100,30 @@ def learn_across(console: Console, done: Tuned) -> ChoiceByInput | None:
     """Learn which configuration suits which input; None where the campaign has no results."""
     from harness.core.kept import Kept
     from harness.dispatch.candidates import matrix_of  # here: they load pandas and scikit-learn
+    from harness.dispatch.single import single_of
     from harness.dispatch.study import QUICK, study
-    from harness.dispatch.text import best_everywhere, why_nothing
+    from harness.dispatch.text import why_nothing
 
     results = done.results()
     if results is None:
         return None
     with console.status("learning which configuration suits which input"):
         matrix = matrix_of(results)
-        best = best_everywhere(matrix)
         found = why_nothing(matrix) or study(matrix, QUICK, kept=Kept.in_cache())
-        return ChoiceByInput(results, found, None if best is None else matrix.candidates[best])
+        reports = input_reports(results)
+        single = single_of(matrix, reports, results.finals, results.default)
+        return ChoiceByInput(results, found, reports, single)
 
 
 def print_choice_by_input(console: Console, done: Tuned, learnt: ChoiceByInput) -> None:
-    """Print the choice by input where it pays, with the command that generates code, or why
-    nothing was learnt."""
+    """Print the choice by input where it pays, and the command that generates code."""
     from harness.display.across import print_rule
 
     found, results, path = learnt.found, learnt.results, done.request.options.space_path
-    if isinstance(found, str):
-        if learnt.everywhere is None:  # else the first sentence says it
-            print_line(console, f"{found}\n")
-        return
-    print_rule(console, found, results.default)
-    if found.gain(found.best).is_better and path is not None:
+    if not isinstance(found, str):
+        print_rule(console, found, results.default)
+    if learnt.single is not None and path is not None:
         stored = done.store.read(lambda: campaigns(done.store.connection))
         words = dispatch_words(results.campaign, stored, done.request.database)
         command = command_line("dispatch", *words, "--spec", str(path))
-        print_line(console, f"To generate code that chooses by input: {command}\n")
+        print_line(console, f"To generate code that chooses: {command}\n")

@@ -1,0 +1,142 @@
+"""The single configuration that suits all inputs best: which it is, and how much faster.
+
+The candidates' interleaved rounds choose it, the finals judge it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.analysis.inputs import InputReport
+from harness.analysis.summary import MeanSpeedup, mean_speedup
+from harness.core.config_diff import difference
+from harness.core.records import Config, Input, Measurement, Timing, Value
+from harness.dispatch.matrix import Matrix
+from harness.dispatch.portfolio import first_applicable, static_order
+from harness.stats.claims import hold_false_discoveries
+from harness.stats.timing import TimeRatio, time_ratio
+
+Key = tuple[Value, ...]
+"""The values of an input's features."""
+
+
+@dataclass(frozen=True)
+class Single:
+    """The configuration to use on every input, and where it is illegal the `others`, in order.
+
+    speedup: over the default, the geometric mean over the inputs on which the finals measured both,
+        with the interval of the measurements; None for the default itself, and without finals.
+    loss: the input on which another configuration is faster by most, of those on which one is
+        significantly faster, and by how much; None if there is none.
+    inputs: how many inputs the finals judged.
+    lacking: why few configurations could be chosen from; empty if all were measured on all inputs.
+    """
+
+    config: Config
+    others: tuple[Config, ...] = ()
+    speedup: MeanSpeedup | None = None
+    loss: tuple[InputReport, TimeRatio] | None = None
+    inputs: int = 0
+    lacking: str = ""
+
+    @property
+    def order(self) -> tuple[Config, ...]:
+        """The configurations, of which the first that is legal on an input is used."""
+        return self.config, *self.others
+
+
+def single_configs(matrix: Matrix) -> list[Config | None]:
+    """Return the configuration to use on each input of a matrix where one serves all inputs: the
+    first of the static order that applies; None where nothing that was measured wherever it applies
+    does."""
+    judged = matrix.complete()
+    rows = np.flatnonzero(judged.applies.any(axis=1))
+    chosen = np.full(len(matrix.features), -1)
+    if len(rows):
+        some = judged.rows(rows)
+        chosen[rows] = first_applicable(np.array([static_order(some)]), some.applies)
+    return [matrix.candidates[index] if index >= 0 else None for index in chosen.tolist()]
+
+
+def single_of(
+    matrix: Matrix,
+    reports: Sequence[InputReport],
+    finals: Mapping[Input, Sequence[Measurement]],
+    default: Config,
+) -> Single | None:
+    """Choose the single configuration of a matrix, and judge it by the finals of the inputs: the
+    default, where it is not significantly faster. None where nothing worked. For a single input it
+    is the configuration to use there."""
+    known = {_key(r.problem): r for r in reports if r.recommended}
+    if len(known) == 1:
+        (report,) = known.values()
+        return _of_one(report, default)
+    columns = [matrix.features[name].tolist() for name in matrix.features.columns]
+    chosen = zip(zip(*columns, strict=True), single_configs(matrix), strict=True)
+    used = {key: config for key, config in chosen if config is not None and key in known}
+    if not used:
+        return None
+    judged = list(_judged(used, known, finals))
+    over = [time_ratio(row[default], row[used[key]]) for key, row in judged if default in row]
+    speedup = mean_speedup(over) if over else None
+    if speedup and not speedup.is_faster and len(over) == len(used):
+        used, speedup = dict.fromkeys(used, default), None
+    counts = Counter(used.values())
+    config, *others = sorted(counts, key=lambda one: counts[one], reverse=True)
+    loss, lacking = _largest_loss(used, known, judged), _lacking(matrix, default)
+    return Single(config, tuple(others), speedup, loss, len(over), lacking)
+
+
+def _key(problem: Input) -> tuple[Value, ...]:
+    """Return an input's values, which equal those of a row of a matrix."""
+    return tuple(problem.values())
+
+
+def _of_one(report: InputReport, default: Config) -> Single:
+    """Return the configuration to use on the only input on which anything worked."""
+    config = report.recommended.config if report.recommended else default
+    speedup = report.speedup if config != default else None
+    return Single(config, speedup=mean_speedup([speedup]) if speedup else None, inputs=1)
+
+
+def _judged(
+    used: Mapping[Key, Config],
+    known: Mapping[Key, InputReport],
+    finals: Mapping[Input, Sequence[Measurement]],
+) -> Iterator[tuple[Key, Mapping[Config, Timing]]]:
+    """Yield the final times of the inputs on which the configuration to use has one."""
+    for key, config in used.items():
+        measured = finals.get(known[key].problem, ())
+        timings = {m.config: m.timing for m in measured if m.timing}
+        if config in timings:
+            yield key, timings
+
+
+def _largest_loss(
+    used: Mapping[Key, Config],
+    known: Mapping[Key, InputReport],
+    judged: Sequence[tuple[Key, Mapping[Config, Timing]]],
+) -> tuple[InputReport, TimeRatio] | None:
+    """Find the input whose own configuration is significantly faster, by most."""
+    pairs = [
+        (report, time_ratio(timings[used[key]], timings[report.recommended.config]))
+        for key, timings in judged
+        if (report := known[key]).recommended and report.recommended.config in timings
+        if used[key] in timings
+    ]
+    ratios = hold_false_discoveries([ratio for _, ratio in pairs])
+    losses = [(r, o) for (r, _), o in zip(pairs, ratios, strict=True) if o and o.is_faster]
+    return max(losses, key=lambda loss: loss[1].value, default=None)
+
+
+def _lacking(matrix: Matrix, default: Config) -> str:
+    """Say that only one configuration was measured on all inputs; empty if more were."""
+    measured = np.flatnonzero(matrix.complete().applies.any(axis=0))
+    if len(measured) != 1 or len(matrix.candidates) == 1:
+        return ""
+    lone = difference(matrix.candidates[measured[0]], default)
+    return f"Only one configuration was measured on all inputs: {lone}. {matrix.remedy}".rstrip()
