@@ -1,4 +1,4 @@
-"""Measure how repeatable the times of a search, and interleaved times, are between runs.
+"""Measure how repeatable times and answers are between runs.
 
 It reads two or more complete runs of one space on one device, for example:
 
@@ -12,8 +12,14 @@ For each pair of runs it takes the configurations that both measured interleaved
 - regret: how much slower the best of one run is in the other run than the other run's best,
   geometric mean over inputs.
 
-The table has the mean over pairs, with minimum and maximum. It takes seconds. The last line is one
-JSON object.
+The table has the mean over pairs, with minimum and maximum. A second one has how often the answers
+of a pair of runs agree:
+
+- single: the configuration to use on every input;
+- winners: the configuration to use on an input, over inputs;
+- tree: what the tree chooses on an input, over inputs.
+
+It takes seconds. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +39,17 @@ from benchmarks.arguments import make_parser
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement
+from harness.dispatch.study import QUICK, TREE, study
 from harness.display.text import make_table
+from harness.report.findings import Findings
 from harness.results.view import Results, read_results, the_one
 from harness.stats.timing import mean_log
 
 Logs = npt.NDArray[np.float64]
 """The mean log times on one input: two runs (rows) by the same configurations (columns)."""
+
+Answers = dict[str, dict[Hashable, Config | None]]
+"""The configurations to use, by the kind of answer, and by input where there is one for each."""
 
 STAGES = ("one after another", "in turn")
 
@@ -52,14 +63,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _compare(databases: Sequence[str]) -> int:
     """Print the table and the JSON line."""
-    found = figures([the_one(read_results([url])) for url in databases])
+    runs = [the_one(read_results([url])) for url in databases]
+    found, agreement = figures(runs), agreements(runs)
     Console().print(table_of(found))
+    Console().print(
+        make_table(("answers", "agree"), [(name, f"{one:.1%}") for name, one in agreement.items()])
+    )
     rounded = {
         stage: {name: [round(pair, 4) for pair in pairs] for name, pairs in of_stage.items()}
         for stage, of_stage in found.items()
     }
-    print(json.dumps(rounded))
+    print(json.dumps(rounded | {"agreement": {n: round(one, 4) for n, one in agreement.items()}}))
     return 0
+
+
+def agreements(runs: Sequence[Results]) -> dict[str, float]:
+    """Return the share of pairs of runs that agree on each kind of answer."""
+    answers = [_answers(run) for run in runs]
+    pairs = list(itertools.combinations(answers, 2))
+    return {
+        name: float(np.mean([same for pair in pairs for same in _agreeing(*pair, name)]))
+        for name in answers[0]
+    }
+
+
+def _agreeing(one: Answers, other: Answers, name: str) -> Iterator[bool]:
+    """Yield whether two runs have the same answer, for each that both have."""
+    for key in one[name].keys() & other[name].keys():
+        yield one[name][key] == other[name][key]
+
+
+def _answers(run: Results) -> Answers:
+    """Return the answers of a run by their kind, and by input where there is one for each."""
+    findings = Findings(run)
+    single, matrix = findings.single, findings.matrix
+    chosen = study(matrix, QUICK).learnt(TREE).indices(matrix.features, matrix.applies)
+    inputs = matrix.features.itertuples(index=False, name=None)
+    return {
+        "single": {"all": single.config if single else None},
+        "winners": {r.problem: r.recommended.config for r in findings.reports if r.recommended},
+        "tree": {i: matrix.candidates[one] for i, one in zip(inputs, chosen.tolist(), strict=True)},
+    }
 
 
 def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
