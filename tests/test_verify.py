@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from harness.measure.backends.opencl import find_device
 from harness.measure.backends.opencl_device import OpenClDevice
-from harness.measure.verify import FILLS, Tolerance, describe_wrong, is_comparable, verify
+from harness.measure.verify import FILLS, Tolerance, describe_wrong, is_comparable, size_of, verify
 
 WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 NUMBERS = ["bool", *WHOLE, "float16", "float32", "float64", "complex64", "complex128"]
@@ -135,7 +135,7 @@ def test_worst_is_the_worst_of_all_outputs() -> None:
 )
 def test_default_tolerance_goes_by_the_format_of_what_is_found(dtype: str, rtol: float) -> None:
     expected = np.array([1000.0])
-    near, far = (np.array([1000 * (1 + f * rtol)]).astype(dtype) for f in (0.5, 2.0))
+    near, far = (np.array([1000 * (1 + f * rtol)]).astype(dtype) for f in (0.5, 4.0))
     assert compare(near, expected) is None
     assert compare(far, expected) is not None
 
@@ -158,8 +158,44 @@ def test_bfloat16_is_compared_with_its_own_tolerance() -> None:
 
 
 def test_tolerances_replace_the_defaults_each_by_itself() -> None:
-    assert Tolerance(rtol=0.5).of(np.dtype("float32")) == (0.5, 1e-6)
-    assert Tolerance(atol=0.5).of(np.dtype("float32")) == (1e-5, 0.5)
+    assert Tolerance(rtol=0.5).of(np.dtype("float32"), 2.0) == (0.5, 2e-5)
+    assert Tolerance(atol=0.5).of(np.dtype("float32"), 2.0) == (1e-5, 0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("size", [1e-7, 1.0, 1e4])
+def test_zeros_are_wrong_for_numbers_of_every_size_unless_the_space_allows_them(
+    dtype: str, size: float
+) -> None:
+    expected = size * np.linspace(0.1, 1, 64)
+    found = np.zeros(64, dtype)
+    worst = compare(found, expected)
+    assert worst is not None
+    assert worst.wrong_count == 64
+    assert worst.tolerance < 0.02 * size
+    assert f"+- {worst.tolerance:.3g}" in str(worst)
+    assert compare(found, expected, Tolerance(atol=size)) is None
+
+
+def test_small_numbers_may_have_the_rounding_errors_of_the_others() -> None:
+    expected, error = np.array([3e4, -3e4, 1e-3]), np.array([0, 0, 0.1])
+    assert compare(expected + error, expected, Tolerance(rtol=0.0, atol=0.01)) is not None
+    assert compare((expected + error).astype(np.float32), expected) is None
+    assert compare((expected + 5 * error).astype(np.float32), expected) is not None
+
+
+@pytest.mark.parametrize("one", [1e-300, 1.0, 1e300])
+def test_size_is_the_root_mean_square_of_the_finite_numbers(one: float) -> None:
+    assert size_of(one * np.array([1.0, -7.0])) == pytest.approx(5 * one)
+    assert size_of(np.array([one, np.nan, np.inf])) == pytest.approx(one)
+    assert size_of(np.full(100_000, 3j * one)) == pytest.approx(3 * one)
+    assert size_of(np.append(np.zeros(100_000), np.full(100_000, 2.0))) == pytest.approx(2**0.5)
+
+
+@pytest.mark.parametrize("values", [[], [0.0, 0.0], [np.nan, np.inf]])
+def test_size_of_numbers_that_have_none_is_1(values: list[float]) -> None:
+    assert size_of(np.array(values)) == 1.0
+    assert size_of(np.array(True)) == 1.0
 
 
 def test_relative_tolerance_does_not_loosen_integers() -> None:
@@ -255,16 +291,16 @@ def test_ten_million_elements_are_compared_without_copies_of_them() -> None:
     ("dtype", "tolerances"),
     [
         ("float16", (2**-8, 2**-11)),
-        ("float32", (1e-5, 1e-6)),
-        ("float64", (1e-13, 1e-14)),
-        ("complex64", (1e-5, 1e-6)),
-        ("complex128", (1e-13, 1e-14)),
+        ("float32", (1e-5, 1e-5)),
+        ("float64", (1e-13, 1e-13)),
+        ("complex64", (1e-5, 1e-5)),
+        ("complex128", (1e-13, 1e-13)),
         ("int32", (0.0, 0.0)),
         ("bool", (0.0, 0.0)),
     ],
 )
 def test_every_format_has_its_own_tolerances(dtype: str, tolerances: tuple[float, float]) -> None:
-    assert Tolerance().of(np.dtype(dtype)) == tolerances
+    assert Tolerance().of(np.dtype(dtype), 1.0) == tolerances
 
 
 @pytest.mark.parametrize("factor", [1, -1])
@@ -329,4 +365,5 @@ def test_complex_number_where_a_real_one_is_expected_is_reported_by_its_part() -
 
 
 def test_a_format_without_a_tolerance_of_its_own_is_compared_exactly() -> None:
-    assert Tolerance().of(np.dtype("complex256" if hasattr(np, "complex256") else "V8")) == (0, 0)
+    kind = np.dtype("complex256" if hasattr(np, "complex256") else "V8")
+    assert Tolerance().of(kind, 1.0) == (0, 0)

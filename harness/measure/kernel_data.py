@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -16,7 +17,7 @@ from harness.core.program import Argument, Contents, Fill
 from harness.core.records import Config, Input
 from harness.measure.host_module import Array, HostModule, Steps
 from harness.measure.tracked_config import TrackedConfig
-from harness.measure.verify import NAN
+from harness.measure.verify import NAN, size_of
 
 
 @dataclass
@@ -40,6 +41,11 @@ class KernelData:
     is_clean: bool = True
     constants: tuple[str, ...] = ()
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
+
+    @cached_property
+    def sizes(self) -> dict[str, float]:
+        """The size of each expected output, which the default tolerance follows."""
+        return {name: size_of(expected) for name, expected in self.expected.items()}
 
     def launches(self, config: TrackedConfig, functions: Sequence[str]) -> Steps:
         """Yield the steps of one run that the host module yields, which may launch `functions`.

@@ -281,7 +281,7 @@ class KernelRunner:
             without_flags = f"{when}, compared with the same configuration without flags"
             checks.append((self._twin_outputs, _EXACT, without_flags))
         for expected, tolerance, how in checks:
-            worst = verify(found, expected, tolerance)
+            worst = verify(found, expected, tolerance, self.data.sizes)
             if worst is not None:
                 why = f"wrong result {how}: {self._describe(worst, found)}"
                 raise RunFailed(Outcome.WRONG_RESULT, why, worst)

@@ -16,15 +16,16 @@ from harness.core.worst_element import WorstElement
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
-# (rtol, atol) where the space names none: about 100 roundings of the format. Kernels compute
-# results of 16 bits in float32 and round them at the end: 8 roundings, and one of the number 1.
+# Where the space names none: rtol, and atol for a reference of root mean square 1. About 100
+# roundings of the format. Kernels compute results of 16 bits in float32 and round them at the end:
+# 8 roundings, and one of a number of typical size.
 _BY_DTYPE: dict[str, tuple[float, float]] = {
     "float16": (2**-8, 2**-11),
     "bfloat16": (2**-5, 2**-8),
-    "float32": (1e-5, 1e-6),
-    "float64": (1e-13, 1e-14),
-    "complex64": (1e-5, 1e-6),
-    "complex128": (1e-13, 1e-14),
+    "float32": (1e-5, 1e-5),
+    "float64": (1e-13, 1e-13),
+    "complex64": (1e-5, 1e-5),
+    "complex128": (1e-13, 1e-13),
 }
 NAN = Fill(0xFF)
 """Bytes that are NaN in every floating-point format, and no index of an array."""
@@ -54,15 +55,16 @@ _CHUNK = 1 << 16
 class Tolerance:
     """An element is right when |found - expected| <= atol + rtol * |expected|.
 
-    None means the default of the output's dtype. A relative tolerance is for rounding errors:
-    integers have only `atol` (by default 0), and booleans must be equal.
+    None means the default of the output's dtype; that of `atol` follows the reference's size, so
+    that zeros never pass for small numbers. A relative tolerance is for rounding errors: integers
+    have only `atol` (by default 0), and booleans must be equal.
     """
 
     rtol: float | None = None
     atol: float | None = None
 
-    def of(self, dtype: np.dtype[Any]) -> tuple[float, float]:
-        """Return rtol and atol for an output of this dtype."""
+    def of(self, dtype: np.dtype[Any], size: float) -> tuple[float, float]:
+        """Return rtol and atol for an output of this dtype, where the reference has this size."""
         rtol, atol = _BY_DTYPE.get(dtype.name, (0.0, 0.0))
         if dtype.kind == "b":
             return 0.0, 0.0
@@ -70,20 +72,44 @@ class Tolerance:
             return 0.0, atol if self.atol is None else self.atol
         return (
             rtol if self.rtol is None else self.rtol,
-            atol if self.atol is None else self.atol,
+            atol * size if self.atol is None else self.atol,
         )
 
 
+def size_of(expected: Array) -> float:
+    """Return the root mean square of the finite numbers; 1 where all are 0."""
+    peak = max((sizes.max(initial=0.0) for sizes in _finite_sizes(expected)), default=0.0)
+    if peak == 0:
+        return 1.0
+    sums = [(np.square(sizes / peak).sum(), sizes.size) for sizes in _finite_sizes(expected)]
+    total, count = map(sum, zip(*sums, strict=True))
+    return float(peak * np.sqrt(total / count))
+
+
+def _finite_sizes(array: Array) -> Iterator[npt.NDArray[np.float64]]:
+    """Yield the absolute values of the finite numbers, by chunks."""
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        with np.errstate(over="ignore"):
+            sizes = np.abs(_wide(flat[start : start + _CHUNK]))
+        yield sizes[np.isfinite(sizes)]
+
+
 def verify(
-    found: Mapping[str, Array], expected: Mapping[str, Array], tolerance: Tolerance
+    found: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    tolerance: Tolerance,
+    sizes: Mapping[str, float] | None = None,
 ) -> WorstElement | None:
     """Compare every expected output; return the worst element of all, None if all are right.
 
     NaN equals only NaN, an infinity only itself. Outputs have the shapes of the expected ones.
+    `sizes` are those of the expected outputs where they are known.
     """
     worst: _Worst | None = None
     for name, want in expected.items():
-        other = _compare(name, found[name], want, *tolerance.of(found[name].dtype))
+        size = size_of(want) if sizes is None else sizes[name]
+        other = _compare(name, found[name], want, *tolerance.of(found[name].dtype, size))
         if other is not None and (worst is None or other.excess > worst.excess):
             worst = other
     return worst.element if worst is not None else None
