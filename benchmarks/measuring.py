@@ -52,6 +52,7 @@ from harness.display.text import make_table
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.choose import Backend, choose
 from harness.measure.kernel_data import KernelData, make_kernel_data
+from harness.measure.verify import FILLS
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
@@ -159,7 +160,7 @@ class Case:
         module = device.load(self.binary)
 
         def run() -> float:
-            device.restore(self.data.fresh({}))
+            device.restore(self.data.fresh({}, FILLS[0]))
             return device.launch(module, (self.launch,))
 
         run()  # the driver may compile at the first launch

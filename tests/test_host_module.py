@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from harness.core.errors import HostModuleError
+from harness.core.program import Fill
 from harness.core.records import Input
 from harness.measure.kernel_data import make_kernel_data
-from harness.measure.verify import NAN, Tolerance, verify
+from harness.measure.verify import NAN
 
 GIVEN = Input({"n": 4})
 GOOD = """\
@@ -60,19 +61,14 @@ def test_equal_inputs_and_seeds_give_equal_data_and_others_other(write: Write) -
     assert not np.array_equal(x, make_kernel_data(path, Input({"n": 5})).arguments["x"][:4])
 
 
-def test_outputs_are_right_nowhere_before_the_first_launch(write: Write) -> None:
-    case = make_kernel_data(write(GOOD), GIVEN)
-    before = case.fresh({})
-    assert before == {"y": NAN}
-    worst = verify({"y": NAN.array((4,), np.dtype(float))}, case.expected, Tolerance())
-    assert worst is not None
-    assert worst.wrong_count == 4
-
-
-def test_array_that_is_read_and_overwritten_is_restored(write: Write) -> None:
+def test_outputs_hold_the_fill_and_arrays_that_are_read_their_original_content(
+    write: Write,
+) -> None:
+    fill = Fill(0x7B)
+    assert make_kernel_data(write(GOOD), GIVEN).fresh({}, fill) == {"y": fill}
     case = make_kernel_data(write(GOOD + 'INOUT = ("y",)\n'), GIVEN)
-    assert list(case.fresh({})) == ["y"]
-    np.testing.assert_array_equal(case.fresh({})["y"], np.zeros(4))
+    assert list(case.fresh({}, fill)) == ["y"]
+    np.testing.assert_array_equal(case.fresh({}, fill)["y"], np.zeros(4))
 
 
 def test_arrays_that_no_run_may_write_are_neither_outputs_nor_named(write: Write) -> None:
@@ -83,7 +79,7 @@ def test_arrays_that_no_run_may_write_are_neither_outputs_nor_named(write: Write
 
 def test_scratch_arrays_hold_no_numbers_before_a_run(write: Write) -> None:
     case = make_kernel_data(write(GOOD + 'SCRATCH = ["x"]\n'), GIVEN)
-    assert case.fresh({}) == {"x": NAN, "y": NAN}
+    assert case.fresh({}, Fill(0x7B)) == {"x": NAN, "y": Fill(0x7B)}
 
 
 def test_dataclass_in_a_host_module_works(write: Write) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from harness.core.errors import HostTooSlow, OutOfDeviceMemory
 from harness.core.observations import HOST_RETRIES, RUNS_PER_SAMPLE
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Binary, Fill, Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
 from harness.measure.backends.guard_zones import StrayWrite
@@ -28,7 +28,7 @@ from harness.measure.kernel_runner import (
     measure_interleaved,
     measure_kernel,
 )
-from harness.measure.verify import Tolerance
+from harness.measure.verify import FILLS, Tolerance
 from harness.stats.timing import Sampling
 from tests.fakes import KERNELS, MAGIC, Array, FakeCompiler, FakeDevice, Kernel
 
@@ -119,22 +119,75 @@ def test_several_launches_are_one_sample_with_the_sum_of_their_times() -> None:
     assert set(found.timing.samples_s) == {3.0}
 
 
-def test_outputs_are_right_nowhere_before_any_run() -> None:
+def fills_of(device: FakeDevice) -> list[Fill]:
+    """What y held before each launch: one of the fills everywhere."""
+    held = [launch["y"] for launch in device.launched]
+    return [f for y in held for f in FILLS if y.tobytes() == f.array(y.shape, y.dtype).tobytes()]
+
+
+def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them() -> None:
     device = device_with()
-    measure_kernel(device, CASE, JOB)
-    measure_interleaved(device, CASE, [JOB, JOB], rounds=2)
-    assert len(device.launched) == 3 + 2 * 3
-    assert all(np.isnan(launch["y"]).all() for launch in device.launched)
+    long = dataclasses.replace(JOB.sampling, repeats=60, min_repeats=60)
+    assert measure_kernel(device, CASE, job(sampling=long)).outcome is Outcome.OK
+    fills = fills_of(device)
+    assert len(fills) == len(device.launched) == 61
+    assert fills[:3] == list(FILLS)
+    assert set(fills[3:]) == set(FILLS)
+    assert fills[3:6] * 19 != fills[3:60], "they take no turns"
 
 
-def test_runs_of_one_sample_are_as_isolated_as_samples() -> None:
+def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill() -> None:
     device = device_with()
     device.tick_s = 1e-4
     alone = measure_kernel(device, CASE, JOB)
     measure_interleaved(device, CASE, [JOB], rounds=2)
     assert alone.observed[RUNS_PER_SAMPLE] == 10
     assert len(device.launched) == 1 + 2 * 10 + 1 + 2 * 10  # equal samples: two are precise
-    assert all(np.isnan(launch["y"]).all() for launch in device.launched)
+    assert len(fills_of(device)) == len(device.launched)
+
+
+@pytest.mark.parametrize("expected", [np.zeros(4), np.full(4, np.nan), np.arange(4) - 1.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
+@pytest.mark.parametrize("repeats", [1, 4])
+def test_output_that_is_not_written_is_never_right(
+    expected: Array, dtype: type, repeats: int
+) -> None:
+    if dtype is not np.float32:
+        expected = np.nan_to_num(expected, nan=7)
+    right = expected.astype(dtype)
+
+    def leaves_one(x: Array, y: Array) -> None:
+        y[:3] = right[:3]
+
+    case = KernelData({"x": X, "y": np.zeros(4, dtype)}, {"y": right}, ())
+    device = FakeDevice(kernels={"twice": leaves_one})
+    device.bind(case.arguments)
+    sampling = dataclasses.replace(JOB.sampling, repeats=repeats, min_repeats=1)
+    found = measure_kernel(device, case, job(sampling=sampling))
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "y[3] was never written (1 of 4 elements)" in found.message
+
+
+def test_kernel_that_writes_only_where_something_holds_is_shown_inout() -> None:
+    def sparse(x: Array, y: Array) -> None:
+        y[:2] = x[:2]
+
+    right = np.where(np.arange(4) < 2, X, 0)
+    case = dataclasses.replace(CASE, expected={"y": right})
+    found = measure_kernel(device_with(sparse), case, JOB)
+    assert "y[2] was never written (2 of 4 elements): it holds -97.3" in found.message
+    assert "If the kernel only updates y, or some of its elements, write in the" in found.message
+    assert 'INOUT = ("y",)' in found.message
+    declared = dataclasses.replace(case, inout=("y",))
+    assert measure_kernel(device_with(sparse), declared, JOB).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("combine", [np.add, np.fmax, np.fmin, np.subtract])
+def test_kernel_that_combines_its_result_with_its_output_is_wrong(combine: np.ufunc) -> None:
+    def combines(x: Array, y: Array) -> None:
+        y[...] = combine(y, 2 * x)
+
+    assert measure_kernel(device_with(combines), CASE, JOB).outcome is Outcome.WRONG_RESULT
 
 
 def test_run_of_several_launches_has_a_tick_for_each() -> None:
@@ -147,17 +200,14 @@ def test_run_of_several_launches_has_a_tick_for_each() -> None:
     assert found.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
 
 
-def test_kernel_that_returns_early_where_its_output_holds_numbers_never_does() -> None:
-    worked = []
-
+def test_kernel_that_returns_early_where_its_output_holds_numbers_is_wrong() -> None:
     def lazy(x: Array, y: Array) -> None:
         if np.isnan(y).any():
-            worked.append(True)
             y[...] = 2 * x
 
-    device = device_with(lazy)
-    assert measure_kernel(device, CASE, JOB).outcome is Outcome.OK
-    assert len(worked) == len(device.launched)
+    found = measure_kernel(device_with(lazy), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "at the first run: y[0] was never written (4 of 4 elements)" in found.message
 
 
 def test_scratch_array_holds_nothing_of_an_earlier_run() -> None:
@@ -282,7 +332,7 @@ def test_wrong_result_names_its_worst_element_and_has_no_timing() -> None:
 def test_kernel_that_does_nothing_is_a_wrong_result() -> None:
     found = measure_kernel(device_with(KERNELS["nothing"]), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
-    assert "4 of 4 elements are wrong" in found.message
+    assert "y[0] was never written (4 of 4 elements)" in found.message
 
 
 def test_result_that_turns_wrong_is_found_at_a_later_run() -> None:
@@ -309,7 +359,7 @@ def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_the
     found = measure_kernel(device_with(stops), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.timing is None
-    assert f"at run {working + 1}: y[0] is nan" in found.message
+    assert f"at run {working + 1}: y[0] was never written" in found.message
 
 
 def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() -> None:

@@ -23,7 +23,6 @@ Measure = Callable[[str], Measurement]
 HONEST = ("honest", "honest_with_scratch", "honest_with_local")
 
 HARMLESS = (
-    "exits_early",
     "result_kept_in_scratch",
     "result_kept_by_input",
     "result_kept_in_program",
@@ -35,7 +34,8 @@ HARMLESS = (
 """Each of these is wrong in a run that finds what an earlier run has left."""
 
 REFUSED = {
-    "does_nothing": r"at the first run: y\[\d+\] is nan.*100 of 100 elements",
+    "does_nothing": r"at the first run: y\[0\] was never written \(100 of 100 elements",
+    "exits_early": r"at the first run: y\[\d+\] is -1,.*100 of 100 elements",
     "writes_zeros": r"at the first run: y\[\d+\] is 0.*100 of 100 elements",
     "result_kept_in_spare": r'writes the argument spare, which is no output.*SCRATCH = \("spare"',
     "result_kept_in_input": r"writes the argument x, which is no output",
@@ -43,10 +43,10 @@ REFUSED = {
     "stale_memory": r"at the first run: y\[\d+\] is nan.*100 of 100 elements",
     "sorts_its_input": r"writes the argument x, which is no output",
     "spoils_its_input": r"at run 2: y\[\d+\] is 0.*100 of 100 elements",
-    "answer_in_the_input": r"at the first run: y\[\d+\] is nan.*100 of 100 elements",
-    "skips_the_tail": r"at the first run: y\[\d+\] is nan.*; 4 of 100 elements",
+    "answer_in_the_input": r"at the first run: y\[0\] was never written \(100 of 100 elements",
+    "skips_the_tail": r"at the first run: y\[96\] was never written \(4 of 100 elements",
     "low_precision": r"at the first run: y\[\d+\] is \d+(\.\d+)?, expected",
-    "some_elements": r"at the first run: y\[\d+\] is nan.*; 75 of 100 elements",
+    "some_elements": r"at the first run: y\[1\] was never written \(75 of 100 elements",
     "rarely_wrong": r"at run 13: y\[0\] is",
     "writes_past_the_end": r"writes outside of the argument y \(63 elements behind its end\)",
     "writes_before_the_start": r"writes outside of the argument y \(2 elements before its start\)",

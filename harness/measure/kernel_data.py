@@ -13,11 +13,11 @@ from typing import cast
 import numpy as np
 
 from harness.core.errors import HostModuleError, LaunchFailed
-from harness.core.program import Argument, Contents
+from harness.core.program import Argument, Contents, Fill
 from harness.core.records import Config, Input
 from harness.measure.host_module import Array, HostModule, Steps
 from harness.measure.tracked_config import TrackedConfig
-from harness.measure.verify import NAN, never_right
+from harness.measure.verify import NAN, size_of
 
 
 @dataclass
@@ -41,6 +41,11 @@ class KernelData:
     is_clean: bool = True
     constants: tuple[str, ...] = ()
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
+
+    @cached_property
+    def sizes(self) -> dict[str, float]:
+        """The size of each expected output, which the default tolerance follows."""
+        return {name: size_of(expected) for name, expected in self.expected.items()}
 
     def launches(self, config: TrackedConfig, functions: Sequence[str]) -> Steps:
         """Yield the steps of one run that the host module yields, which may launch `functions`.
@@ -85,25 +90,15 @@ class KernelData:
         self._on_device.clear()
         self.is_clean = True
 
-    def fresh(self, arranged: Mapping[str, Array]) -> dict[str, Contents]:
+    def fresh(self, arranged: Mapping[str, Array], fill: Fill) -> dict[str, Contents]:
         """Return what the arrays that a run may write hold before every run, timed or not.
 
-        In-out arrays hold their original content. Outputs hold values that are wrong everywhere,
-        so that an element that is never written is found; scratch arrays hold none that an
-        earlier run left, so that no run can do the work of the next.
+        In-out arrays hold their original content. Outputs hold a fill, so that an element that is
+        never written is found; scratch arrays hold none that an earlier run left, so that no run
+        can do the work of the next.
         """
         original = {name: arranged.get(name, self._array(name)) for name in self.inout}
-        return {**self._spoilt, **original}
-
-    @cached_property
-    def _spoilt(self) -> dict[str, Contents]:
-        """What outputs and scratch arrays hold before a run."""
-        outputs = {
-            name: never_right(expected, self._array(name).dtype)
-            for name, expected in self.expected.items()
-            if name not in self.inout
-        }
-        return dict.fromkeys(self.scratch, NAN) | outputs
+        return dict.fromkeys(self.scratch, NAN) | dict.fromkeys(self.expected, fill) | original
 
     def read_only(self) -> dict[str, Array]:
         """Return what the arrays that no run may write hold on the device now."""

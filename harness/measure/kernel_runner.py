@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import random
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
-from harness.core.program import Binary, Launch
+from harness.core.program import Binary, Fill, Launch
 from harness.core.records import Config, Measurement, Outcome
+from harness.core.worst_element import WorstElement
 from harness.measure import trial
 from harness.measure.backends.base import Device
 from harness.measure.clock_tick import delay_randomly
@@ -27,7 +29,7 @@ from harness.measure.sensors.log import SensorLog
 from harness.measure.slow_host import HostRetries
 from harness.measure.tracked_config import TrackedConfig
 from harness.measure.trial import Job, RunFailed
-from harness.measure.verify import Tolerance, verify
+from harness.measure.verify import FILLS, Tolerance, describe_wrong, verify
 
 BIT_EXACT = "bit_exact"
 """The observation of a configuration with a twin: 1 where its output equals the twin's, 0 where
@@ -138,6 +140,9 @@ class KernelRunner:
     _last_s: float = 0.0  # of these launches
     _verified_run: int = 0  # the last one
     _right: Mapping[str, Array] = field(default_factory=dict)  # outputs that were verified
+    _fill: Fill = FILLS[0]  # of the outputs before the last run
+    _untried: list[Fill] = field(default_factory=lambda: [*FILLS])  # no run on them was verified
+    _rng: random.Random = field(default_factory=random.Random)
     _began_s: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
@@ -206,6 +211,7 @@ class KernelRunner:
             self._compare(found)
             size_bytes = sum(array.nbytes for array in found.values())
             self._right = {} if self.interleaved and size_bytes > _KEPT_BYTES else found
+        self._untried = [fill for fill in self._untried if fill != self._fill]
         self._verified_run = self._runs
 
     def finish(self) -> None:
@@ -275,9 +281,16 @@ class KernelRunner:
             without_flags = f"{when}, compared with the same configuration without flags"
             checks.append((self._twin_outputs, _EXACT, without_flags))
         for expected, tolerance, how in checks:
-            worst = verify(found, expected, tolerance)
+            worst = verify(found, expected, tolerance, self.data.sizes)
             if worst is not None:
-                raise RunFailed(Outcome.WRONG_RESULT, f"wrong result {how}: {worst}", worst)
+                why = f"wrong result {how}: {self._describe(worst, found)}"
+                raise RunFailed(Outcome.WRONG_RESULT, why, worst)
+
+    def _describe(self, worst: WorstElement, found: Mapping[str, Array]) -> str:
+        name = worst.argument.partition(".")[0]
+        if name in self.data.inout:
+            return str(worst)
+        return describe_wrong(worst, found[name], self.data.expected[name], self._fill)
 
     def _outputs(self) -> dict[str, Array]:
         return {name: self.device.read(name) for name in self.data.expected}
@@ -343,7 +356,9 @@ class KernelRunner:
 
     def _restore(self) -> None:
         delay_randomly(self.device.tick_s)  # all that follows moves with it
-        fresh = self.data.fresh(self._arranged)
+        # Each fill once, then at random: no kernel can work out what its next run finds.
+        self._fill = self._untried[0] if self._untried else self._rng.choice(FILLS)
+        fresh = self.data.fresh(self._arranged, self._fill)
         for name, array in self.data.to_write(self._arranged, self.interleaved).items():
             if name not in fresh:
                 self.device.write(name, array)

@@ -10,24 +10,32 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.program import Contents, Fill
+from harness.core.program import Fill
 from harness.core.worst_element import WorstElement
 
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
-# (rtol, atol) where the space names none: about 100 roundings of the format. Kernels compute
-# results of 16 bits in float32 and round them at the end: 8 roundings, and one of the number 1.
+# Where the space names none: rtol, and atol for a reference of root mean square 1. About 100
+# roundings of the format. Kernels compute results of 16 bits in float32 and round them at the end:
+# 8 roundings, and one of a number of typical size.
 _BY_DTYPE: dict[str, tuple[float, float]] = {
     "float16": (2**-8, 2**-11),
     "bfloat16": (2**-5, 2**-8),
-    "float32": (1e-5, 1e-6),
-    "float64": (1e-13, 1e-14),
-    "complex64": (1e-5, 1e-6),
-    "complex128": (1e-13, 1e-14),
+    "float32": (1e-5, 1e-5),
+    "float64": (1e-13, 1e-13),
+    "complex64": (1e-5, 1e-5),
+    "complex128": (1e-13, 1e-13),
 }
 NAN = Fill(0xFF)
 """Bytes that are NaN in every floating-point format, and no index of an array."""
+
+FILLS = (Fill(0xC2), NAN, Fill(0x7B))
+"""What outputs hold before a run, one of these at a time: numbers below 0, NaN (-1, or the greatest
+whole number), numbers above nearly all others. None depends on what is expected, so that no kernel
+finds the answer there. All bytes are equal: that is what a device writes fastest, and it leaves the
+caches alike. An element that is never written is wrong under all but one of them, and what a kernel
+adds to it, or takes the greater or the smaller one of, is wrong under one of them."""
 
 _KINDS = "biufc"
 BFLOAT16 = "bfloat16"
@@ -47,15 +55,16 @@ _CHUNK = 1 << 16
 class Tolerance:
     """An element is right when |found - expected| <= atol + rtol * |expected|.
 
-    None means the default of the output's dtype. A relative tolerance is for rounding errors:
-    integers have only `atol` (by default 0), and booleans must be equal.
+    None means the default of the output's dtype; that of `atol` follows the reference's size, so
+    that zeros never pass for small numbers. A relative tolerance is for rounding errors: integers
+    have only `atol` (by default 0), and booleans must be equal.
     """
 
     rtol: float | None = None
     atol: float | None = None
 
-    def of(self, dtype: np.dtype[Any]) -> tuple[float, float]:
-        """Return rtol and atol for an output of this dtype."""
+    def of(self, dtype: np.dtype[Any], size: float) -> tuple[float, float]:
+        """Return rtol and atol for an output of this dtype, where the reference has this size."""
         rtol, atol = _BY_DTYPE.get(dtype.name, (0.0, 0.0))
         if dtype.kind == "b":
             return 0.0, 0.0
@@ -63,46 +72,66 @@ class Tolerance:
             return 0.0, atol if self.atol is None else self.atol
         return (
             rtol if self.rtol is None else self.rtol,
-            atol if self.atol is None else self.atol,
+            atol * size if self.atol is None else self.atol,
         )
 
 
+def size_of(expected: Array) -> float:
+    """Return the root mean square of the finite numbers; 1 where all are 0."""
+    peak = max((sizes.max(initial=0.0) for sizes in _finite_sizes(expected)), default=0.0)
+    if peak == 0:
+        return 1.0
+    sums = [(np.square(sizes / peak).sum(), sizes.size) for sizes in _finite_sizes(expected)]
+    total, count = map(sum, zip(*sums, strict=True))
+    return float(peak * np.sqrt(total / count))
+
+
+def _finite_sizes(array: Array) -> Iterator[npt.NDArray[np.float64]]:
+    """Yield the absolute values of the finite numbers, by chunks."""
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        with np.errstate(over="ignore"):
+            sizes = np.abs(_wide(flat[start : start + _CHUNK]))
+        yield sizes[np.isfinite(sizes)]
+
+
 def verify(
-    found: Mapping[str, Array], expected: Mapping[str, Array], tolerance: Tolerance
+    found: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    tolerance: Tolerance,
+    sizes: Mapping[str, float] | None = None,
 ) -> WorstElement | None:
     """Compare every expected output; return the worst element of all, None if all are right.
 
     NaN equals only NaN, an infinity only itself. Outputs have the shapes of the expected ones.
+    `sizes` are those of the expected outputs where they are known.
     """
     worst: _Worst | None = None
     for name, want in expected.items():
-        other = _compare(name, found[name], want, *tolerance.of(found[name].dtype))
+        size = size_of(want) if sizes is None else sizes[name]
+        other = _compare(name, found[name], want, *tolerance.of(found[name].dtype, size))
         if other is not None and (worst is None or other.excess > worst.excess):
             worst = other
     return worst.element if worst is not None else None
 
 
-def never_right(expected: Array, dtype: np.dtype[Any]) -> Contents:
-    """Return a content of the same shape in which no element is right.
-
-    An output holds it before every launch, so that an element that is never written is found:
-    NaN (a number where NaN is expected), and integers with another highest bit. It is one byte
-    everywhere where that is enough.
-    """
-    if dtype.kind in "fc" or dtype.name == BFLOAT16:
-        missing = np.isnan(expected)
-        return np.where(missing, 0, np.nan).astype(dtype) if missing.any() else NAN
-    if dtype.kind == "b":
-        return np.asarray(np.logical_not(expected))
-    with np.errstate(invalid="ignore"):
-        bits = expected.astype(dtype).view(f"u{dtype.itemsize}")
-    highest = bits.dtype.type(1 << (8 * dtype.itemsize - 1))
-    lowest, greatest = bits.min() & highest, bits.max() & highest
-    if lowest != greatest:
-        return np.asarray(bits ^ highest).view(dtype)
-    # Signed numbers are farthest from the others at 0x80 and 0x7f, unsigned ones at 0xff and 0.
-    is_signed = dtype.kind == "i"
-    return Fill((0x7F if is_signed else 0) if lowest else (0x80 if is_signed else 0xFF))
+def describe_wrong(worst: WorstElement, found: Array, expected: Array, fill: Fill) -> str:
+    """Describe the wrong elements of an output that held a fill before the run, by the worst one;
+    or by the first that was never written, where most were not."""
+    found, expected = _comparable(found, expected)
+    kept = np.all(found.reshape(-1, 1).view(np.uint8) == fill.byte, axis=1)
+    kept &= ~_same(found.reshape(-1), expected.reshape(-1))
+    count = np.count_nonzero(kept)
+    if 2 * count < worst.wrong_count:
+        return str(worst)
+    name, first = worst.argument.partition(".")[0], int(kept.argmax())
+    index = ", ".join(map(str, np.unravel_index(first, found.shape)))
+    return (
+        f"{name}[{index}] was never written ({count:,} of {found.size:,} elements): it holds "
+        f"{found.flat[first].item():.6g} as before the run, expected "
+        f"{expected.flat[first].item():.6g}. If the kernel only updates {name}, or some of its "
+        f'elements, write in the host module INOUT = ("{name}",)'
+    )
 
 
 class _Worst(NamedTuple):
@@ -111,9 +140,7 @@ class _Worst(NamedTuple):
 
 
 def _compare(name: str, found: Array, expected: Array, rtol: float, atol: float) -> _Worst | None:
-    if found.dtype == expected.dtype == np.bool_:
-        # Compare bytes: a kernel may have written one that is neither 0 nor 1.
-        found, expected = found.view(np.uint8), expected.view(np.uint8)
+    found, expected = _comparable(found, expected)
     count, index, excess = 0, 0, -np.inf
     for wrong, beyond in _wrong_elements(found.reshape(-1), expected.reshape(-1), rtol, atol):
         count += wrong.size
@@ -123,6 +150,13 @@ def _compare(name: str, found: Array, expected: Array, rtol: float, atol: float)
     if count == 0:
         return None
     return _Worst(excess, _element(name, found, expected, index, count, rtol, atol))
+
+
+def _comparable(found: Array, expected: Array) -> tuple[Array, Array]:
+    """Return booleans as bytes: a kernel may have written one that is neither 0 nor 1."""
+    if found.dtype == expected.dtype == np.bool_:
+        return found.view(np.uint8), expected.view(np.uint8)
+    return found, expected
 
 
 def _wrong_elements(

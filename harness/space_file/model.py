@@ -203,7 +203,7 @@ class Inputs(StrictModel):
 
 
 class Verify(StrictModel):
-    """|found - expected| <= atol + rtol * |expected|; by default by the output's dtype."""
+    """|found - expected| <= atol + rtol * |expected|; by default by the output's dtype and size."""
 
     rtol: Number | None = Field(default=None, ge=0, lt=1, description="relative tolerance")
     atol: Number | None = Field(default=None, ge=0, description="absolute tolerance")
