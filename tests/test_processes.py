@@ -7,6 +7,7 @@ import ctypes
 import errno
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -393,6 +394,22 @@ def test_next_run_removes_the_folder_of_a_killed_one_and_no_other(
     assert {path.name for path in tmp_path.iterdir()} == {mine.path.name, "harness-run-0-begins"}
     mine.close()
     assert not mine.path.exists()
+
+
+def test_folders_that_python_cannot_remove_end_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nested_too_deep(*_: object, **__: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(shutil, "rmtree", nested_too_deep)
+    abandoned = tmp_path / "harness-run-0-dead"
+    abandoned.mkdir()
+    (abandoned / "owner").touch()
+    folder = RunFolder()
+    folder.close()
+    assert not folder.path.exists()
 
 
 def test_pool_that_cannot_start_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

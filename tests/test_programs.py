@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterator
@@ -577,6 +579,61 @@ def test_tolerance_lets_last_places_differ(measure: Callable[..., Measurement]) 
 def test_every_run_begins_in_an_empty_folder(measure: Callable[..., Measurement]) -> None:
     as_default = ("default: right", "default: leaves")
     assert measure("leaves", as_default).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EPERM, os.strerror(errno.EPERM)),  # as after `chattr +i`
+        RecursionError(),  # as of a thousand folders in one another
+    ],
+    ids=repr,
+)
+def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
+    measure: Callable[..., Measurement],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    unlink, rglob = os.unlink, Path.rglob
+
+    def refused(path: Any, *, dir_fd: int | None = None) -> None:
+        if Path(path).name == "stays":
+            raise error
+        unlink(path, dir_fd=dir_fd)
+
+    def seen(folder: Path, pattern: str) -> Iterator[Path]:
+        for path in rglob(folder, pattern):
+            if path.name == "stays" and isinstance(error, RecursionError):
+                raise error
+            yield path
+
+    monkeypatch.setattr(os, "unlink", refused)
+    monkeypatch.setattr(Path, "rglob", seen)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    leaves = 'silent) echo "sum 3"; echo "took 1000 us"; touch stays;;'
+    script = SCRIPT.replace('silent) echo "sum 3";;', leaves)
+    found = measure("silent", script=script)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "harness cannot remove what the program left" in found.message
+    assert measure("other", script=script).outcome is Outcome.OK
+
+
+def test_output_that_cannot_be_read_is_a_wrong_result(
+    measure: Callable[..., Measurement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        content = read(path)
+        if path.name == STDOUT and b"sum 4" in content:  # root could read it
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    found = measure("wrong")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.message == "the file `stdout` of the run cannot be read: Permission denied"
 
 
 def test_files_are_in_the_folder_of_every_run(

@@ -654,6 +654,26 @@ def test_nothing_of_a_file_commands_the_terminal(tmp_path: Path, path: Path) -> 
         with pytest.raises(RecordingError) as error:
             read_rows(tmp_path, row, header=header)
         assert str(error.value).isprintable()
+    for size in ("\x1b[2J", ["\x1b[2J", 4]):
+        (problem,) = read(path, cache_of([entry(16, 1, 1.0)], problem_size=size)).tables
+        assert str(problem).isprintable()
+
+
+@pytest.mark.parametrize(
+    "row", ["64,16,row,,,passed,", "64,16,row,fast,1,passed,", "64,16,row,1,1,odd,"]
+)
+def test_no_name_of_a_column_commands_the_terminal(tmp_path: Path, row: str) -> None:
+    mapping = MAPPING.replace("run 1", '"run\\e[2J"').replace("status", '"status\\e[2J"')
+    header = HEADER.replace("run 1", "run\x1b[2J").replace("status", "status\x1b[2J")
+    try:
+        text = only(read_rows(tmp_path, row, mapping=mapping, header=header)).message
+    except RecordingError as error:
+        text = str(error)
+    assert "\\x1b[2J" in text
+    assert text.isprintable()
+    with pytest.raises(RecordingError) as lacking:
+        read_rows(tmp_path, row, mapping=mapping)
+    assert str(lacking.value).isprintable()
 
 
 # -------------------------------------------------------------------- the space

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.commands import tune
 from harness.core.errors import HarnessError, RecordingError, ResultsError
 from harness.core.records import (
     Config,
@@ -25,7 +26,7 @@ from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.recordings.t4 import write_t4
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
-from tests.replays import SPACE, make_spec
+from tests.replays import SPACE, make_spec, write_recording
 from tests.results_examples import begin_search, make_plan, opened, tamper
 
 FLAGS = """\
@@ -103,6 +104,33 @@ def test_value_may_be_written_as_spreadsheets_and_pandas_do(
     write_csv(path, [{**CELLS, name: text}])
     measurement = only(open_replay(path, spec))
     assert (measurement.config, measurement.input) == (CONFIG, Input(FEATURES))
+
+
+WORDS = SPACE.replace("features: [m, n]", "features: [m, n, matrix]").replace(
+    "[{m: 64, n: 4096}, {m: 4096, n: 64}]",
+    '[{m: 64, n: 4096, matrix: "1e3"}, {m: 4096, n: 64, matrix: dense}]',
+)
+
+
+def test_feature_may_be_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space, recording = write_recording(tmp_path, WORDS.replace("max: 64,", "max: 8,"))
+    command = [str(space), "--replay", str(recording), "--test-limit", "3", "--quiet"]
+    assert tune.main([*command, "--database", str(tmp_path / "results.db")]) == 0
+    output = capsys.readouterr().out
+    assert "matrix=1e3" in output
+    assert "matrix=dense" in output
+
+
+def test_word_of_another_input_is_read_and_cannot_command_the_terminal(
+    path: Path, tmp_path: Path
+) -> None:
+    spec = make_spec(tmp_path, WORDS)
+    write_csv(path, [{**CELLS, "matrix": "sparse"}])
+    assert only(open_replay(path, spec)).input == Input({**FEATURES, "matrix": "sparse"})
+    write_csv(path, [{**CELLS, "matrix": "\x1b[2J"}])
+    with pytest.raises(RecordingError, match="; texts must be printable") as error:
+        open_replay(path, spec)
+    assert str(error.value).isprintable()
 
 
 def test_byte_order_mark_and_empty_lines_are_passed_over(path: Path, spec: Spec) -> None:

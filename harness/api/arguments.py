@@ -37,8 +37,16 @@ def _is_duration(value: object) -> bool:
     return _is_number(value) and isinstance(value, Integral | float) and float(value) >= 0
 
 
+def _is_limit(value: object) -> bool:
+    return _is_duration(value) and value != 0
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _is_label(value: object) -> bool:
+    return isinstance(value, str) and value != "" and value.isprintable()
 
 
 def _is_path(value: object) -> bool:
@@ -84,14 +92,14 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "replay": (_is_path, "the path of a recording"),
     "technique": (_is_technique, "the name of a technique, or a list of names"),
     "test_limit": (_is_whole(1), "a whole number from 1 to 10^9"),
-    "max_time_s": (_is_number, "a number of seconds"),
+    "max_time_s": (_is_limit, "a number of seconds above 0, up to 10^9"),
     "seed": (_is_whole(0), "a whole number from 0 to 10^9"),
     "seed_configurations": (_is_list_of(_is_mapping), "a list of mappings"),
     "warm_start": (_is_list_of(_is_path), "a list of paths"),
     "repeats": (_is_whole(1), "a whole number from 1 to 10^9"),
     "precision": (_is_number, "a number such as 0.01"),
     "database": (_is_path, "a path or a URL"),
-    "label": (_is_text, "a text"),
+    "label": (_is_label, "a text of printable characters"),
     "wait": (_is_duration, "a number of seconds from 0"),
     "finalists": (_is_whole(1), "a whole number from 1 to 10^9"),
 }

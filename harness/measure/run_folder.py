@@ -62,7 +62,8 @@ class RunFolder:
 
     def close(self) -> None:
         """Remove the folder; what a dying process writes at this moment goes with it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(RecursionError):  # the shell removes what is nested too deep
+            shutil.rmtree(self.path, ignore_errors=True)
         self._waiting.communicate()
         os.close(self._lock)
 
@@ -70,7 +71,7 @@ class RunFolder:
 def remove_abandoned() -> None:
     """Remove the folders of this user's runs that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RecursionError):
             if folder.lstat().st_uid == os.geteuid() and not folder.is_symlink():
                 _remove_if_abandoned(folder)
 

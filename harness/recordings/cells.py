@@ -98,17 +98,17 @@ def check_columns(path: Path, header: Sequence[str], wanted: Sequence[str]) -> N
     """Raise RecordingError unless the header has each of these columns once."""
     twice = [name for name in wanted if header.count(name) > 1]
     if twice:
-        raise RecordingError(f"{path}:1: has the column {twice[0]} twice")
+        raise RecordingError(f"{path}:1: has the column {printable(twice[0])} twice")
     missing = [name for name in wanted if name not in header]
     if missing:
         raise RecordingError(
-            f"{path}:1: lacks {', '.join(missing)} among the columns {shown_columns(header)}. The "
-            "first line must name the columns, separated by commas"
+            f"{path}:1: lacks {shown_columns(missing)} among the columns {shown_columns(header)}. "
+            "The first line must name the columns, separated by commas"
         )
 
 
 def shown_columns(header: Sequence[str]) -> str:
-    """Format a header for a message."""
+    """Format the names of columns for a message."""
     return printable(", ".join(header)) or "(none)"
 
 
@@ -166,7 +166,7 @@ def listed_value(name: str, values: Sequence[Value], text: str) -> Value:
 
     Raises ValueError where no value matches.
     """
-    for reading in _readings(text.strip()):
+    for reading in readings(text.strip()):
         if isinstance(values, range):
             if type(reading) is int and reading in values:
                 return reading
@@ -184,7 +184,7 @@ def _listed(values: Sequence[Value]) -> str:
     return ", ".join(map(shown, values[:_MAX_LISTED])) + more
 
 
-def _readings(text: str) -> Iterator[Value]:
+def readings(text: str) -> Iterator[Value]:
     """Yield the values that a cell can mean: first the text, then a word, then a number."""
     yield text
     if text.lower() in WORDS:

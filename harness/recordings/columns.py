@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 
 from harness.core.errors import RecordingError
 from harness.core.records import Outcome, Value
-from harness.recordings.cells import CsvFile, listed_value, whole_or_real
+from harness.recordings.builder import typed
+from harness.recordings.cells import CsvFile, listed_value, readings, whole_or_real
+from harness.recordings.kernel_tuner import plain_value
 from harness.space_file import Spec
 
 OWN_WORDS: Mapping[str, Outcome] = {"": Outcome.OK, **{o.value: o for o in Outcome}}
@@ -74,8 +76,8 @@ def columns_of_space(file: CsvFile, spec: Spec) -> Columns:
     compiler = _compiler(file, spec)
     parameters = {p.name: p.values for p in spec.tuned_for(compiler)}
     # The values in the space's inputs, so that a cell of 64.0 is their 64.
-    sizes = {n: {problem[n]: problem[n] for problem in spec.inputs} for n in spec.features}
-    features = {name: partial(_size, name, known) for name, known in sizes.items()}
+    known = {n: {typed(problem[n]) for problem in spec.inputs} for n in spec.features}
+    features = {name: partial(_feature, name, values) for name, values in known.items()}
     return Columns(
         title=spec.title,
         device=file.path.name,
@@ -98,6 +100,18 @@ def _compiler(file: CsvFile, spec: Spec) -> str | None:
     return found[0] if found else None
 
 
-def _size(name: str, sizes: Mapping[Value, Value], cell: str) -> Value:
-    number = whole_or_real(name, cell)
-    return sizes.get(number, number)
+def _feature(name: str, known: Set[tuple[type, Value]], cell: str) -> Value:
+    """Return the value that a cell means; the space's inputs need not have it.
+
+    Raises ValueError where it is a word and all of theirs are numbers.
+    """
+    word = cell.strip()
+    for reading in readings(word):
+        if typed(reading) in known:
+            return reading
+    try:
+        return whole_or_real(name, word)
+    except ValueError:
+        if not any(kind is str for kind, _ in known):
+            raise
+    return plain_value(name, word)

@@ -158,7 +158,7 @@ def _unread_message(file: CsvFile, columns: Columns, unread: UnreadColumns) -> s
 
 def _outcome_reader(header: Sequence[str], columns: Columns) -> Callable[[Row], RecordedOutcome]:
     """Return a function from a row to its outcome."""
-    times = [(name, header.index(name)) for name in columns.times]
+    times = [(printable(name), header.index(name)) for name in columns.times]
     word_at = header.index(columns.outcome) if columns.outcome else None
     message_at = header.index(columns.message) if columns.message else None
 
@@ -185,7 +185,9 @@ def _outcome_reader(header: Sequence[str], columns: Columns) -> Callable[[Row], 
 def _outcome(columns: Columns, word: str) -> Outcome:
     if word not in columns.words:
         known = ", ".join(map(repr, columns.words))
-        raise ValueError(f"{columns.outcome} is {printable(word)!r}; it must be one of {known}")
+        raise ValueError(
+            f"{printable(columns.outcome or '')} is {printable(word)!r}; it must be one of {known}"
+        )
     return columns.words[word]
 
 

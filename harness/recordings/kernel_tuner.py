@@ -124,12 +124,16 @@ def _problem(path: Path, data: Mapping[str, Any]) -> dict[str, Value]:
     if size is None:
         return {}
     if is_list(size) and 1 <= len(size) <= len(_AXES) and all(map(_is_plain, size)):
-        return {f"problem_size_{axis}": n for axis, n in zip(_AXES, size, strict=False)}
+        return {f"problem_size_{axis}": _shown(n) for axis, n in zip(_AXES, size, strict=False)}
     if _is_plain(size):
-        return {"problem_size": printable(size) if isinstance(size, str) else size}
+        return {"problem_size": _shown(size)}
     raise RecordingError(
         f"{path}: problem_size is {kind_of(size)}; it must be a number, or a list of up to three"
     )
+
+
+def _shown(size: Value) -> Value:
+    return printable(size) if isinstance(size, str) else size
 
 
 def _entries(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -49,11 +49,16 @@ class Written:
     streams: Path
 
     def content(self, name: str) -> bytes:
-        """Return the content of a stream or a file; raises WrongOutput without that file."""
+        """Return the content of a stream or a file; raises WrongOutput where it is not there or
+        cannot be read."""
         path = (self.streams if name in (STDOUT, STDERR) else self.folder) / name
-        if path.is_symlink() or not path.is_file():
-            raise WrongOutput(f"the run did not write the file `{name}`")
-        return path.read_bytes()
+        try:
+            if not path.is_symlink() and path.is_file():
+                return path.read_bytes()
+        except OSError as error:
+            message = f"the file `{name}` of the run cannot be read: {error.strerror}"
+            raise WrongOutput(message) from None
+        raise WrongOutput(f"the run did not write the file `{name}`")
 
     def text(self, name: str) -> str:
         """Return the same as text, whatever bytes it holds."""

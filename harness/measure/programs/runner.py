@@ -3,6 +3,7 @@ nothing is left over from the run before."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -131,8 +132,20 @@ def run_twice(
 @contextmanager
 def opened(plan: ProgramPlan, job: ProgramJob) -> Iterator[ProgramRunner]:
     """Make a runner in a folder of its own, which is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="program-") as folder:
-        yield ProgramRunner(plan, job, Path(folder))
+    with _emptied_folder("program-") as folder:
+        yield ProgramRunner(plan, job, folder)
+
+
+@contextmanager
+def _emptied_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """Make a folder, and remove it afterwards; what a program has protected, or nested too deep,
+    stays."""
+    folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
+    try:
+        yield Path(folder.name)
+    finally:
+        with contextlib.suppress(OSError, RecursionError):
+            folder.cleanup()
 
 
 class _KilledFromOutside(RunFailed):
@@ -234,33 +247,39 @@ class ProgramRunner:
     def _run_timed(self, output: SealedFile | None) -> tuple[float, CommandResult]:
         began_s = time.perf_counter()
         try:
-            return self._run(output)
+            with _emptied_folder("run-", self._folder) as folder:
+                timed = self._run(folder, output)
         finally:
             self.wall_s += time.perf_counter() - began_s
+        if folder.exists():
+            raise LaunchFailed(
+                f"harness cannot remove what the program left in {folder}, such as immutable "
+                "files; remove it yourself"
+            )
+        return timed
 
-    def _run(self, output: SealedFile | None) -> tuple[float, CommandResult]:
-        with tempfile.TemporaryDirectory(prefix="run-", dir=self._folder) as folder:
-            written = Written(Path(folder, "work"), Path(folder))
-            written.folder.mkdir()
-            for path in self.job.files:
-                shutil.copy(path, written.folder)
-            home = Path(folder, "home")
-            home.mkdir()
-            result = self._run_command(written, home)
-            left_s = self.job.timeout_s - self.wall_s - result.wall_s
-            try:
-                if output is not None:
-                    output.write_bytes(written.content(self._plan.verify.output))
-                self._verify(written, left_s)
-                time_s = self._time_s(written, result)
-                run = FirstRun(time_s, result.cpu_s, result.elsewhere_bytes)
-                self._first = run if self._first is None else self._first.with_later(run)
-                return time_s, result
-            except CheckTimeout as error:
-                raise RunFailed(Outcome.TIMEOUT, str(error)) from None
-            except WrongOutput as error:
-                message = f"{error}{_left_running(result)}"
-                raise RunFailed(Outcome.WRONG_RESULT, message, error.worst) from None
+    def _run(self, folder: Path, output: SealedFile | None) -> tuple[float, CommandResult]:
+        written = Written(folder / "work", folder)
+        written.folder.mkdir()
+        for path in self.job.files:
+            shutil.copy(path, written.folder)
+        home = folder / "home"
+        home.mkdir()
+        result = self._run_command(written, home)
+        left_s = self.job.timeout_s - self.wall_s - result.wall_s
+        try:
+            if output is not None:
+                output.write_bytes(written.content(self._plan.verify.output))
+            self._verify(written, left_s)
+            time_s = self._time_s(written, result)
+            run = FirstRun(time_s, result.cpu_s, result.elsewhere_bytes)
+            self._first = run if self._first is None else self._first.with_later(run)
+            return time_s, result
+        except CheckTimeout as error:
+            raise RunFailed(Outcome.TIMEOUT, str(error)) from None
+        except WrongOutput as error:
+            message = f"{error}{_left_running(result)}"
+            raise RunFailed(Outcome.WRONG_RESULT, message, error.worst) from None
 
     def _run_command(self, written: Written, home: Path) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""

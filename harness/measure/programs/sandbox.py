@@ -19,7 +19,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,9 +118,14 @@ def run_command(
         end_descendants(before)
         raise
     unended = end_descendants(before)
-    kept_bytes = sum(map(_size_of, [outputs / STDOUT, outputs / STDERR, *folder.rglob("*")]))
+    kept_bytes = sum(map(_size_of, [outputs / STDOUT, outputs / STDERR, *_inside(folder)]))
     elsewhere_bytes = result.elsewhere_bytes - kept_bytes if result.elsewhere_bytes else 0
     return dataclasses.replace(result, unended=unended, elsewhere_bytes=elsewhere_bytes)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    with contextlib.suppress(RecursionError):  # folders that are nested too deep
+        yield from folder.rglob("*")
 
 
 def _size_of(path: Path) -> int:
