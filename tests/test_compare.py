@@ -28,7 +28,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.results import FINAL
+from harness.results import CHOICE, FINAL
 from tests.replays import make_spec
 from tests.results_examples import begin_search, make_plan, opened, tamper
 
@@ -57,7 +57,7 @@ class Device:
         config, ratio = Config({"BLOCK": block}), self._slower.get(int(str(given["n"])), 1.0)
         if ratio == float("inf"):
             return Measurement(config, given, Outcome.BUILD_FAILED, message="\x1b[31mno: 100%")
-        time_s = ratio * {16: 1e-3, 64: 2e-3}[block] * self._noise()
+        time_s = ratio * {16: 1e-3, 32: 4e-3, 64: 2e-3, 128: 3e-3}[block] * self._noise()
         samples_s = tuple(time_s * self._noise() for _ in range(10))
         timing = Timing(samples_s, StopReason.INTERLEAVED)
         return Measurement(config, given, Outcome.OK, timing)
@@ -76,6 +76,7 @@ def tuned(
     space: str = SPACE,
     searched: Sequence[int] = (16, 64),
     finals: Sequence[int] = (16, 64),
+    chosen: Sequence[int] = (),
     left_out: Mapping[int, str] | None = None,
 ) -> str:
     """Write a database with a search, finals, and the command that asked for all inputs.
@@ -97,6 +98,8 @@ def tuned(
             for block in searched:
                 search.test(device.measure(given, block))
             last = [m for block in finals if (m := device.measure(given, block)).timing]
+            choice = [device.measure(given, block) for block in chosen]
+            store.add_interleaved(search.run_id, search.plan, CHOICE, choice)
             store.add_interleaved(search.run_id, search.plan, FINAL, last)
             store.end_run(search.run_id, "complete")
         store.end_command(command, reasons, {})
@@ -196,6 +199,29 @@ def test_a_row_names_the_best_of_the_other_side_only_where_it_was_never_measured
     _, data = run(base, never, "--of", "best", folder=tmp_path)
     notes = ["CANDIDATE did not try the best of BASE (BLOCK=16)"]
     assert [c["notes"] for c in data["comparisons"]] == [notes] * 4
+
+
+def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path: Path) -> None:
+    space = SPACE.replace("[16, 64]", "[16, 32, 64, 128]") + "baselines: {slow: {BLOCK: 32}}\n"
+    every = dict.fromkeys((8, 16, 32, 64), 2.0)
+    sides = [
+        tuned(
+            tmp_path,
+            name,
+            1,
+            factors,
+            function=name,
+            space=space,
+            searched=(16, 64, 128),
+            chosen=(16, 128),
+            finals=(32, 16, 64),
+        )
+        for name, factors in (("base", {}), ("edited", every))
+    ]
+    status, data = run(*sides, "--of", "best", folder=tmp_path)
+    assert (status, data["counts"]) == (1, {"slower": 4})
+    for side in ("base", "candidate"):
+        assert [c[side]["configuration"] for c in data["comparisons"]] == [{"BLOCK": 16}] * 4
 
 
 def test_a_database_that_was_carried_on_holds_the_same_measurements(
