@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 from pydantic import TypeAdapter
 
 import harness
-from harness.api.documents import DOCUMENTS, document_schema
-from harness.commands import analyse, check, dispatch, report
+from harness.api.documents import DOCUMENTS, FORMAT, document_schema
+from harness.commands import analyse, check, compare, dispatch, report
 from harness.commands import tune as tune_command
 from harness.commands.run import WITH_JSON
 from harness.results.view import read_results
@@ -27,6 +28,7 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "analyse": analyse.main,
     "check": check.main,
+    "compare": compare.main,
     "dispatch": dispatch.main,
     "report": report.main,
     "tune": tune_command.main,
@@ -70,6 +72,39 @@ def test_schema_is_printed_and_is_one(command: str, capsys: pytest.CaptureFixtur
         jsonschema.validate({}, schema)
 
 
+@pytest.mark.parametrize("command", sorted(DOCUMENTS))
+@pytest.mark.parametrize("words", [["none.yaml"], ["none.yaml", "--no-such-option"]])
+def test_an_error_is_a_document_too(
+    command: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = {"compare": ["b.db"], "dispatch": ["-o", "out"], "report": ["-o", "out.html"]}
+    name, *more = words
+    line = [str(tmp_path / name), *needed.get(command, []), *more]
+    try:
+        status = COMMANDS[command]([*line, "--json"])
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    assert status == 2
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    jsonschema.validate(document, document_schema(command))
+    said = "none.yaml" if not more else "unrecognized arguments: --no-such-option"
+    assert said in str(document)
+    assert document["format"] == FORMAT
+    assert said in printed.err or command == "check"
+
+
+def test_a_file_that_cannot_be_read_is_an_error_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "r.db")
+
+    monkeypatch.setattr("harness.results.view.read_results", full)
+    assert report.main(["r.db", "-o", str(tmp_path / "p.html"), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"] == "r.db: No space left on device"
+
+
 def test_tune_prints_each_inputs_best_and_nothing_else(
     run: Run, tuned: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
@@ -108,7 +143,7 @@ def test_analyse_refuses_the_options_of_trees(
 ) -> None:
     assert analyse.main([str(tuned[2]), "--json", "--tree"]) == 2
     captured = capsys.readouterr()
-    assert captured.out == ""
+    assert "--json" in json.loads(captured.out)["error"]
     assert "--json" in captured.err
 
 

@@ -16,7 +16,7 @@ from harness import __version__
 from harness.core.errors import UsageError
 from harness.core.text import suggestion
 
-FORMAT = 1
+FORMAT = 2
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 JsonValue = bool | int | float | str | None
@@ -131,6 +131,13 @@ class _Headed:
 
     harness: str = field(default=__version__, kw_only=True)
     format: int = field(default=FORMAT, kw_only=True)
+
+
+@dataclass(frozen=True)
+class ErrorDocument(_Headed):
+    """What every command prints with --json when it ends with exit code 2."""
+
+    error: str
 
 
 @dataclass(frozen=True)
@@ -257,6 +264,55 @@ class CheckDocument(_Headed):
 
 
 @dataclass(frozen=True)
+class ComparedMeasurementDocument:
+    """One side of a comparison; `statistic` says whether `time_s` is the median or the mean."""
+
+    configuration: JsonConfig
+    median_s: float
+    time_s: float
+    statistic: str
+    samples: int
+
+
+@dataclass(frozen=True)
+class ComparedDocument:
+    """One row: `of` is `best` or `default`, `ratio` CANDIDATE's time over BASE's. The ratio, its
+    interval and its `p_value` are null where nothing was tested. `upper_limit` is the largest
+    slowdown that may have been missed, null where the verdict is clear."""
+
+    kernel: str
+    device: str
+    cache: str
+    input: JsonConfig
+    of: str
+    verdict: str
+    base: ComparedMeasurementDocument | None
+    candidate: ComparedMeasurementDocument | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    upper_limit: float | None
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class CompareDocument(_Headed):
+    """What `compare --json` prints. `status` is the exit code, `tested` counts the rows that were
+    measured on both sides, `upper_limit` is the largest of all rows, `counts` is by verdict."""
+
+    status: int
+    level: float
+    threshold: float
+    tested: int
+    upper_limit: float | None
+    summary: str
+    counts: dict[str, int]
+    notes: list[str]
+    comparisons: list[ComparedDocument]
+
+
+@dataclass(frozen=True)
 class ShareDocument:
     """A share with its 95 % interval."""
 
@@ -314,6 +370,7 @@ class ReportDocument(_Headed):
 DOCUMENTS: Mapping[str, type[_Headed]] = {
     "analyse": AnalyseDocument,
     "check": CheckDocument,
+    "compare": CompareDocument,
     "dispatch": DispatchDocument,
     "report": ReportDocument,
     "tune": TuneDocument,
@@ -322,10 +379,10 @@ DOCUMENTS: Mapping[str, type[_Headed]] = {
 
 
 def document_schema(command: str) -> dict[str, Any]:
-    """Return the JSON Schema of what a command prints with --json."""
+    """Return the JSON Schema of what a command prints with --json: its document, or an error."""
     if command not in DOCUMENTS:
         raise UsageError(f"`{command}` prints no JSON; {suggestion(command, DOCUMENTS)}")
-    adapter = TypeAdapter[Any](DOCUMENTS[command])
+    adapter = TypeAdapter[Any](DOCUMENTS[command] | ErrorDocument)  # type: ignore[arg-type]
     return {"$schema": SCHEMA_DIALECT, **adapter.json_schema(mode="serialization")}
 
 
