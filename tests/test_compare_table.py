@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from rich.console import Console
 
-from harness.api.documents import to_dict
+from harness.api.schemas import to_dict
 from harness.commands.compare.document import comparison_document
 from harness.compare.comparison import ComparedRow, Comparison, Ending, Rules
 from harness.compare.reports import as_junit, github

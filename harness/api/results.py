@@ -182,7 +182,7 @@ class TuneResults:
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain data, as `analyse --json` prints them."""
         from harness.api.describing import describe_results
-        from harness.api.documents import to_dict
+        from harness.api.schemas import to_dict
 
         return to_dict(describe_results(self.findings))
 

@@ -197,7 +197,7 @@ def add_json(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
 
 def print_json(document: object) -> None:
     """Print a document on standard output."""
-    from harness.api.documents import to_json  # here: it takes a while to load
+    from harness.api.schemas import to_json  # here: it takes a while to load
 
     print(to_json(document), flush=True)
 
