@@ -21,7 +21,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.notebook import NotebookListener
 from harness.display.progress import ProgressDisplay
 from harness.stats.timing import TimeRatio
-from tests.replays import RECORDED, write_recording
+from tests.replays import HOST, RECORDED, FormulaMeasurer, opened, write_recording
 
 ROOT = Path(__file__).parent.parent
 
@@ -239,7 +239,35 @@ def test_tables_have_a_row_for_each_input_and_each_measurement(
     assert table.loc[0, list(first)].to_dict() == dict(first)
     assert (table["time_s"] > 0).all()
     measured = results.measurements()
-    assert {"input", "config", "measured"} == set(measured.columns.get_level_values(0))
+    names = [*results.inputs[0].problem, *results.stored.default, "stage", "outcome", "time_s"]
+    assert list(measured)[: len(names)] == names
+    assert len(measured) == len(results.stored.rows)
+    assert set(measured["m"]) == {64, 4096}
+
+
+def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cl").write_text("kernel time_s")
+    (tmp_path / "kernel.py").write_text(HOST)
+    space = harness.make_space(
+        folder=tmp_path,
+        name="small",
+        kernel={"function": "kernel", "source": "kernel.cl", "host": "kernel.py"},
+        parameters={"time_s": [1, 2], "BLOCK": [16, 64]},
+        launch={"group": ["BLOCK"], "grid": ["outcome"]},
+        inputs={"outcome": [8, 16]},
+    )
+    database = tmp_path / "r.db"
+    with opened(space, database, FormulaMeasurer(lambda _, config: 1e-3)) as (campaign, _):
+        campaign.run()
+    (results,) = harness.open_results(database)
+    measured = results.measurements()
+    assert set(measured["config.time_s"]) == {1, 2}
+    assert set(measured["input.outcome"]) == {8, 16}
+    assert set(measured["time_s"]) == {1e-3}
+    assert set(measured["outcome"]) == {"ok"}
+    table = results.table()
+    assert set(table["outcome"]) == {8, 16}
+    assert set(table["config.time_s"]) <= {1, 2}
 
 
 def test_rule_verdict_and_tree_are_text(results: harness.TuneResults) -> None:

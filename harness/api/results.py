@@ -15,6 +15,7 @@ from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
 from harness.display.inputs import best_configuration, format_speedup
 from harness.results import without_password
+from harness.results.flat_table import flat_table
 from harness.results.view import Results, read_results
 
 if TYPE_CHECKING:
@@ -57,14 +58,11 @@ class TuneResults:
         """Return a table with a row for each input: its features, the parameters of the
         configuration to use, its `time_s`, `default_s`, and the `speedup` of the fastest over the
         default with its interval; where it is not significant (`is_faster`), use the default."""
-        import pandas as pd  # here: it takes half a second to load
-
-        found: pd.DataFrame = pd.DataFrame(list(map(_row, self.inputs)))
-        return found
+        points = [(r.problem, r.recommended.config if r.recommended else {}) for r in self.inputs]
+        return flat_table(points, list(map(_row, self.inputs)))
 
     def measurements(self) -> pd.DataFrame:
-        """Return a table with a row for each measurement, and two levels of columns: `input`,
-        `config` and `measured`."""
+        """Return a table with a row for each measurement, with its features and parameters."""
         return self.stored.table()
 
     # --------------------------------------------------------------------- across inputs
@@ -222,12 +220,10 @@ def findings_of(stored: Results) -> Findings:
 
 
 def _row(report: InputReport) -> dict[str, object]:
-    """Return an input's row of the table."""
+    """Return what the table has of an input beside its features and the parameters."""
     best, ratio = report.recommended, report.speedup
     timed = best is not None and best.timing is not None
     return {
-        **report.problem,
-        **(best.config if best else {}),
         "time_s": best.time_s if best and timed else None,
         "default_s": report.baseline.time_s if report.baseline else None,
         "speedup": ratio.value if ratio else None,
