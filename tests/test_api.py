@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import harness
 from harness.api.tuning import in_python
 from harness.commands.tune import main as tune_command
 from harness.core.records import Config, Input, Measurement, Outcome
+from harness.display.inputs import format_speedup
 from harness.display.notebook import NotebookListener
 from harness.display.progress import ProgressDisplay
 from harness.stats.timing import TimeRatio
@@ -220,6 +222,29 @@ def test_a_best_within_noise_is_the_default_everywhere(results: harness.TuneResu
     assert found.best == {other.input: default}
     assert repr(found).splitlines()[1].endswith(": default  within noise")
     assert found.table().loc[0, list(default)].to_dict() == dict(default)
+
+
+def test_an_input_prints_as_a_few_lines(results: harness.TuneResults) -> None:
+    printed = str(results.inputs[0]).splitlines()
+    head = ["m=64, n=4096", "recommended", "time", "default", "speed-up"]
+    assert [line.split(":")[0].strip() for line in printed] == head
+    assert all(len(line) <= 100 for line in printed)
+    config, time, default, speedup = (line.split(":", 1)[1].strip() for line in printed[1:])
+    best = results.inputs[0].recommended
+    assert best is not None
+    for name, value in best.config.items():
+        assert (f"{name}={value}" in config) == (value != results.stored.default[name])
+    assert re.fullmatch(r"\S+ (ms|us)( \+- .*)?", time)
+    assert re.fullmatch(r"\S+ (ms|us)( \+- .*)?", default)
+    assert speedup == format_speedup(results.inputs[0])
+
+
+def test_an_input_whose_default_fails_prints_its_outcome(results: harness.TuneResults) -> None:
+    default = Config(results.stored.default)
+    wrong = Measurement(default, results.inputs[0].problem, Outcome.WRONG_RESULT, message="y")
+    failed = {"baseline": None, "speedup": None, "failed_baselines": {"default": wrong}}
+    printed = str(dataclasses.replace(results.inputs[0], **failed))
+    assert "    default:     wrong_result\n" in printed
 
 
 def test_html_shows_names_as_text(results: harness.TuneResults) -> None:

@@ -8,12 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis.inputs import InputReport
 from harness.api.html import describe_as_html
 from harness.api.picture import Picture
+from harness.core.config_diff import DEFAULT
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
-from harness.display.inputs import best_configuration, format_speedup
+from harness.display.inputs import best_configuration, best_time, default_time, format_speedup
 from harness.results import without_password
 from harness.results.flat_table import flat_table
 from harness.results.view import Results, read_results
@@ -21,13 +23,27 @@ from harness.results.view import Results, read_results
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.analysis.inputs import InputReport
     from harness.report.findings import Findings
     from harness.space_file import Spec
 
 _SHOWN = 12
 PLOTS = ("speed-ups", "search", "importance", "tree")
 """The names that `TuneResults.plot` takes."""
+
+
+class TunedInput(InputReport):
+    """The report of an input, which prints as a few lines."""
+
+    def __repr__(self) -> str:
+        default = self.baseline or self.failed_baselines.get(DEFAULT)
+        lines = {
+            "recommended": best_configuration(self, default.config if default else Config({})),
+            "time": best_time(self),
+            "default": default_time(self),
+            "speed-up": format_speedup(self),
+        }
+        shown = (f"    {name + ':':<12} {text}" for name, text in lines.items())
+        return escaped("\n".join([str(self.problem), *shown]), "\n")
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,9 +60,9 @@ class TuneResults:
     # ------------------------------------------------------------------------ each input
 
     @cached_property
-    def inputs(self) -> Sequence[InputReport]:
+    def inputs(self) -> Sequence[TunedInput]:
         """The report of each input: best configuration, times in seconds, speed-up, ties."""
-        return self.findings.reports
+        return [TunedInput(**vars(report)) for report in self.findings.reports]
 
     @property
     def best(self) -> Mapping[Input, Config]:
