@@ -27,7 +27,7 @@ def main(database: str, folder: str) -> int:
         print(results.verdict)
         print(results.tree)
 
-        measured = results.measurements()["measured"]
+        measured = results.measurements()
         relative = (measured["std_s"] / measured["mean_s"]).median()
         print(f"standard deviation of a measurement's samples: {relative:.1%} (median)")
         print(results.plot("search").save(Path(folder) / f"search-{number}.svg"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,10 +19,11 @@ import harness
 from harness.api.tuning import in_python
 from harness.commands.tune import main as tune_command
 from harness.core.records import Config, Input, Measurement, Outcome
+from harness.display.inputs import format_speedup
 from harness.display.notebook import NotebookListener
 from harness.display.progress import ProgressDisplay
 from harness.stats.timing import TimeRatio
-from tests.replays import RECORDED, write_recording
+from tests.replays import HOST, RECORDED, FormulaMeasurer, opened, write_recording
 
 ROOT = Path(__file__).parent.parent
 
@@ -222,6 +224,29 @@ def test_a_best_within_noise_is_the_default_everywhere(results: harness.TuneResu
     assert found.table().loc[0, list(default)].to_dict() == dict(default)
 
 
+def test_an_input_prints_as_a_few_lines(results: harness.TuneResults) -> None:
+    printed = str(results.inputs[0]).splitlines()
+    head = ["m=64, n=4096", "recommended", "time", "default", "speed-up"]
+    assert [line.split(":")[0].strip() for line in printed] == head
+    assert all(len(line) <= 100 for line in printed)
+    config, time, default, speedup = (line.split(":", 1)[1].strip() for line in printed[1:])
+    best = results.inputs[0].recommended
+    assert best is not None
+    for name, value in best.config.items():
+        assert (f"{name}={value}" in config) == (value != results.stored.default[name])
+    assert re.fullmatch(r"\S+ (ms|us)( \+- .*)?", time)
+    assert re.fullmatch(r"\S+ (ms|us)( \+- .*)?", default)
+    assert speedup == format_speedup(results.inputs[0])
+
+
+def test_an_input_whose_default_fails_prints_its_outcome(results: harness.TuneResults) -> None:
+    default = Config(results.stored.default)
+    wrong = Measurement(default, results.inputs[0].problem, Outcome.WRONG_RESULT, message="y")
+    failed = {"baseline": None, "speedup": None, "failed_baselines": {"default": wrong}}
+    printed = str(dataclasses.replace(results.inputs[0], **failed))
+    assert "    default:     wrong_result\n" in printed
+
+
 def test_html_shows_names_as_text(results: harness.TuneResults) -> None:
     from harness.api.html import describe_as_html
 
@@ -239,7 +264,35 @@ def test_tables_have_a_row_for_each_input_and_each_measurement(
     assert table.loc[0, list(first)].to_dict() == dict(first)
     assert (table["time_s"] > 0).all()
     measured = results.measurements()
-    assert {"input", "config", "measured"} == set(measured.columns.get_level_values(0))
+    names = [*results.inputs[0].problem, *results.stored.default, "stage", "outcome", "time_s"]
+    assert list(measured)[: len(names)] == names
+    assert len(measured) == len(results.stored.rows)
+    assert set(measured["m"]) == {64, 4096}
+
+
+def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cl").write_text("kernel time_s")
+    (tmp_path / "kernel.py").write_text(HOST)
+    space = harness.make_space(
+        folder=tmp_path,
+        name="small",
+        kernel={"function": "kernel", "source": "kernel.cl", "host": "kernel.py"},
+        parameters={"time_s": [1, 2], "BLOCK": [16, 64]},
+        launch={"group": ["BLOCK"], "grid": ["outcome"]},
+        inputs={"outcome": [8, 16]},
+    )
+    database = tmp_path / "r.db"
+    with opened(space, database, FormulaMeasurer(lambda _, config: 1e-3)) as (campaign, _):
+        campaign.run()
+    (results,) = harness.open_results(database)
+    measured = results.measurements()
+    assert set(measured["config.time_s"]) == {1, 2}
+    assert set(measured["input.outcome"]) == {8, 16}
+    assert set(measured["time_s"]) == {1e-3}
+    assert set(measured["outcome"]) == {"ok"}
+    table = results.table()
+    assert set(table["outcome"]) == {8, 16}
+    assert set(table["config.time_s"]) <= {1, 2}
 
 
 def test_rule_verdict_and_tree_are_text(results: harness.TuneResults) -> None:

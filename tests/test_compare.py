@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import random
 import re
@@ -12,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
+from harness.api.schemas import document_schema
 from harness.commands.compare import main
 from harness.commands.export import main as export
 from harness.commands.tune import main as tune
@@ -28,7 +32,7 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.results import FINAL
+from harness.results import CHOICE, FINAL
 from tests.replays import make_spec
 from tests.results_examples import begin_search, make_plan, opened, tamper
 
@@ -57,7 +61,7 @@ class Device:
         config, ratio = Config({"BLOCK": block}), self._slower.get(int(str(given["n"])), 1.0)
         if ratio == float("inf"):
             return Measurement(config, given, Outcome.BUILD_FAILED, message="\x1b[31mno: 100%")
-        time_s = ratio * {16: 1e-3, 64: 2e-3}[block] * self._noise()
+        time_s = ratio * {16: 1e-3, 32: 4e-3, 64: 2e-3, 128: 3e-3}[block] * self._noise()
         samples_s = tuple(time_s * self._noise() for _ in range(10))
         timing = Timing(samples_s, StopReason.INTERLEAVED)
         return Measurement(config, given, Outcome.OK, timing)
@@ -76,6 +80,7 @@ def tuned(
     space: str = SPACE,
     searched: Sequence[int] = (16, 64),
     finals: Sequence[int] = (16, 64),
+    chosen: Sequence[int] = (),
     left_out: Mapping[int, str] | None = None,
 ) -> str:
     """Write a database with a search, finals, and the command that asked for all inputs.
@@ -97,6 +102,8 @@ def tuned(
             for block in searched:
                 search.test(device.measure(given, block))
             last = [m for block in finals if (m := device.measure(given, block)).timing]
+            choice = [device.measure(given, block) for block in chosen]
+            store.add_interleaved(search.run_id, search.plan, CHOICE, choice)
             store.add_interleaved(search.run_id, search.plan, FINAL, last)
             store.end_run(search.run_id, "complete")
         store.end_command(command, reasons, {})
@@ -115,10 +122,16 @@ def slower(tmp_path_factory: pytest.TempPathFactory) -> str:
     return tuned(folder, "slower.db", seed=2, slower={16: 1.05, 64: 0.9}, function="edited")
 
 
-def run(*words: str, folder: Path) -> tuple[int, Any]:
-    """Run the command; return the exit status and the JSON that it wrote."""
-    status = main([*words, "--json", str(folder / "c.json")])
-    return status, json.loads((folder / "c.json").read_text())
+def run(*words: str) -> tuple[int, Any]:
+    """Run the command with --json; return the exit status and the document, which fits its schema.
+
+    The text goes to standard error.
+    """
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        status = main([*words, "--json"])
+    document = json.loads(printed.getvalue())
+    jsonschema.validate(document, document_schema("compare"))
+    return status, document
 
 
 def verdicts(data: Any, of: str = "best") -> dict[int, str]:
@@ -128,14 +141,14 @@ def verdicts(data: Any, of: str = "best") -> dict[int, str]:
 def test_slower_rows_show_their_interval(
     base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, data = run(base, slower, folder=tmp_path)
+    status, data = run(base, slower)
     expected = {8: "within noise", 16: "slower", 32: "within noise", 64: "faster"}
     assert (status, data["status"]) == (1, 1)
     assert verdicts(data) == verdicts(data, "default") == expected
     (found,) = [c for c in data["comparisons"] if c["verdict"] == "slower" and c["of"] == "best"]
     assert 1.01 < found["low"] < 1.05 < found["high"] < 1.09
     assert found["base"]["configuration"] == {"BLOCK": 16}
-    text = capsys.readouterr().out
+    text = capsys.readouterr().err
     assert "small on a device" in text
     assert "small: sources differ" in text
     assert "2 slower, 2 faster, 4 within noise" in text
@@ -147,7 +160,7 @@ def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
 ) -> None:
     again, junit = tuned(tmp_path, "again.db", seed=3), tmp_path / "j.xml"
     words = ("--of", "default", "--github", "--junit", str(junit))
-    status, data = run(base, again, *words, folder=tmp_path)
+    status, data = run(base, again, *words)
     assert (status, data["counts"]) == (0, {"within noise": 4})
     limits = {c["input"]["n"]: c["upper_limit"] for c in data["comparisons"]}
     assert limits == {c["input"]["n"]: c["high"] for c in data["comparisons"]}
@@ -157,7 +170,7 @@ def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
     missed = (
         f"slowdowns of up to {data['upper_limit']:.3f}x could have been missed (small, n={least}, "
     )
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(capsys.readouterr().err.split())
     assert out.count(f"4 within noise; {missed}default)") == 2, (
         "the table's last line, and a notice"
     )
@@ -174,13 +187,13 @@ def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
 def test_limits_are_of_what_was_tested_and_is_not_clear(
     base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _, data = run(base, slower, folder=tmp_path)
+    _, data = run(base, slower)
     none = [c["input"]["n"] for c in data["comparisons"] if c["upper_limit"] is None]
     assert none == [16, 16, 64, 64], "those that are clear"
     assert 1 < data["upper_limit"] < 1.02
-    _, data = run(base, base, folder=tmp_path)
+    _, data = run(base, base)
     assert data["upper_limit"] is None
-    assert "8 not measured again; nothing was tested" in capsys.readouterr().out
+    assert "8 not measured again; nothing was tested" in capsys.readouterr().err
 
 
 def test_a_row_names_the_best_of_the_other_side_only_where_it_was_never_measured(
@@ -188,23 +201,46 @@ def test_a_row_names_the_best_of_the_other_side_only_where_it_was_never_measured
 ) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.2)
     in_finals = tuned(tmp_path, "finals.db", 2, every, function="edited", searched=(64,))
-    status, data = run(base, in_finals, "--of", "best", folder=tmp_path)
+    status, data = run(base, in_finals, "--of", "best")
     assert (status, data["counts"]) == (1, {"slower": 4})
     assert [c["notes"] for c in data["comparisons"]] == [[]] * 4
     assert {c["candidate"]["configuration"]["BLOCK"] for c in data["comparisons"]} == {16}
     never = tuned(tmp_path, "never.db", 3, searched=(64,), finals=(64,))
-    _, data = run(base, never, "--of", "best", folder=tmp_path)
+    _, data = run(base, never, "--of", "best")
     notes = ["CANDIDATE did not try the best of BASE (BLOCK=16)"]
     assert [c["notes"] for c in data["comparisons"]] == [notes] * 4
+
+
+def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path: Path) -> None:
+    space = SPACE.replace("[16, 64]", "[16, 32, 64, 128]") + "baselines: {slow: {BLOCK: 32}}\n"
+    every = dict.fromkeys((8, 16, 32, 64), 2.0)
+    sides = [
+        tuned(
+            tmp_path,
+            name,
+            1,
+            factors,
+            function=name,
+            space=space,
+            searched=(16, 64, 128),
+            chosen=(16, 128),
+            finals=(32, 16, 64),
+        )
+        for name, factors in (("base", {}), ("edited", every))
+    ]
+    status, data = run(*sides, "--of", "best")
+    assert (status, data["counts"]) == (1, {"slower": 4})
+    for side in ("base", "candidate"):
+        assert [c[side]["configuration"] for c in data["comparisons"]] == [{"BLOCK": 16}] * 4
 
 
 def test_a_database_that_was_carried_on_holds_the_same_measurements(
     base: str, tmp_path: Path
 ) -> None:
     carried = shutil.copy(base, tmp_path / "carried.db")
-    assert run(base, str(carried), folder=tmp_path)[1]["counts"] == {"not measured again": 8}
+    assert run(base, str(carried))[1]["counts"] == {"not measured again": 8}
     place = tuned(tmp_path, "carried.db", seed=4, slower={8: 1.2}, function="edited")
-    status, data = run(base, place, folder=tmp_path)
+    status, data = run(base, place)
     assert status == 1
     assert verdicts(data)[8] == "slower"
 
@@ -212,7 +248,7 @@ def test_a_database_that_was_carried_on_holds_the_same_measurements(
 def test_an_input_that_works_no_more_is_a_regression(base: str, tmp_path: Path) -> None:
     broken = tuned(tmp_path, "broken.db", seed=5, slower={32: float("inf")})
     junit = tmp_path / "j.xml"
-    status, data = run(base, broken, "--junit", str(junit), folder=tmp_path)
+    status, data = run(base, broken, "--junit", str(junit))
     assert status == 1
     assert verdicts(data)[32] == "works no more"
     root = ET.fromstring(junit.read_text())
@@ -220,7 +256,7 @@ def test_an_input_that_works_no_more_is_a_regression(base: str, tmp_path: Path) 
     assert all("build_failed: ?[31mno: 100%" in str(failure.text) for failure in failures)
     assert (root[0].attrib["tests"], root[0].attrib["failures"]) == ("8", "2")
     assert len(failures) == 2
-    assert run(broken, base, folder=tmp_path)[0] == 0  # it works again
+    assert run(broken, base)[0] == 0  # it works again
 
 
 WHY = "the default configuration (BLOCK=64) does not work: wrong_result: exit status 5"
@@ -235,7 +271,7 @@ def test_an_input_that_the_last_command_left_out_works_no_more(
     junit = tmp_path / "j.xml"
     words = (base, place, "--github", "--junit", str(junit))
     for more in ((), ("--space", "small")):
-        status, data = run(*words, *more, folder=tmp_path)
+        status, data = run(*words, *more)
         assert status == 1
         assert data["counts"]["works no more"] == 2 * len(broken)
         assert {n for n, verdict in verdicts(data).items() if verdict == "works no more"} == {
@@ -245,16 +281,16 @@ def test_an_input_that_the_last_command_left_out_works_no_more(
     failures = ET.fromstring(junit.read_text()).findall("testsuite/testcase/failure")
     assert [WHY in str(failure.text) for failure in failures] == [True] * 2 * len(broken)
     assert f"::error title=small%3A {2 * len(broken)} regressions::n=8: best works no more" in (
-        capsys.readouterr().out
+        capsys.readouterr().err
     )
-    status, data = run(place, base, folder=tmp_path)
+    status, data = run(place, base)
     assert (status, data["counts"]["works now"]) == (0, 2 * len(broken))
 
 
 def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base: str, tmp_path: Path) -> None:
     why = "left out: the default does not work: crashed: it died of SIGSEGV"
     place = tuned(tmp_path, "now.db", seed=5, left_out={8: why})
-    status, data = run(base, place, "--of", "default", folder=tmp_path)
+    status, data = run(base, place, "--of", "default")
     note = f"{why.removeprefix('left out: ')} (may be chance)"
     assert (status, data["comparisons"][0]["notes"]) == (1, [note])
 
@@ -265,7 +301,7 @@ def test_what_no_command_asked_for_or_had_time_for_is_not_compared(
     left_out = {8: "not measured: the time was up", 16: f"left out: {WHY}"}
     place = tuned(tmp_path, "now.db", seed=5, left_out=left_out)
     tamper(Path(place), 'UPDATE commands SET inputs = \'[{"n": 8}, {"n": 64}]\'')
-    status, data = run(base, place, folder=tmp_path)
+    status, data = run(base, place)
     assert (status, data["counts"]) == (0, {"within noise": 4, "not compared": 2})
 
 
@@ -273,7 +309,7 @@ def test_what_a_later_command_measured_again_works(base: str, tmp_path: Path) ->
     tuned(tmp_path, "now.db", seed=5, left_out={8: f"left out: {WHY}"})
     place = tuned(tmp_path, "now.db", seed=6)
     tamper(Path(place), "UPDATE commands SET started_at = '2000' WHERE id = 1")
-    status, data = run(base, place, folder=tmp_path)
+    status, data = run(base, place)
     assert (status, data["counts"]) == (0, {"within noise": 8})
 
 
@@ -318,15 +354,16 @@ def test_another_environment_is_refused_in_every_output(
     other = dataclasses.replace(ENVIRONMENT, driver="2.0")
     place = tuned(tmp_path, "other.db", seed=7, environment=other)
     junit = tmp_path / "j.xml"
-    status, data = run(base, place, "--junit", str(junit), "--github", folder=tmp_path)
-    assert (status, data["status"]) == (2, 2)
+    status, data = run(base, place, "--junit", str(junit), "--github")
+    assert status == 2
     printed = capsys.readouterr()
     error = ET.fromstring(junit.read_text()).find("testsuite/testcase/error")
     assert error is not None
-    for text in (data["error"], error.text, printed.out, printed.err):
+    for text in (data["error"], error.text, printed.err):
         assert "driver: 1.0 -> 2.0" in str(text)
         assert "--across-environments" in str(text)
-    assert run(base, place, "--across-environments", "--of", "best", folder=tmp_path)[0] == 0
+    assert "::error title=performance cannot be compared::" in printed.err
+    assert run(base, place, "--across-environments", "--of", "best")[0] == 0
 
 
 def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path: Path) -> None:
@@ -335,7 +372,7 @@ def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path: Path) -> None:
     tuned(tmp_path, "main.db", seed=2, slower=dict.fromkeys(every, 1.4), function="slow")
     main_branch = tuned(tmp_path, "main.db", seed=3)  # the first version again
     request = tuned(tmp_path, "pr.db", 4, dict.fromkeys(every, 1.15), function="request")
-    status, data = run(main_branch, request, folder=tmp_path)
+    status, data = run(main_branch, request)
     assert (status, data["counts"]) == (1, {"slower": 8})
 
 
@@ -345,10 +382,10 @@ def test_environments_that_base_lacks_are_left_out_beside_one_that_it_has(
     older = dataclasses.replace(ENVIRONMENT, driver="0.9")
     tuned(tmp_path, "both.db", seed=7, environment=older)
     both = tuned(tmp_path, "both.db", seed=8)
-    status, data = run(base, both, folder=tmp_path)
+    status, data = run(base, both)
     assert (status, data["counts"]) == (0, {"within noise": 8})
     assert data["notes"] == ["only in CANDIDATE: small with driver 0.9"]
-    status, data = run(both, base, folder=tmp_path)
+    status, data = run(both, base)
     assert (status, data["counts"], data["notes"]) == (0, {"within noise": 8}, [])
 
 
@@ -358,14 +395,14 @@ def test_copies_beside_results_of_a_new_environment_alone_are_no_comparison(
     shutil.copy(base, tmp_path / "carried.db")
     updated = dataclasses.replace(ENVIRONMENT, driver="2.0")
     carried = tuned(tmp_path, "carried.db", seed=9, environment=updated)
-    status, data = run(base, carried, folder=tmp_path)
+    status, data = run(base, carried)
     assert status == 2
     assert "driver: 1.0 -> 2.0" in data["error"]
 
 
 def test_equal_samples_of_two_measurements_are_compared(base: str, tmp_path: Path) -> None:
     again = tuned(tmp_path, "again.db", seed=1)
-    assert run(base, again, folder=tmp_path)[1]["counts"] == {"within noise": 8}
+    assert run(base, again)[1]["counts"] == {"within noise": 8}
 
 
 @pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
@@ -393,15 +430,15 @@ def test_exported_results_are_compared_on_an_assumed_noise(
 ) -> None:
     exported = str(tmp_path / "base.t4.json")
     assert export([base, "--output", exported]) == 0
-    status, data = run(exported, slower, "--threshold", "1.02x", folder=tmp_path)
+    status, data = run(exported, slower, "--threshold", "1.02x")
     assert (status, verdicts(data)[16], data["threshold"]) == (1, "slower", pytest.approx(0.02))
     assert main([slower, exported, "--spec", str(make_spec(tmp_path, SPACE).path)]) == 2
     assert "an export does not state its sources" in capsys.readouterr().err
     both = str(tmp_path / "slower.t4.json")
     assert export([slower, "--output", both]) == 0
-    status, data = run(exported, both, "--run-noise", "4%", "--github", folder=tmp_path)
+    status, data = run(exported, both, "--run-noise", "4%", "--github")
     assert (status, data["counts"]) == (0, {"within noise": 8})
-    text = " ".join(capsys.readouterr().out.split())
+    text = " ".join(capsys.readouterr().err.split())
     assert "Noise between runs is assumed to be 1.040x" in text
     assert data["upper_limit"] > 1.1
     assert "find smaller ones, measure both sides again together with --rerun, or tune both" in text
@@ -421,19 +458,19 @@ def test_exports_state_their_environment_and_default_and_older_ones_are_noted(
     one = exported(tuned(tmp_path, "one.db", seed=1))
     long = dataclasses.replace(ENVIRONMENT, compiler="another compiler" * 20)
     other = exported(tuned(tmp_path, "other.db", seed=2, environment=long))
-    assert run(base, one, "--of", "default", folder=tmp_path)[1]["counts"] == {"within noise": 4}
-    status, data = run(one, other, folder=tmp_path)
+    assert run(base, one, "--of", "default")[1]["counts"] == {"within noise": 4}
+    status, data = run(one, other)
     assert status == 2
     assert f"compiler: a compiler -> {long.compiler}" in data["error"]
 
     mapping = Path(one.replace(".csv", ".mapping.yaml"))
     text = re.sub(r'"?\bcompiler"?: "[^"]*",?', "", mapping.read_text())
     mapping.write_text(re.sub(r',? ?"?\bdefault"?: \{.*?\}', "", text))
-    status, data = run(one, other, "--of", "both", folder=tmp_path)
+    status, data = run(one, other, "--of", "both")
     assert (status, data["counts"]) == (0, {"within noise": 4})
     assert "small: BASE does not state its compiler: it may differ" in data["notes"]
     assert "small: BASE does not state its default" in data["notes"]
-    status, data = run(one, other, "--of", "default", folder=tmp_path)
+    status, data = run(one, other, "--of", "default")
     assert status == 2
     assert "export again, or give the databases" in data["error"]
 
@@ -441,7 +478,7 @@ def test_exports_state_their_environment_and_default_and_older_ones_are_noted(
 def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> None:
     sides = [tuned(tmp_path, f"{k}.db", k, searched=(64,), finals=(64,)) for k in (1, 2)]
     for one, other in (sides, sides[:1] * 2):
-        data = run(one, other, folder=tmp_path)[1]
+        data = run(one, other)[1]
         notes = [(c["of"], c["notes"]) for c in data["comparisons"]]
         assert notes == [("best", ["the default is the best"])] * 4
 
@@ -461,9 +498,9 @@ def test_inputs_that_one_side_lacks_are_listed_and_change_no_status(
     tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
     earlier = "UPDATE runs SET started_at = '2000', ended_at = '2000' WHERE input_id != 1"
     tamper(Path(fewer), earlier)
-    status, data = run(base, fewer, folder=tmp_path)
+    status, data = run(base, fewer)
     assert (status, data["counts"]) == (0, {"within noise": 2, "not compared": 3})
-    assert "not compared, measured only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().out
+    assert "not compared, measured only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().err
 
 
 def test_nothing_in_common_is_no_comparison(
@@ -471,7 +508,7 @@ def test_nothing_in_common_is_no_comparison(
 ) -> None:
     assert main([base, str(tmp_path / "none.db")]) == 2
     assert main([base, base, "--space", "other"]) == 2
-    assert main([base, base, "--json", str(tmp_path / "no" / "c.json")]) == 2
+    assert main([base, base, "--junit", str(tmp_path / "no" / "c.xml")]) == 2
     assert "no such database" in capsys.readouterr().err
 
 
@@ -492,7 +529,7 @@ def test_a_level_of_nothing_is_refused(base: str, capsys: pytest.CaptureFixture[
 
 def test_a_gate_on_what_was_missed_knows_that_nothing_was_tested(base: str, tmp_path: Path) -> None:
     copy = str(shutil.copy(base, tmp_path / "copy.db"))
-    status, data = run(base, copy, folder=tmp_path)
+    status, data = run(base, copy)
     assert (status, data["tested"], data["upper_limit"]) == (0, 0, None)
 
 
@@ -551,19 +588,19 @@ def test_work_that_begins_in_the_candidates_run_is_no_regression(
     base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], burdened: Sequence[int]
 ) -> None:
     place = in_burdened_run(tmp_path, "burdened.db", burdened)
-    status, data = run(base, place, folder=tmp_path)
+    status, data = run(base, place)
     assert status == 0
     assert set(data["counts"]) <= {"the machine changed", "within noise"}
     assert data["upper_limit"] > 1.3, "a slowdown of the kernel itself may be hidden"
     if "the machine changed" in data["counts"]:
-        out = " ".join(capsys.readouterr().out.split())
+        out = " ".join(capsys.readouterr().err.split())
         assert re.search(r"the default's times changed by up to 1\.3\d\dx during a run", out)
         assert "--rerun measures both sides together" in out
 
 
 def test_a_slowdown_beyond_that_of_the_machine_is_a_regression(base: str, tmp_path: Path) -> None:
     place = in_burdened_run(tmp_path, "burdened.db", (32, 64), slower=2.5)
-    status, data = run(base, place, folder=tmp_path)
+    status, data = run(base, place)
     assert (status, verdicts(data)[64]) == (1, "slower")
 
 
@@ -571,11 +608,11 @@ def test_equal_sources_are_no_regression_however_slow_the_machine_became(
     base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.3)
-    status, data = run(base, tuned(tmp_path, "same.db", 9, every), folder=tmp_path)
+    status, data = run(base, tuned(tmp_path, "same.db", 9, every))
     assert (status, data["counts"]) == (0, {"the machine changed": 8})
-    assert "the same code, in the same environment" in capsys.readouterr().out
+    assert "the same code, in the same environment" in capsys.readouterr().err
     edited = tuned(tmp_path, "edited.db", 9, every, function="edited")
-    assert run(base, edited, folder=tmp_path)[0] == 1
+    assert run(base, edited)[0] == 1
 
 
 def test_a_worse_winner_of_equal_sources_is_compared_with_the_default(
@@ -584,6 +621,6 @@ def test_a_worse_winner_of_equal_sources_is_compared_with_the_default(
     for slower in (1.0, 1.3):
         every = dict.fromkeys((8, 16, 32, 64), slower)
         place = tuned(tmp_path, f"{slower}.db", 9, every, searched=(64,), finals=(64,))
-        status, data = run(base, place, folder=tmp_path)
+        status, data = run(base, place)
         assert (status, verdicts(data)[8]) == (1, "slower")
     assert verdicts(data, "default")[8] == "the machine changed"

@@ -259,9 +259,14 @@ def test_a_failed_baseline_is_listed_with_its_reason() -> None:
     assert head == ("input", "-O1", "-O3")
     assert [row[2] for row in rows] == ["wrong_result", "2.00x [1.90, 2.10]"]
     lines = beside(refused, other).splitlines()
-    assert "    -O3 on (m=64, n=4096): wrong_result: y[3] is 7" in lines
+    assert (
+        "The baseline -O3 failed on 1 of 2 inputs, (m=64, n=4096): wrong_result: y[3] is 7" in lines
+    )
     lines = beside(refused, refused).splitlines()
-    assert "    -O3 on 2 inputs, such as (m=64, n=4096): wrong_result: y[3] is 7" in lines
+    assert (
+        "The baseline -O3 failed on 2 of 2 inputs, such as (m=64, n=4096): wrong_result: y[3] is 7"
+        in lines
+    )
 
 
 def test_speedups_over_many_baselines_wrap_and_lose_nothing() -> None:
@@ -278,8 +283,9 @@ def test_a_failed_default_has_its_outcome_in_the_table(width: int) -> None:
         report(None), baseline=None, failed_baselines={"default": failed(DEFAULT)}
     )
     assert "build_failed" in printed(refused, width=width)
-    assert "    default on (m=64, n=4096): build_failed: as it is" in beside(refused)
-    assert "Failed baselines" not in beside(report())
+    failure = "The default failed on 1 of 1 input, (m=64, n=4096): build_failed: as it is"
+    assert failure in beside(refused)
+    assert " failed on " not in beside(report())
 
 
 def test_a_baseline_without_a_measurement_says_so() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 from pydantic import TypeAdapter
 
 import harness
-from harness.api.documents import DOCUMENTS, document_schema
-from harness.commands import analyse, check, dispatch, report
+from harness.api.documents import FORMAT
+from harness.api.schemas import DOCUMENTS, document_schema
+from harness.commands import analyse, check, compare, dispatch, report
 from harness.commands import tune as tune_command
 from harness.commands.run import WITH_JSON
 from harness.results.view import read_results
@@ -27,6 +29,7 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "analyse": analyse.main,
     "check": check.main,
+    "compare": compare.main,
     "dispatch": dispatch.main,
     "report": report.main,
     "tune": tune_command.main,
@@ -70,6 +73,39 @@ def test_schema_is_printed_and_is_one(command: str, capsys: pytest.CaptureFixtur
         jsonschema.validate({}, schema)
 
 
+@pytest.mark.parametrize("command", sorted(DOCUMENTS))
+@pytest.mark.parametrize("words", [["none.yaml"], ["none.yaml", "--no-such-option"]])
+def test_an_error_is_a_document_too(
+    command: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = {"compare": ["b.db"], "dispatch": ["-o", "out"], "report": ["-o", "out.html"]}
+    name, *more = words
+    line = [str(tmp_path / name), *needed.get(command, []), *more]
+    try:
+        status = COMMANDS[command]([*line, "--json"])
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    assert status == 2
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    jsonschema.validate(document, document_schema(command))
+    said = "none.yaml" if not more else "unrecognized arguments: --no-such-option"
+    assert said in str(document)
+    assert document["format"] == FORMAT
+    assert said in printed.err or command == "check"
+
+
+def test_a_file_that_cannot_be_read_is_an_error_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "r.db")
+
+    monkeypatch.setattr("harness.results.view.read_results", full)
+    assert report.main(["r.db", "-o", str(tmp_path / "p.html"), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"] == "r.db: No space left on device"
+
+
 def test_tune_prints_each_inputs_best_and_nothing_else(
     run: Run, tuned: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
@@ -82,6 +118,74 @@ def test_tune_prints_each_inputs_best_and_nothing_else(
     assert [one["input"]["m"] for one in inputs] == [64, 4096, 64, 1024]
     assert all(one["measured"] >= 8 and one["legal"] == 48 for one in inputs)
     assert all(set(one["best"]) == {"BLOCK", "TILE", "CACHE"} for one in inputs)
+
+
+SMALL = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64], default: 64}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}]}
+"""
+
+
+def replayed(folder: Path, rows: Mapping[int, str], default: str) -> tuple[str | Path, ...]:
+    """The words that tune a recording of SMALL with these rows of blocks 16 and 32, by input, and
+    with another end of the default."""
+    space, recording = write_space(folder, SMALL), folder / "recording.csv"
+    head = "n,BLOCK,outcome,time_s,message\n"
+    recording.write_text(head + "".join(f"{rows[n]}{n},64,{default}\n" for n in rows))
+    return space, "--replay", recording, "--database", folder / "r.db", "--test-limit", "1"
+
+
+QUIET = "{n},16,ok,1e-3,\n{n},16,ok,1.01e-3,\n{n},16,ok,1.02e-3,\n"
+NOISY = "{n},16,ok,1e-3,\n{n},16,ok,3e-3,\n{n},16,ok,9e-3,\n"
+
+
+def test_tune_says_how_the_default_failed_and_how_sure_times_are(run: Run, tmp_path: Path) -> None:
+    rows = {n: (QUIET if n == 8 else NOISY).format(n=n) + f"{n},32,ok,1,\n" for n in (8, 16)}
+    words = replayed(tmp_path, rows, "wrong_result,,y[3] is 1")
+    status, document = run("tune", *words, "--test-limit", "3")
+    assert (status, document["has_failed"]) == (0, False)
+    failed, everywhere = document["warnings"]
+    assert failed == "(n=8): the default failed, wrong_result: y[3] is 1"
+    assert everywhere.startswith("even the default is wrong on every input: the reference may be")
+    expected = [
+        "The default failed on 2 of 2 inputs, such as (n=8): wrong_result: y[3] is 1",
+        "Timings are noisy on 1 of 2 inputs (interval wider than +- 25 %). Close other programs, "
+        "or use more --repeats.",
+    ]
+    assert document["results"]["warnings"] == expected
+    first, last = document["results"]["inputs"]
+    for one in (first, last):
+        ended = (one["default_outcome"], one["default_message"], one["default_s"])
+        assert ended == ("wrong_result", "y[3] is 1", None)
+        assert one["default_spread_s"] is None
+    assert 0 < first["time_spread_s"] < 0.1 * first["time_s"]
+    assert last["time_spread_s"] > last["time_s"]
+    _, analysed = run("analyse", tmp_path / "r.db")
+    assert analysed["analyses"][0]["results"]["warnings"] == expected
+
+
+def test_tune_lists_the_next_commands_as_words(run: Run, tmp_path: Path) -> None:
+    rows = {8: QUIET.format(n=8), 16: QUIET.format(n=16)}
+    words = replayed(tmp_path, rows, "ok,2e-3,")
+    _, document = run("tune", *words)
+    look, again = document["next"]
+    assert look == ["python", "-m", "harness.analyse", str(tmp_path / "r.db")]
+    assert again[:3] == ["python", "-m", "harness.tune"]
+    assert again[-2:] == ["--test-limit", "2"]
+    _, document = run("tune", *again[3:], "--test-limit", "3")
+    assert document["next"] == [look], "the search is complete"
+    for one in document["results"]["inputs"]:
+        assert (one["default_outcome"], one["default_message"]) == ("ok", "")
+
+
+def test_where_nothing_worked_tune_has_failed(run: Run, tmp_path: Path) -> None:
+    words = replayed(tmp_path, {8: "", 16: QUIET.format(n=16)}, "crashed,,gone")
+    status, document = run("tune", *words, "--test-limit", "3")
+    assert (status, document["has_failed"]) == (1, True)
 
 
 def test_analyse_prints_what_python_returns(run: Run, tuned: tuple[Path, Path, Path]) -> None:
@@ -108,7 +212,7 @@ def test_analyse_refuses_the_options_of_trees(
 ) -> None:
     assert analyse.main([str(tuned[2]), "--json", "--tree"]) == 2
     captured = capsys.readouterr()
-    assert captured.out == ""
+    assert "--json" in json.loads(captured.out)["error"]
     assert "--json" in captured.err
 
 

@@ -37,12 +37,12 @@ def database(tmp_path: Path) -> str:
 def test_every_measurement_is_read(database: str) -> None:
     results = the_one(read_results(database))
     table = results.table()
-    searched = table[table["measured"]["stage"] == "search"]
-    outcomes = Counter(searched["measured"]["outcome"])
+    searched = table[table["stage"] == "search"]
+    outcomes = Counter(searched["outcome"])
     ok, wrong = Outcome.OK.value, Outcome.WRONG_RESULT.value
     assert outcomes == {ok: 16, wrong: 16, Outcome.BUILD_FAILED.value: 16}
-    worked = table[table["measured"]["outcome"] == ok]
-    assert all(len(samples) > 0 for samples in worked["measured"]["samples_s"])
+    worked = table[table["outcome"] == ok]
+    assert all(len(samples) > 0 for samples in worked["samples_s"])
 
 
 def test_the_matrix_of_candidates_is_read(database: str) -> None:

@@ -44,7 +44,7 @@ WRITING = [
     "analyse r.db --picture tree.pdf",
     "report r.db -o page.html",
     "dispatch r.db --spec scale.yaml -o out --format json",
-    "compare r.db r.db --json c.json --junit j.xml",
+    "compare r.db r.db --junit j.xml",
     "export r.db",
     "export r.db --format csv",
     "export r.db --format csv --output scale.csv",

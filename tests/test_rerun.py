@@ -35,7 +35,7 @@ from harness.results.view import read_results
 from harness.space import Space
 from tests.replays import make_spec
 from tests.results_examples import opened, query
-from tests.test_compare import ENVIRONMENT, SPACE, tuned
+from tests.test_compare import ENVIRONMENT, SPACE, run, tuned
 
 TIMES_S = {16: 1e-3, 64: 2e-3}
 """Of the best block, and of the default."""
@@ -140,10 +140,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rerun(folder: Path, out: Path, *more: str, space: str = "space.yaml") -> tuple[int, Any]:
     """Run the command; return the exit status and its JSON."""
-    words = [str(folder / "base.db"), str(folder / "candidate.db"), "--json", str(out / "c.json")]
+    words = [str(folder / "base.db"), str(folder / "candidate.db")]
     stored = ["--rerun-database", str(out / "rerun.db")]
-    status = main([*words, "--rerun", str(folder / space), *stored, *more])
-    return status, json.loads((out / "c.json").read_text())
+    return run(*words, "--rerun", str(folder / space), *stored, *more)
 
 
 def verdicts(data: Any) -> set[str]:
@@ -174,7 +173,7 @@ def test_a_kernel_that_became_slower_is_found_beside_a_burden(
     assert (status, verdicts(data)) == (1, {"slower"})
     assert all(row["low"] < 1.05 < row["high"] for row in data["comparisons"])
     assert all(row["base"]["samples"] == 10 * 4 for row in data["comparisons"])
-    assert "both sides were measured now, in 10 occasions of 4 rounds" in capsys.readouterr().out
+    assert "both sides were measured now, in 10 occasions of 4 rounds" in capsys.readouterr().err
     assert all(side.closed for side in sides)
 
 
@@ -225,7 +224,7 @@ def test_an_interrupted_rerun_leaves_no_run_that_seems_to_go_on(
 ) -> None:
     machine = Machine()
     opens(Side(machine), Side(machine, fails="Ctrl-C on 32"))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(json.JSONDecodeError):  # an interrupted command prints nothing
         rerun(folder, tmp_path, "--occasions", "3")
     states = "SELECT state, count(*), count(ended_at) FROM runs GROUP BY state"
     assert query(tmp_path / "rerun.db", states) == [("complete", 4, 4), ("interrupted", 4, 4)]

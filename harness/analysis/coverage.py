@@ -23,24 +23,25 @@ NOT_MEASURED = "not measured: "
 
 def input_reports(results: Results) -> list[InputReport]:
     """Report each input; those that were not measured come last, with the reason as their note."""
-    default = results.default
-    measured = [
-        report_input(
-            problem,
-            known,
-            results.finals.get(problem, ()),
-            default,
-            None,
-            baselines=results.baselines,
-            choices=results.choices.get(problem, ()),
-        )
-        for problem, known in results.measured.items()
-    ]
+    measured = [input_report(results, problem) for problem in results.measured]
     empty = [
-        dataclasses.replace(report_input(problem, {}, (), default, None), note=reason)
+        dataclasses.replace(report_input(problem, {}, (), results.default, None), note=reason)
         for problem, reason in not_measured(results).items()
     ]
     return hold_discoveries([*measured, *empty])
+
+
+def input_report(results: Results, problem: Input) -> InputReport:
+    """Report a measured input alone; `input_reports` judges the speed-ups of all together."""
+    return report_input(
+        problem,
+        results.measured[problem],
+        results.finals.get(problem, ()),
+        results.default,
+        None,
+        baselines=results.baselines,
+        choices=results.choices.get(problem, ()),
+    )
 
 
 def not_measured(results: Results) -> dict[Input, str]:

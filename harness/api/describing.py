@@ -28,12 +28,14 @@ from harness.api.documents import (
     SingleDocument,
     WeightsDocument,
 )
+from harness.core.config_diff import DEFAULT
 from harness.core.observations import ENERGY_SPREAD, HOT_SPREAD, HOT_TIME
 from harness.core.records import Config, Input, Measurement
 from harness.dispatch.single import Single
 from harness.dispatch.study import Study, sentence
 from harness.dispatch.text import rule_lines
 from harness.dispatch.weighted import Coverage
+from harness.display.inputs import noise_warning, refused_lines
 from harness.measure.sensors.energy import ENERGY
 from harness.models.starchart import importance
 from harness.report.findings import Findings
@@ -41,7 +43,7 @@ from harness.results import without_password
 from harness.results.flag_files import noted_files
 from harness.results.measured import MeasuredConfigs
 from harness.stats import Estimate
-from harness.stats.timing import TimeRatio
+from harness.stats.timing import TimeRatio, half_width_of
 
 
 def describe_results(
@@ -71,12 +73,18 @@ def describe_results(
             _input(report, legal.get(report.problem), energies.get(report.problem))
             for report in findings.reports
         ],
-        warnings=list(reservations(stored)),
+        warnings=_warnings(findings),
         single=describe_single(findings.single) if findings.single else None,
         choice=describe_choice(found, found.best) if found else None,
         why_no_choice="" if found else why_no_choice(findings),
         flag_files=[FlagFileDocument(**vars(file)) for file in files],
     )
+
+
+def _warnings(findings: Findings) -> list[str]:
+    noise = noise_warning(findings.reports)
+    lines = [*refused_lines(findings.reports), *reservations(findings.results)]
+    return [*lines, *([noise] if noise else [])]
 
 
 def describe_analysis(findings: Findings) -> AnalysisDocument:
@@ -169,25 +177,41 @@ def _speedup(ratio: TimeRatio | None) -> RatioDocument | None:
 
 
 def _input(report: InputReport, legal: int | None, energy: InputEnergy | None) -> InputDocument:
-    best, baseline = report.best, report.baseline
+    best, baseline = report.recommended, report.baseline
+    failed = report.failed_baselines.get(DEFAULT)
     best_j, baseline_j = (energy.best, energy.default) if energy else (None, None)
     return InputDocument(
         input=plain(report.problem),
-        best=None if best is None else plain(best.config),
-        recommended=None if report.recommended is None else plain(report.recommended.config),
+        best=None if report.best is None else plain(report.best.config),
+        recommended=None if best is None else plain(best.config),
         time_s=None if best is None else finite(best.time_s),
+        time_spread_s=_spread_s(best),
         default_s=None if baseline is None else finite(baseline.time_s),
+        default_spread_s=_spread_s(baseline),
+        default_outcome=_outcome(failed or baseline),
+        default_message=failed.message if failed else "",
         speedup=_speedup(report.speedup),
         ties=report.within_noise,
         measured=report.measured,
         legal=legal,
         outcomes={str(outcome): count for outcome, count in report.outcomes.items()},
         note=report.note,
-        hot_s=_observed(report.recommended, HOT_TIME, HOT_SPREAD),
+        hot_s=_observed(best, HOT_TIME, HOT_SPREAD),
         default_hot_s=_observed(baseline, HOT_TIME, HOT_SPREAD),
         energy_j=_observed(best_j, ENERGY, ENERGY_SPREAD),
         default_energy_j=_observed(baseline_j, ENERGY, ENERGY_SPREAD),
     )
+
+
+def _spread_s(measured: Measurement | None) -> float | None:
+    """Return half the confidence interval of a time, as the table of inputs has it."""
+    if measured is None or measured.timing is None or measured.timing.count == 1:
+        return None
+    return finite(half_width_of(measured.timing))
+
+
+def _outcome(measured: Measurement | None) -> str | None:
+    return None if measured is None else str(measured.outcome)
 
 
 def _observed(measured: Measurement | None, name: str, spread: str) -> ObservedDocument | None:

@@ -1,4 +1,4 @@
-"""The JSON documents that commands print with --json, as types; their JSON Schemas come from here.
+"""The JSON documents that commands print with --json, as types (schemas: harness.api.schemas).
 
 Times are in seconds. A bound that is infinite, and a number that is not known, is null. New keys
 may be added; `format` changes where one is removed or changes its meaning.
@@ -6,18 +6,11 @@ may be added; `format` changes where one is removed or changes its meaning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from pydantic import TypeAdapter
 
 from harness import __version__
-from harness.core.errors import UsageError
-from harness.core.text import suggestion
 
-FORMAT = 1
-SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FORMAT = 2
 
 JsonValue = bool | int | float | str | None
 JsonConfig = dict[str, JsonValue]
@@ -45,15 +38,21 @@ class ObservedDocument:
 @dataclass(frozen=True)
 class InputDocument:
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
-    is not significantly faster. `speedup` is over the default, `outcomes` counts configurations.
-    `hot_s` and `energy_j`, of one launch or run, are of the recommended configuration, and null
-    where they were not measured."""
+    is not significantly faster. `time_s`, `hot_s` and `energy_j`, of one launch or run, are of the
+    recommended configuration, and null where they were not measured. Spreads are half the 95 %
+    confidence interval, null of a single sample. `default_outcome` is `ok`, or how the default
+    failed, with its `default_message`; null where it was not measured. `speedup` is over the
+    default, `outcomes` counts configurations."""
 
     input: JsonConfig
     best: JsonConfig | None
     recommended: JsonConfig | None
     time_s: float | None
+    time_spread_s: float | None
     default_s: float | None
+    default_spread_s: float | None
+    default_outcome: str | None
+    default_message: str
     speedup: RatioDocument | None
     ties: int
     measured: int
@@ -113,7 +112,9 @@ class FlagFileDocument:
 @dataclass(frozen=True)
 class ResultsDocument:
     """The results of one space on one device; `advice` says in a sentence what to use, and
-    `statistic` whether times are medians or means. `flag_files` are those of configurations."""
+    `statistic` whether times are medians or means. `warnings` are sentences: what was left out, on
+    how many inputs the default failed or times are noisy. `flag_files` are those of
+    configurations."""
 
     space: str
     device: str
@@ -137,7 +138,7 @@ class ResultsDocument:
 
 
 @dataclass(frozen=True)
-class _Headed:
+class HeadedDocument:
     """What every document begins with."""
 
     harness: str = field(default=__version__, kw_only=True)
@@ -145,27 +146,39 @@ class _Headed:
 
 
 @dataclass(frozen=True)
+class ErrorDocument(HeadedDocument):
+    """What every command prints with --json when it ends with exit code 2."""
+
+    error: str
+
+
+@dataclass(frozen=True)
 class ModelDocument:
     """What `tune --device all-models` found on the devices of one model; `error` is empty unless
-    its last device failed."""
+    its last device failed. `next` is as in TuneDocument."""
 
     device: str
     has_failed: bool
     error: str
     results: ResultsDocument | None
-    next: str
+    next: list[list[str]]
 
 
 @dataclass(frozen=True)
-class TuneDocument(_Headed):
-    """What `tune --json` prints; `has_failed` where nothing was measured, or nothing worked on an
-    input. With `--device all-models`, `results` is null, and `models` has those of each model."""
+class TuneDocument(HeadedDocument):
+    """What `tune --json` prints. `has_failed` is true where the exit code is not 0: nothing was
+    measured, nothing worked on an input, or a device failed. A default that fails while others work
+    is in `results.warnings`. `warnings` are those of the run, as on standard error. `next` has the
+    commands to run next, each as a list of words: `analyse` shows the results again, and `tune`
+    continues the search. With `--device all-models`, `results` is null, and `models` has those of
+    each model."""
 
     database: str
     has_failed: bool
+    warnings: list[str]
     report: str | None
     results: ResultsDocument | None
-    next: str
+    next: list[list[str]]
     models: list[ModelDocument] = field(default_factory=list)
 
 
@@ -207,7 +220,7 @@ class ProgramDocument:
 
 
 @dataclass(frozen=True)
-class AnalyseDocument(_Headed):
+class AnalyseDocument(HeadedDocument):
     """What `analyse --json` prints; `summary` has each program on each device."""
 
     analyses: list[AnalysisDocument]
@@ -259,12 +272,61 @@ class SpaceDocument:
 
 
 @dataclass(frozen=True)
-class CheckDocument(_Headed):
+class CheckDocument(HeadedDocument):
     """What `check --json` prints; with `faults` there are no spaces."""
 
     is_ok: bool
     spaces: list[SpaceDocument]
     faults: list[FaultDocument]
+
+
+@dataclass(frozen=True)
+class ComparedMeasurementDocument:
+    """One side of a comparison; `statistic` says whether `time_s` is the median or the mean."""
+
+    configuration: JsonConfig
+    median_s: float
+    time_s: float
+    statistic: str
+    samples: int
+
+
+@dataclass(frozen=True)
+class ComparedDocument:
+    """One row: `of` is `best` or `default`, `ratio` CANDIDATE's time over BASE's. The ratio, its
+    interval and its `p_value` are null where nothing was tested. `upper_limit` is the largest
+    slowdown that may have been missed, null where the verdict is clear."""
+
+    kernel: str
+    device: str
+    cache: str
+    input: JsonConfig
+    of: str
+    verdict: str
+    base: ComparedMeasurementDocument | None
+    candidate: ComparedMeasurementDocument | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    upper_limit: float | None
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class CompareDocument(HeadedDocument):
+    """What `compare --json` prints. `status` is the exit code, `tested` counts the rows that were
+    measured on both sides, `upper_limit` is the largest of all rows, `counts` is by verdict."""
+
+    status: int
+    level: float
+    threshold: float
+    tested: int
+    upper_limit: float | None
+    summary: str
+    counts: dict[str, int]
+    notes: list[str]
+    comparisons: list[ComparedDocument]
 
 
 @dataclass(frozen=True)
@@ -290,7 +352,7 @@ class WeightsDocument:
 
 
 @dataclass(frozen=True)
-class DispatchDocument(_Headed):
+class DispatchDocument(HeadedDocument):
     """What `dispatch --json` prints; `why_not_written` is empty where `files` were written, and
     `weights` null without --weights."""
 
@@ -317,37 +379,8 @@ class ReportedDocument:
 
 
 @dataclass(frozen=True)
-class ReportDocument(_Headed):
+class ReportDocument(HeadedDocument):
     """What `report --json` prints."""
 
     report: str
     results: list[ReportedDocument]
-
-
-DOCUMENTS: Mapping[str, type[_Headed]] = {
-    "analyse": AnalyseDocument,
-    "check": CheckDocument,
-    "dispatch": DispatchDocument,
-    "report": ReportDocument,
-    "tune": TuneDocument,
-}
-"""The document that each command prints with --json."""
-
-
-def document_schema(command: str) -> dict[str, Any]:
-    """Return the JSON Schema of what a command prints with --json."""
-    if command not in DOCUMENTS:
-        raise UsageError(f"`{command}` prints no JSON; {suggestion(command, DOCUMENTS)}")
-    adapter = TypeAdapter[Any](DOCUMENTS[command])
-    return {"$schema": SCHEMA_DIALECT, **adapter.json_schema(mode="serialization")}
-
-
-def to_json(document: Any) -> str:
-    """Return a document as JSON text."""
-    return TypeAdapter[Any](type(document)).dump_json(document, indent=2).decode()
-
-
-def to_dict(document: Any) -> dict[str, Any]:
-    """Return a document as plain data."""
-    found: dict[str, Any] = TypeAdapter[Any](type(document)).dump_python(document, mode="json")
-    return found

@@ -36,7 +36,7 @@ def tuned_models(request: TuneRequest, listener: Listener) -> Iterator[Sequence[
             listener.note(f"note: {text}")
         for model in models:
             for text in model.devices.compare():
-                listener.say(f"warning: {text}")
+                listener.warn(text)
         store = open_store(request, opened, listener)
         make_opentuner_tables(store)
         with listener.progress(None) as display:
@@ -77,6 +77,12 @@ class _SaidOnce:
         if text not in self.said:
             self.said.add(text)
             self.listener.say(text)
+
+    def warn(self, text: str) -> None:
+        """Show a problem that does not end the campaigns."""
+        if text not in self.said:
+            self.said.add(text)
+            self.listener.warn(text)
 
     def progress(self, default: Config | None) -> AbstractContextManager[Display]:
         """Show progress."""

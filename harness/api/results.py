@@ -8,25 +8,42 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.analysis.inputs import InputReport
 from harness.api.html import describe_as_html
 from harness.api.picture import Picture
+from harness.core.config_diff import DEFAULT
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
-from harness.display.inputs import best_configuration, format_speedup
+from harness.display.inputs import best_configuration, best_time, default_time, format_speedup
 from harness.results import without_password
+from harness.results.flat_table import flat_table
 from harness.results.view import Results, read_results
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.analysis.inputs import InputReport
     from harness.report.findings import Findings
     from harness.space_file import Spec
 
 _SHOWN = 12
 PLOTS = ("speed-ups", "search", "importance", "tree")
 """The names that `TuneResults.plot` takes."""
+
+
+class TunedInput(InputReport):
+    """The report of an input, which prints as a few lines."""
+
+    def __repr__(self) -> str:
+        default = self.baseline or self.failed_baselines.get(DEFAULT)
+        lines = {
+            "recommended": best_configuration(self, default.config if default else Config({})),
+            "time": best_time(self),
+            "default": default_time(self),
+            "speed-up": format_speedup(self),
+        }
+        shown = (f"    {name + ':':<12} {text}" for name, text in lines.items())
+        return escaped("\n".join([str(self.problem), *shown]), "\n")
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,9 +60,9 @@ class TuneResults:
     # ------------------------------------------------------------------------ each input
 
     @cached_property
-    def inputs(self) -> Sequence[InputReport]:
+    def inputs(self) -> Sequence[TunedInput]:
         """The report of each input: best configuration, times in seconds, speed-up, ties."""
-        return self.findings.reports
+        return [TunedInput(**vars(report)) for report in self.findings.reports]
 
     @property
     def best(self) -> Mapping[Input, Config]:
@@ -57,14 +74,11 @@ class TuneResults:
         """Return a table with a row for each input: its features, the parameters of the
         configuration to use, its `time_s`, `default_s`, and the `speedup` of the fastest over the
         default with its interval; where it is not significant (`is_faster`), use the default."""
-        import pandas as pd  # here: it takes half a second to load
-
-        found: pd.DataFrame = pd.DataFrame(list(map(_row, self.inputs)))
-        return found
+        points = [(r.problem, r.recommended.config if r.recommended else {}) for r in self.inputs]
+        return flat_table(points, list(map(_row, self.inputs)))
 
     def measurements(self) -> pd.DataFrame:
-        """Return a table with a row for each measurement, and two levels of columns: `input`,
-        `config` and `measured`."""
+        """Return a table with a row for each measurement, with its features and parameters."""
         return self.stored.table()
 
     # --------------------------------------------------------------------- across inputs
@@ -183,7 +197,7 @@ class TuneResults:
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain data, as `analyse --json` prints them."""
         from harness.api.describing import describe_results
-        from harness.api.documents import to_dict
+        from harness.api.schemas import to_dict
 
         return to_dict(describe_results(self.findings))
 
@@ -223,12 +237,10 @@ def findings_of(stored: Results) -> Findings:
 
 
 def _row(report: InputReport) -> dict[str, object]:
-    """Return an input's row of the table."""
+    """Return what the table has of an input beside its features and the parameters."""
     best, ratio = report.recommended, report.speedup
     timed = best is not None and best.timing is not None
     return {
-        **report.problem,
-        **(best.config if best else {}),
         "time_s": best.time_s if best and timed else None,
         "default_s": report.baseline.time_s if report.baseline else None,
         "speedup": ratio.value if ratio else None,

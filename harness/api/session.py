@@ -48,6 +48,9 @@ class Listener(Protocol):
     def say(self, text: str) -> None:
         """Show a line."""
 
+    def warn(self, text: str) -> None:
+        """Show a problem that does not end the campaign."""
+
     def progress(self, default: Config | None) -> AbstractContextManager[Display]:
         """Show progress; configurations as changes from a default, or whole."""
 
@@ -94,7 +97,7 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
         store = open_store(request, opened, listener)
         first = measurer.first if isinstance(measurer, EqualDevices) else measurer
         for text in measurer.compare() if isinstance(measurer, EqualDevices) else ():
-            listener.say(f"warning: {text}")
+            listener.warn(text)
         spec = fitted_to(request.spec, first)
         for notice in spec.notices:
             listener.note(f"note: {notice}")
@@ -228,7 +231,7 @@ def _described(request: TuneRequest, listener: Listener, opened: ExitStack) -> I
     elif options.replay is not None:
         replay = open_replay(options.replay, request.whole)
         for warning in replay.warnings:
-            listener.say(f"warning: {warning}")
+            listener.warn(warning)
         count, device = len(replay.measurements), replay.environment.device
         measurer = replay
         line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
@@ -254,4 +257,4 @@ def _describe_notes(recording: Recording, listener: Listener) -> None:
     for note in recording.notes:
         listener.note(f"note: {note}")
     for warning in recording.warnings:
-        listener.say(f"warning: {warning}")
+        listener.warn(warning)

@@ -12,9 +12,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from harness.core.errors import HarnessError, SpecError, Terminated
 from harness.core.invocation import command_line
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 Options = TypeVar("Options", bound="DataclassInstance")
 
-WITH_JSON = ("analyse", "check", "dispatch", "report", "tune")
+WITH_JSON = ("analyse", "check", "compare", "dispatch", "report", "tune")
 """The commands that take --json."""
 
 EXIT_ERROR = 2
@@ -60,12 +61,16 @@ def run_command(
 ) -> int:
     """Parse the arguments and run the command; return its exit code.
 
-    A HarnessError is printed without a traceback and returns EXIT_ERROR. `when_interrupted` is
-    printed after Ctrl-C and SIGTERM, to say what is kept.
+    A HarnessError is printed without a traceback and returns EXIT_ERROR; with --json, it is a
+    document on standard output as well. `when_interrupted` is printed after Ctrl-C and SIGTERM, to
+    say what is kept.
     """
+    if "--json" in (sys.argv[1:] if arguments is None else arguments):
+        parser.error = partial(_refuse, parser)  # type: ignore[method-assign]
     args, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.error(_unknown(unknown, parser))
+    is_json = getattr(args, "json", False)
     try:
         with _ending_in_order():
             code = command(args)
@@ -73,6 +78,8 @@ def run_command(
         return code
     except HarnessError as error:
         print(format_error(error), file=sys.stderr)
+        if is_json:
+            print_error(str(error))
         return EXIT_ERROR
     except KeyboardInterrupt as interrupt:
         print(f"interrupted{when_interrupted}", file=sys.stderr)
@@ -84,7 +91,10 @@ def run_command(
     except OSError as error:
         # No room on a disk, for instance, or a folder that is gone.
         where = error.filename or "standard output or a file"
-        print(f"error: {where}: {error.strerror or error}", file=sys.stderr)
+        message = f"{where}: {error.strerror or error}"
+        print(f"error: {message}", file=sys.stderr)
+        if is_json:
+            print_error(message)
         _discard_output()
         return EXIT_ERROR
 
@@ -176,7 +186,7 @@ def add_kernel_version(parser: argparse.ArgumentParser, default: str = "newest")
     )
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
+def add_json(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """Add the option that prints a document for scripts (harness.api.documents)."""
     parser.add_argument(
         "--json",
@@ -187,9 +197,25 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def print_json(document: object) -> None:
     """Print a document on standard output."""
-    from harness.api.documents import to_json  # here: it takes a while to load
+    from harness.api.schemas import to_json  # here: it takes a while to load
 
-    print(to_json(document))
+    print(to_json(document), flush=True)
+
+
+def print_error(message: str) -> None:
+    """Print an error as a document on standard output."""
+    from harness.api.documents import ErrorDocument
+
+    try:
+        print_json(ErrorDocument(message))
+    except OSError:  # standard output may be what failed
+        _discard_output()
+
+
+def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Print what is wrong with a command line, also as a document, and exit."""
+    print_error(message)
+    argparse.ArgumentParser.error(parser, message)
 
 
 def report_file(text: str) -> Path:

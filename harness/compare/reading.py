@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from harness.analysis.coverage import NOT_MEASURED
-from harness.analysis.inputs import report_input
+from harness.analysis.coverage import NOT_MEASURED, input_report
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import Config, Environment, Input, Measurement, Statistic
@@ -208,8 +207,7 @@ def _of_input(
 ) -> InputResults:
     """Select the measurements of an input, whose rows these are."""
     known, finals = results.measured[problem], results.finals.get(problem, ())
-    choices = results.choices.get(problem, ())
-    report = report_input(problem, known, finals, results.default, legal=None, choices=choices)
+    report = input_report(results, problem)
     default = report.baseline or known.get(results.default)
     subjects = {"best": report.best or next(iter(known.values())), "default": default}
     measured = {subject: m for subject, m in subjects.items() if m}

@@ -1,4 +1,4 @@
-"""A comparison, or the error that prevented it, as JSON, JUnit XML and GitHub annotations.
+"""A comparison, or the error that prevented it, as JUnit XML and GitHub annotations.
 
 JUnit has no official schema. This module writes the subset that Jenkins, GitLab and GitHub's report
 actions all read. The standard library does it in a dozen lines, so no dependency is needed.
@@ -7,87 +7,19 @@ actions all read. The standard library does it in a dozen lines, so no dependenc
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import Any
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.compare.table import LARGE, kernel_and_environment, missed, sentence, summary
 from harness.core.outputs import marked
-from harness.core.records import Measurement
 from harness.core.text import counted
 
-VERSION = 1
-
-JSON_FILE = marked(
-    "the comparison as JSON", rb'\A\{\n "version": \d+,\n "status": \d+,\n "(level|error)": '
-)
 JUNIT_FILE = marked(
     "the comparison as JUnit XML", rb'\A(?:<\?xml [^>]*>\s*)?<testsuites name="harness\.compare"'
 )
-
-
-def as_json(comparison: Comparison, status: int) -> str:
-    """Render everything as JSON, times in seconds; `version` rises when a key changes its meaning.
-
-    A row's `upper_limit` is the largest slowdown that may have been missed, as a ratio; null where
-    the verdict is clear. The top-level one is the largest of all rows. `tested` is the number of
-    rows that were measured on both sides.
-    """
-    rules = comparison.rules
-    data = {
-        "version": VERSION,
-        "status": status,
-        "level": rules.level,
-        "threshold": rules.threshold,
-        "tested": comparison.tested,
-        "upper_limit": comparison.least_certain[1] if comparison.least_certain else None,
-        "summary": summary(comparison),
-        "counts": dict(comparison.counts),
-        "notes": list(comparison.notes),
-        "comparisons": [_row(row) for row in comparison.rows],
-    }
-    return json.dumps(data, indent=1) + "\n"
-
-
-def error_json(message: str, status: int) -> str:
-    """Render the error as JSON."""
-    return json.dumps({"version": VERSION, "status": status, "error": message}, indent=1) + "\n"
-
-
-def _row(row: ComparedRow) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        "kernel": row.kernel,
-        "device": row.environment.device,
-        "cache": row.environment.cache,
-        "input": dict(row.problem),
-        "of": row.subject,
-        "verdict": row.verdict.value,
-        "base": _measured(row.base),
-        "candidate": _measured(row.candidate),
-        "notes": list(row.notes),
-    }
-    if row.change is not None:
-        ratio, p_value = row.change.ratio, row.change.p_value
-        data |= {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
-        data |= {"p_value": p_value, "upper_limit": row.upper_limit}
-    return data
-
-
-def _measured(measurement: Measurement | None) -> dict[str, Any] | None:
-    if measurement is None or measurement.timing is None:
-        return None
-    timing = measurement.timing
-    return {
-        "configuration": dict(measurement.config),
-        "median_s": timing.median_s,
-        "time_s": timing.time_s,
-        "statistic": timing.statistic.value,
-        "samples": timing.count,
-    }
 
 
 def as_junit(comparison: Comparison) -> str:

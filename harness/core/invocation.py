@@ -33,7 +33,12 @@ def invocation(command: str, script: str | None = None, typed: Sequence[str] = (
 
 def command_line(command: str, *words: str) -> str:
     """Return a command of harness as a line to copy into a shell (see `invocation`)."""
-    return shlex.join([*invocation(command), *words])
+    return shlex.join(command_words(command, *words))
+
+
+def command_words(command: str, *words: str) -> tuple[str, ...]:
+    """Return a command of harness as the words to start (see `invocation`)."""
+    return (*invocation(command), *words)
 
 
 def _as_typed(program: str) -> str:

@@ -237,16 +237,14 @@ def _over(report: InputReport, name: str) -> str:
 
 
 def refused_lines(reports: Sequence[InputReport]) -> Iterator[str]:
-    """Say why the default or a named baseline failed: a heading, then one line per reason."""
+    """Say on how many inputs the default or a named baseline failed, a line for each reason."""
     failed = [(r, name, found) for r in reports for name, found in r.failed_baselines.items()]
     groups = group_failures(
         failed, lambda one: one[2].message, lambda one: (one[1], one[2].outcome)
     )
-    if groups:
-        yield "Failed baselines:"
     for group in groups:
         report, name, found = group.members[0]
-        where = f"({report.problem})"
-        if len(group.members) > 1:
-            where = f"{len(group.members)} inputs, such as {where}"
-        yield f"    {name} on {where}: {found.outcome}: {group.headline}"
+        failing = "The default" if name == DEFAULT else f"The baseline {name}"
+        where = f"{len(group.members)} of {counted(len(reports), 'input')}"
+        example = f"{'such as ' if len(group.members) > 1 else ''}({report.problem})"
+        yield f"{failing} failed on {where}, {example}: {found.outcome}: {group.headline}"

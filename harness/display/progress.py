@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -67,6 +67,7 @@ class ProgressDisplay:
         self._devices: dict[str, StageProgress] = {}
         self._name = ""
         self._parts: list[ProgressDisplay] = []
+        self.warnings: list[str] = []
 
     def part(self, name: str, default: Config) -> ProgressDisplay:
         """Return the display of one of several campaigns that run at the same time; `name` begins
@@ -74,6 +75,7 @@ class ProgressDisplay:
         name = f"{name}: " if name else ""
         part = ProgressDisplay(self._console, self._quiet, default)
         part._bar, part._name, part._period_s = self._bar, name, self._period_s
+        part.warnings = self.warnings
         part._whole = StageProgress(part, part._name)
         self._parts.append(part)
         return part
@@ -121,6 +123,7 @@ class ProgressDisplay:
 
     def warn(self, text: str) -> None:
         """Print a warning above the live line, even where quiet."""
+        self.warnings.append(f"{self._name}{text}")
         print_line(self._console, f"warning: {self._name}{text}")
 
     def step(self, text: str) -> None:
@@ -298,10 +301,11 @@ class StageProgress:
 
 @dataclass(frozen=True)
 class ConsoleListener:
-    """Shows what a campaign says, and its progress, on a console."""
+    """Shows what a campaign says, and its progress, on a console; keeps the warnings."""
 
     console: Console
     quiet: bool = False
+    warnings: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
         """Print a line unless quiet."""
@@ -312,6 +316,13 @@ class ConsoleListener:
         """Print a line."""
         print_line(self.console, text)
 
+    def warn(self, text: str) -> None:
+        """Print a warning."""
+        self.warnings.append(text)
+        print_line(self.console, f"warning: {text}")
+
     def progress(self, default: Config | None) -> ProgressDisplay:
         """Make the display of the progress."""
-        return ProgressDisplay(self.console, self.quiet, default)
+        display = ProgressDisplay(self.console, self.quiet, default)
+        display.warnings = self.warnings
+        return display

@@ -45,6 +45,7 @@ from harness.results import (
 from harness.results.ablation import Ablation
 from harness.results.cells import LATER
 from harness.results.compatible import Compatible, compatible
+from harness.results.flat_table import flat_table
 from harness.results.kept_rows import KeptRows
 from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
 from harness.results.notes import RECORD
@@ -241,25 +242,19 @@ class Results:
         return tuple(text for text in texts if Expression(text).names <= known)
 
     def table(self) -> pd.DataFrame:
-        """Return a table with one row a measurement and two levels of columns: `input` has the
-        features, `config` the parameters, `measured` the rest.
+        """Return a table with one row a measurement, and a column for each feature, each parameter
+        and what was measured; a feature or parameter whose name is taken is `input.NAME` or
+        `config.NAME`.
 
         `time_s` is the median, or the mean if the space asks for means; NaN unless the outcome is
         `ok`; `samples_s` are the raw samples; `unbiased` marks measurements that are fit for
         statistics over parameters.
         """
-        import pandas as pd  # here: it takes half a second to load
-
         rows = list(self.rows)
         marks = self.unbiased(self.rows).tolist()
         records = [_record(row, mark) for row, mark in zip(rows, marks, strict=True)]
-        parts = {
-            "input": pd.DataFrame([dict(row.measurement.input) for row in rows]),
-            "config": pd.DataFrame([dict(row.measurement.config) for row in rows]),
-            "measured": pd.DataFrame(records),
-        }
-        joined: pd.DataFrame = pd.concat(parts, axis=1)
-        return joined
+        points = [(row.measurement.input, row.measurement.config) for row in rows]
+        return flat_table(points, records)
 
 
 def _record(row: MeasurementRow, is_unbiased: bool) -> dict[str, object]:

@@ -11,7 +11,8 @@ from contextlib import ExitStack, closing, contextmanager
 
 from rich.console import Console
 
-from harness.api.documents import SCHEMA_DIALECT, CheckDocument, document_schema
+from harness.api.documents import CheckDocument
+from harness.api.schemas import SCHEMA_DIALECT, document_schema
 from harness.commands.check.default_run import run_default
 from harness.commands.check.describe import (
     describe_default,

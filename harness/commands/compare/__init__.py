@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.commands.run import add_device, run_command
+from harness.commands.run import add_device, add_json, run_command
 from harness.compare.statistics import (
     FEWEST_OCCASIONS,
     LEVEL,
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_test_options(parser.add_argument_group("test"))
     _add_rerun_options(parser.add_argument_group("rerun: measure both sides again, interleaved"))
     outputs = parser.add_argument_group("output, besides the text")
-    outputs.add_argument("--json", type=Path, metavar="FILE", help="write everything, for scripts")
+    add_json(outputs)
     outputs.add_argument(
         "--junit", type=Path, metavar="FILE", help="write JUnit XML, for CI's pages"
     )

@@ -9,14 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
+from harness.commands.compare.document import comparison_document
 from harness.commands.compare.rerun import RerunOptions, Sides, rerun
-from harness.commands.run import EXIT_ERROR
+from harness.commands.run import print_json
 from harness.compare import reports
 from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import read_kernel_results
 from harness.compare.table import comparison_table
 from harness.core.errors import HarnessError, UsageError
-from harness.core.outputs import OutputKind, check_output, write_output
+from harness.core.outputs import check_output, write_output
 from harness.display.formats import make_console
 from harness.display.text import print_line, print_lines
 from harness.space_file import Spec, load_spec
@@ -26,47 +29,36 @@ REGRESSION = 1
 
 @dataclass(frozen=True)
 class _Outputs:
-    """Where a comparison, or the error that prevented it, is written besides the text."""
+    """Where a comparison, or the error that prevented it, is written. With --json, the text goes to
+    standard error."""
 
-    json: Path | None
+    json: bool
     junit: Path | None
     github: bool
+    console: Console
 
     def check(self) -> None:
-        """Raise what `check_output` raises for each file."""
-        for path, kind, option in self._files:
-            check_output(path, kind, option)
-
-    @property
-    def _files(self) -> list[tuple[Path, OutputKind, str]]:
-        asked = (
-            (self.json, reports.JSON_FILE, "--json"),
-            (self.junit, reports.JUNIT_FILE, "--junit"),
-        )
-        return [(path, kind, option) for path, kind, option in asked if path is not None]
+        """Raise what `check_output` raises for the file."""
+        if self.junit is not None:
+            check_output(self.junit, reports.JUNIT_FILE, "--junit")
 
     def write_error(self, message: str) -> None:
-        """Write the error to every output."""
-        self._write(
-            reports.error_json(message, EXIT_ERROR),
-            reports.error_junit(message),
-            [reports.error_annotation(message)],
-        )
+        """Write the error to every output but the document, which `run_command` prints."""
+        self._write(reports.error_junit(message), [reports.error_annotation(message)])
 
     def write(self, comparison: Comparison, status: int, files: Mapping[str, str]) -> None:
         """Write the comparison to every output; `files` has each kernel's file."""
-        self._write(
-            reports.as_json(comparison, status),
-            reports.as_junit(comparison),
-            reports.github(comparison, files),
-        )
+        self.console.print(comparison_table(comparison))
+        self._write(reports.as_junit(comparison), reports.github(comparison, files))
+        if self.json:
+            print_json(comparison_document(comparison, status))
 
-    def _write(self, as_json: str, as_junit: str, annotations: Iterable[str]) -> None:
+    def _write(self, junit: str, annotations: Iterable[str]) -> None:
         if self.github:
-            print_lines(make_console(), annotations)
-        for path, kind, option in self._files:
-            write_output(path, as_json if kind is reports.JSON_FILE else as_junit, kind, option)
-            print_line(make_console(), f"{path}: {kind.name}")
+            print_lines(self.console, annotations)
+        if self.junit is not None:
+            write_output(self.junit, junit, reports.JUNIT_FILE, "--junit")
+            print_line(self.console, f"{self.junit}: {reports.JUNIT_FILE.name}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         args.across_environments,
         is_rerun=args.rerun is not None,
     )
-    outputs = _Outputs(args.json, args.junit, args.github)
+    outputs = _Outputs(args.json, args.junit, args.github, make_console(stderr=args.json))
     compared = _Compared(args.base, args.candidate, args.space, args.spec, _rerun_options(args))
     return _compare(compared, rules, outputs)
 
@@ -135,7 +127,6 @@ def _compare(compared: _Compared, rules: Rules, outputs: _Outputs) -> int:
         outputs.write_error(str(error))
         raise
     comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *sides.notes))
-    make_console().print(comparison_table(comparison))
     status = REGRESSION if comparison.regressions else 0
     outputs.write(comparison, status, _files(sides.specs, comparison))
     return status

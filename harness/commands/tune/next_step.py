@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from harness.analysis.inputs import InputReport
 from harness.commands.tune.options import TuneCommand
-from harness.core.invocation import command_line
+from harness.core.invocation import command_words
 from harness.results import StoredCampaign, without_password
 from harness.results.url import shown_database
 from harness.search import EndReason
@@ -18,27 +20,41 @@ _TECHNIQUE = ("--technique", "-t", "--validate")
 _FLAGS = ("--fresh",)
 
 
-def next_step(
+@dataclass(frozen=True)
+class NextStep:
+    """What to know or to do next, and the words of the command that does it, if any."""
+
+    text: str
+    words: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.text}: {shlex.join(self.words)}" if self.words else self.text
+
+
+def next_steps(
     options: TuneCommand, campaign: Campaign, reports: Sequence[InputReport], database: str
-) -> str:
+) -> Iterator[NextStep]:
     """Say where the samples are, and which command to run next."""
-    shown = shown_database(database)
-    look = command_line("analyse", shown)
-    stored = f"All samples are in {shown}. To see the results again: {look}"
     limit = options.test_limit or campaign.spec.search.test_limit
     if not any(report.measured for report in reports) and not campaign.state.left_out:
         again = _again(options, "--test-limit", str(limit), "--max-time", _longer_s(options))
-        return f"Nothing was measured: the time was up. To allow more time: {again}"
+        yield NextStep("Nothing was measured: the time was up. To allow more time", again)
+        return
+    shown = shown_database(database)
+    stored = f"All samples are in {shown}. To see the results again"
+    yield NextStep(stored, command_words("analyse", shown))
     if not any(report.best for report in reports):
-        return f"{stored}\nFix what the messages above name, then run the same command again."
-    if all(report.is_exhausted for report in reports):
-        return f"{stored}\n{_all_measured(reports)} The search is complete."
-    if campaign.has_ended:
+        yield NextStep("Fix what the messages above name, then run the same command again.")
+    elif all(report.is_exhausted for report in reports):
+        yield NextStep(f"{_all_measured(reports)} The search is complete.")
+    elif campaign.has_ended:
         again = _again(options, "--technique", "auto", with_technique=False)
-        return f"{stored}\nThis technique has ended. To continue with another: {again}"
-    if not _is_time_up(campaign, options):
-        limit *= 2  # the tests ran out
-    return f"{stored}\nTo continue the search: {_again(options, '--test-limit', str(limit))}"
+        yield NextStep("This technique has ended. To continue with another", again)
+    else:
+        if not _is_time_up(campaign, options):
+            limit *= 2  # the tests ran out
+        again = _again(options, "--test-limit", str(limit))
+        yield NextStep("To continue the search", again)
 
 
 def _all_measured(reports: Sequence[InputReport]) -> str:
@@ -59,20 +75,21 @@ def _longer_s(options: TuneCommand) -> str:
     return f"{max(_LEAST_TIME_S, 10 * (options.stop_after or 0)):g}"
 
 
-def _again(options: TuneCommand, *added: str, with_technique: bool = True) -> str:
+def _again(options: TuneCommand, *added: str, with_technique: bool = True) -> tuple[str, ...]:
     """Return the same command with other limits."""
     dropped = _ONLY_ONCE if with_technique else _ONLY_ONCE + _TECHNIQUE
-    return command_line("tune", *kept_arguments(options, dropped), *added)
+    return command_words("tune", *kept_arguments(options, dropped), *added)
 
 
 def after_interrupt(options: TuneCommand) -> str:
     """Say after Ctrl-C what is kept, and which command continues."""
-    return f"interrupted: all measurements are kept. To continue: {same_again(options)}"
+    return f"interrupted: {same_again(options, 'all measurements are kept')}"
 
 
-def same_again(options: TuneCommand) -> str:
-    """Return the command that continues this one with the same limits."""
-    return command_line("tune", *kept_arguments(options, _FLAGS))
+def same_again(options: TuneCommand, kept: str) -> NextStep:
+    """Say what is kept, and which command continues this one with the same limits."""
+    words = command_words("tune", *kept_arguments(options, _FLAGS))
+    return NextStep(f"{kept}. To continue", words)
 
 
 def kept_arguments(options: TuneCommand, dropped: Collection[str] = _ONLY_ONCE) -> Iterator[str]:

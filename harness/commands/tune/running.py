@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from harness.api.models import tuned_models
 from harness.api.request import PREDICTED, read_request
 from harness.api.session import Tuned, tuned
 from harness.commands.run import EXIT_ERROR, format_error, interrupted_code, print_json
-from harness.commands.tune.next_step import after_interrupt, next_step, same_again
+from harness.commands.tune.next_step import NextStep, after_interrupt, next_steps, same_again
 from harness.commands.tune.options import TuneCommand
 from harness.commands.tune.summary import learn_across, print_choice_by_input, print_result
 from harness.core.errors import HarnessError
@@ -55,7 +55,7 @@ def _tune(options: TuneCommand) -> int:
         if options.json:
             if options.report is not None:
                 _write_report(options.report, models, console)
-            print_json(_document(options, models))
+            print_json(_document(options, models, listener.warnings))
         else:
             _print(options, models, console)
     for error in filter(None, (done.error for done in models)):
@@ -83,24 +83,32 @@ def _print(options: TuneCommand, models: Sequence[Tuned], console: Console) -> N
         _write_report(options.report, models, console)
     for log in filter(Path.exists, request.search.logs(len(request.spec.inputs))):
         print_line(console, f"{log}: the seconds and the time of each new best")
-    print_line(console, "\n".join(dict.fromkeys(_next(options, done) for done in models)))
+    steps = dict.fromkeys(step for done in models for step in _next(options, done))
+    print_line(console, "\n".join(map(str, steps)))
 
 
-def _next(options: TuneCommand, done: Tuned) -> str:
+def _next(options: TuneCommand, done: Tuned) -> list[NextStep]:
     if done.error is not None:
-        return f"What was measured is kept. To continue: {same_again(options)}"
-    return next_step(options, done.campaign, done.reports, done.request.database)
+        return [same_again(options, "What was measured is kept")]
+    return list(next_steps(options, done.campaign, done.reports, done.request.database))
 
 
-def _document(options: TuneCommand, models: Sequence[Tuned]) -> TuneDocument:
+def _commands(steps: Iterable[NextStep]) -> list[list[str]]:
+    return [list(step.words) for step in dict.fromkeys(steps) if step.words]
+
+
+def _document(
+    options: TuneCommand, models: Sequence[Tuned], warnings: Sequence[str]
+) -> TuneDocument:
     is_several = are_all_models(options.device)
     described = [_model_document(options, done) for done in models]
     return TuneDocument(
         database=shown_database(models[0].request.database),
         has_failed=any(model.has_failed for model in described),
+        warnings=list(dict.fromkeys(warnings)),
         report=None if options.report is None else str(options.report),
         results=None if is_several else described[0].results,
-        next="\n".join(dict.fromkeys(model.next for model in described)),
+        next=_commands(step for done in models for step in _next(options, done)),
         models=described if is_several else [],
     )
 
@@ -116,7 +124,7 @@ def _model_document(options: TuneCommand, done: Tuned) -> ModelDocument:
         has_failed=done.has_failed,
         error="" if done.error is None else str(done.error),
         results=None if stored is None else describe_results(findings_of(stored), legal),
-        next=_next(options, done),
+        next=_commands(_next(options, done)),
     )
 
 
