@@ -490,10 +490,29 @@ def test_an_ifdef_in_a_signature_is_read_with_all_its_branches(tmp_path: Path) -
     assert [(a.name, a.type_name) for a in kernel.arguments] == [("a", "long"), ("b", "int")]
 
 
-def test_local_memory_as_an_argument_is_reported(tmp_path: Path) -> None:
+def test_an_argument_in_local_memory_gets_its_size_from_the_launch(tmp_path: Path) -> None:
     text = _space(tmp_path, OPENCL, "first", "k.cl")
-    assert "# FILL IN: scratch is local memory passed as an argument" in text
+    assert _line(text, "shared:") == "shared: 64 * 4"
+    assert any("CONFIRM: the bytes of scratch, guessed" in mark for mark in to_do(text))
     assert _line(text, "source:") == "source: {opencl: k.cl}"
+    assert "shared:" not in _space(tmp_path, OPENCL, "second", "k.cl")
+
+
+def test_local_memory_of_an_unknown_type_asks_for_its_size(tmp_path: Path) -> None:
+    text = _space(tmp_path, "kernel void f(local node_t *tile, int n) {}", None, "k.cl")
+    assert any("FILL IN: the bytes of tile, with the size of node_t" in m for m in to_do(text))
+
+
+def test_several_local_arguments_are_to_be_joined_into_one(tmp_path: Path) -> None:
+    text = _space(tmp_path, "kernel void f(local float *a, local double2 *b) {}", None, "k.cl")
+    assert "# FILL IN: a, b are local pointers, but a launch gives one size of shared" in text
+    assert _line(text, "shared:") == "shared: 64 * 4 + 64 * 16"
+
+
+def test_a_portable_kernel_takes_no_local_memory_in_cuda(tmp_path: Path) -> None:
+    source = '#include "portable.h"\nKERNEL f(GLOBAL int *y, LOCAL_POINTER float *a) {}\n'
+    text = _space(tmp_path, source, None, "k.cl")
+    assert "# FILL IN: a: CUDA passes no local memory as an argument" in text
 
 
 def test_with_several_kernels_one_must_be_chosen(tmp_path: Path) -> None:
@@ -741,7 +760,6 @@ def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path: Path) ->
     assert found == {
         "x": ("float32", (8,)), "y": ("float32", (8, 4)), "c": ("float64", (8,)),
         "n": ("uint32", ()), "big": ("uint64", ()), "alpha": ("float32", ()),
-        "scratch": ("float32", (8,)),
     }  # fmt: skip
 
 
@@ -751,13 +769,36 @@ def text_of_error(facts: Facts) -> str:
     return line.strip()
 
 
+@pytest.mark.usefixtures("opencl")
+def test_check_refuses_integers_that_decide_the_work_until_they_are_filled_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, space, host = (tmp_path / f"k.{suffix}" for suffix in ("cl", "yaml", "py"))
+    source.write_text(
+        "#ifndef F\n#define F 1\n#endif\n"
+        "kernel void f(global const int *row, global float *y, local float *t, int n)\n"
+        "{ t[get_local_id(0)] = n; if (F * row[0] < n) y[get_global_id(0)] = t[get_local_id(0)]; }"
+    )
+    assert main([str(source), "--output", str(space), "--host", str(host)]) == 0
+    listed = capsys.readouterr().err
+    assert re.search(r"k\.py, line \d+: FILL IN: offsets, counts or indices\?", listed)
+    space.write_text(space.read_text().replace("n: 1048576", "n: 64"))
+    text = re.sub("raise .*", 'return {"y": np.full(64, 64, np.float32)}', host.read_text())
+    host.write_text(text)
+    line = [str(space), "--backend", "opencl", "--sample", "0", "--run"]
+    assert check.main(line) == 1
+    assert "arguments() returns `row` with the type NoneType" in capsys.readouterr().out
+    host.write_text(text.replace("None,", "np.zeros(size, np.int32),"))
+    assert check.main(line) == 0
+
+
 def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path: Path) -> None:
     text = host_text(_facts(tmp_path, OPENCL, "first", "k.cl"))
     comment = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#"))
     assert "that a kernel reads and overwrites; harness restores them" in comment
     assert 'INOUT = ("y",)' in comment
     assert "that one launch writes and a later one reads" in comment
-    assert 'SCRATCH = ("scratch",)' in comment
+    assert 'SCRATCH = ("y",)' in comment
 
 
 def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:

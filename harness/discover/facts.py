@@ -48,6 +48,16 @@ class Facts:
         return numpy_type(argument.type_name, self.aliases, self.dialect)
 
     @property
+    def passed(self) -> tuple[Argument, ...]:
+        """Return the arguments that the host module passes: all but local memory."""
+        return tuple(a for a in self.kernel.arguments if not a.is_local)
+
+    @property
+    def local(self) -> tuple[Argument, ...]:
+        """Return the arguments that are local memory."""
+        return tuple(a for a in self.kernel.arguments if a.is_local)
+
+    @property
     def counts(self) -> tuple[Argument, ...]:
         """Return the integer arguments, which describe inputs."""
         taken = {t.name for t in self.declared.tuned}

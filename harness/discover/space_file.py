@@ -18,6 +18,8 @@ from harness.discover.binding import DeclaredParameter, printable
 from harness.discover.facts import Facts
 from harness.discover.suggestions import Suggestion
 from harness.discover.syntax import Argument
+from harness.discover.types import UNKNOWN_TYPE
+from harness.source.parser_text import OPENCL
 
 FILL_IN, CONFIRM = "# FILL IN: ", "# CONFIRM: "
 _WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
@@ -105,12 +107,14 @@ def _obstacles(facts: Facts) -> Iterator[str]:
             f"{kernel.name} is a template: give its arguments, which may be parameters, as in "
             f"{kernel.name}<float, 16>"
         )
-    for argument in kernel.arguments:
-        if argument.is_local:
-            yield (
-                f"{argument.name} is local memory passed as an argument, which a host module "
-                "cannot pass: declare an array in the kernel"
-            )
+    names = ", ".join(a.name for a in facts.local)
+    if facts.local and facts.dialect != OPENCL:
+        yield f"{names}: CUDA passes no local memory as an argument; declare an array in the kernel"
+    elif len(facts.local) > 1:
+        yield (
+            f"{names} are local pointers, but a launch gives one size of shared memory: join them "
+            "into one, and compute the others from it"
+        )
     for text in kernel.unreadable:
         yield f"`{printable(text)}` is not a plain argument: pass a number or an array"
 
@@ -257,8 +261,25 @@ def _launch(facts: Facts) -> Iterator[str]:
     yield f"  group: [{', '.join(group)}]  {comment}"
     guess = f"{CONFIRM}one thread (work-item) for each element, guessed"
     yield f"  grid: [{', '.join(map(json.dumps, grid))}]  {guess}"
+    if facts.local:
+        yield f"  shared: {_shared(facts, group)}  {_shared_mark(facts)}"
     if facts.has_this_grid:
         yield f"  cooperative: true  {CONFIRM}the source has this_grid(), whose sync() needs it"
+
+
+def _shared(facts: Facts, group: Sequence[str]) -> str:
+    """Guess the bytes of the local pointers: an element for each thread."""
+    kinds = [facts.type_of(a) or UNKNOWN_TYPE for a in facts.local]
+    return " + ".join(" * ".join((*group, str(kind.size_bytes))) for kind in kinds)
+
+
+def _shared_mark(facts: Facts) -> str:
+    """Say what the size is of, and whether it is a guess or a gap."""
+    names = ", ".join(a.name for a in facts.local)
+    unknown = ", ".join(a.type_name for a in facts.local if facts.type_of(a) is None)
+    if unknown:
+        return f"{FILL_IN}the bytes of {names}, with the size of {printable(unknown)}"
+    return f"{CONFIRM}the bytes of {names}, guessed: one element for each thread (work-item)"
 
 
 def _along(names: list[str], dimensions: int) -> Iterator[str]:
