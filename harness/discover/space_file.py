@@ -84,7 +84,11 @@ def _kernel(facts: Facts, folder: Path, host: Path) -> Iterator[str]:
         source = f"{{{facts.languages[0]}: {source}}}"
     missing = "" if host.exists() else f"  {FILL_IN}write it; --host FILE writes its skeleton"
     yield "kernel:"
-    yield f"  function: {facts.kernel.name}  # line {facts.kernel.line}: ({printable(signature)})"
+    name = facts.function or facts.kernel.name
+    yield f"  function: {name}  # line {facts.kernel.line}: ({printable(signature)})"
+    types = ", ".join(p.name for p in facts.kernel.template if not p.type_name)
+    if types and facts.function:
+        yield f"  {CONFIRM}the types {types} of the template, guessed"
     yield from (f"  {FILL_IN}{obstacle}" for obstacle in _obstacles(facts))
     yield f"  source: {source}"
     yield f"  host: {quoted(_relative(host, folder))}{missing}"
@@ -102,7 +106,7 @@ def _argument_text(argument: Argument) -> str:
 def _obstacles(facts: Facts) -> Iterator[str]:
     """Describe what in the source prevents a run."""
     kernel = facts.kernel
-    if kernel.is_template:
+    if facts.function is None:
         yield (
             f"{kernel.name} is a template: give its arguments, which may be parameters, as in "
             f"{kernel.name}<float, 16>"
@@ -130,9 +134,8 @@ def _parameters(facts: Facts) -> Iterator[str]:
     for tuned in facts.declared.tuned:
         yield from _tuned_lines(tuned)
     for suggestion in active:
-        yield f"  # line {suggestion.line}: #define {suggestion.name} {suggestion.default}"
-        ours = "" if suggestion.role == "launch" else "; remove it if it changes the result"
-        yield f"  {_entry(suggestion)}  {CONFIRM}the guessed values and role{ours}"
+        yield f"  # line {suggestion.line}: {printable(suggestion.origin)}"
+        yield f"  {_entry(suggestion)}  {_mark(suggestion)}"
     if facts.declared.left_out:
         names = ", ".join(f"{t.name} (line {t.pragma.line})" for t in facts.declared.left_out)
         yield f"  # Left out, since only other kernels of the file use it: {names}"
@@ -149,15 +152,27 @@ def _parameters(facts: Facts) -> Iterator[str]:
         yield from (f"  # {printable(loop)}" for loop in facts.loops)
 
 
+def _mark(suggestion: Suggestion) -> str:
+    if suggestion.is_open and suggestion.is_of_the_problem:
+        return f"{FILL_IN}its value, which by its name decides the result"
+    is_ours = suggestion.role == "launch" or suggestion.is_open
+    return f"{CONFIRM}the guessed values and role" + (
+        "" if is_ours else "; remove it if it changes the result"
+    )
+
+
 def _suggested(facts: Facts) -> tuple[list[Suggestion], list[Suggestion]]:
     """Divide the suggestions into parameters of the file and comments.
 
-    In a source without pragmas, an `#ifndef` marks macros that are set from outside, and sizes of
-    blocks are the usual parameters.
+    What has no value in the source needs one. In a source without pragmas, an `#ifndef` marks
+    macros that are set from outside, and sizes of blocks are the usual parameters.
     """
     named = {name for c in facts.constraints for name in Expression(c.operands).names}
     plain = not facts.declared.tuned
-    active = [s for s in facts.suggested if s.name in named or (plain and _is_likely(s))]
+    active = [
+        s for s in facts.suggested
+        if s.is_open or s.name in named or (plain and _is_likely(s))
+    ]  # fmt: skip
     return active, [s for s in facts.suggested if s not in active]
 
 
