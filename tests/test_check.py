@@ -371,6 +371,140 @@ def test_arguments_that_do_not_fit_the_cuda_kernel_are_found_without_a_gpu(
     assert failure in capsys.readouterr().out
 
 
+SIGNATURE = "global const half *a, global float4 *b, int m, unsigned n, local float *t, ulong k"
+
+
+def host(**arguments: str) -> str:
+    """Return a host module with these arguments, and nothing to expect of them."""
+    made = ", ".join(f'"{name}": {value}' for name, value in arguments.items())
+    return (
+        f"import numpy as np\ndef arguments(features, rng): return {{{made}}}\n"
+        "def reference(arguments): return {'b': arguments['b']}\n"
+    )
+
+
+FITTING = {
+    "a": "np.zeros(4, np.float16)",
+    "b": "np.zeros((4, 4), np.float32)",
+    "m": "np.int32(1)",
+    "n": "np.uint32(1)",
+    "k": "np.uint64(1)",
+}
+
+
+@pytest.fixture
+def compared(write, capsys):
+    """Checks a kernel with this head and these arguments in one language; returns what it prints
+    on the host module."""
+
+    def of(
+        head: str,
+        arguments: dict[str, str],
+        language: str = "opencl",
+        launches: str = "",
+        **sections: object,
+    ) -> str:
+        suffix, mark = {"opencl": ("cl", "kernel"), "cuda": ("cu", "__global__")}[language]
+        kernel = {"function": "scale", "source": {language: f"scale.{suffix}"}, "host": "scale.py"}
+        path = write(kernel=kernel, **sections)
+        before, _, parameters = head.rpartition("|")
+        source = f"{before}\n{mark} void scale({parameters}) {{ int i = BLOCK * UNROLL; }}\n"
+        (path.parent / f"scale.{suffix}").write_text(source)
+        (path.parent / "scale.py").write_text(host(**arguments) + launches)
+        spec = load_spec(path)
+        passes = check._check_host(Console(width=1000), spec, [])
+        text = capsys.readouterr().out
+        assert passes == ("FAILED" not in text)
+        return text
+
+    return of
+
+
+@pytest.mark.usefixtures("opencl")
+def test_check_refuses_arguments_in_another_order_and_shows_both(write, capsys):
+    path = write()
+    swapped = '"m": np.int32(1), "n": np.int32(1)'
+    (path.parent / "scale.py").write_text(HOST.replace('"n": np.int32(1)', swapped))
+    source = path.parent / "scale.cl"
+    source.write_text(source.read_text().replace("int n)", "int n, int m)"))
+    assert main([str(path), "--backend", "opencl", "--sample", "0"]) == 1
+    assert (
+        "host module FAILED: scale takes its arguments in another order: it takes x, n, m; the "
+        "host module passes x, m, n" in " ".join(capsys.readouterr().out.split())
+    )
+
+
+@pytest.mark.parametrize("language", ["opencl", "cuda"])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({}, ""),
+        ({"a": "np.zeros(4, np.float32)"}, "argument 1 of scale, a, is half*, but the host module "
+         "passes float32"),
+        ({"b": "np.zeros(4, np.float64)"}, "argument 2 of scale, b, is float4*, but the host "
+         "module passes float64"),
+        ({"b": "np.zeros(4, np.complex64)"}, ""),
+        ({"a": "np.zeros(4, 'f2, f2')"}, ""),
+        ({"m": "np.float32(1)"}, "argument 3 of scale, m, is int, but the host module passes "
+         "float32"),
+        ({"m": "np.int64(1)"}, "argument 3 of scale, m, is int, but the host module passes int64"),
+        ({"m": "np.uint32(1)"}, ""),
+        ({"k": "np.zeros(4)"}, "argument 5 of scale, k, is ulong, but the host module passes an"),
+    ],
+)  # fmt: skip
+def test_types_of_arguments_are_compared_with_the_source(compared, changed, message, language):
+    head = SIGNATURE
+    if language == "cuda":
+        head = "const __half *a, float4 *__restrict__ b, int m, unsigned n, unsigned long k"
+    text = compared(head, FITTING | changed, language)
+    assert (message or "arguments a, b, m, n, k; outputs b") in text
+
+
+@pytest.mark.parametrize(
+    ("head", "changed"),
+    [
+        ("void *a, float *b, int m, unsigned n, size_t k", {"a": "np.zeros(4)"}),
+        ("typedef double real;|real *a, float *b, int m, unsigned n, size_t k", {}),
+        ("using half = double;|half *a, float *b, int m, unsigned n, size_t k",
+         {"a": "np.zeros(4)"}),
+        ("#ifdef F\n#define R half\n#else\n#define R float\n#endif\n|"
+         "R *a, float *b, int m, unsigned n, size_t k", {"a": "np.zeros(4, np.float32)"}),
+        ("#ifndef R\n#define R float\n#endif\n|R *a, float *b, int m, unsigned n, size_t k", {}),
+        ("template <typename half>\n|half *a, float *b, int m, unsigned n, size_t k",
+         {"a": "np.zeros(4)"}),
+        ("template <typename T>\n|T *a, float *b, int m, unsigned n, size_t k", {}),
+        ("|\n#ifdef F\nfloat *a,\n#else\nint a,\n#endif\nfloat *b, int m, size_t k", {}),
+        ("float *a, float *b, float3 m, unsigned n, size_t k",
+         {"a": "np.uint64(0)", "m": "np.void((1, 1, 1), 'f4, f4, f4')"}),
+        ("half *in, float *out, int rows, unsigned columns, size_t k", {}),
+        ("half *a, float *b, int m", {}),
+        ("half *a, float *b, int, unsigned n, float **m", {}),
+    ],
+)  # fmt: skip
+def test_what_the_source_leaves_open_is_not_refused(compared, head, changed):
+    compiler = {"nvcc": {"options": ["-DR=half"]}}
+    assert "FAILED" not in compared(head, FITTING | changed, "cuda", compiler=compiler)
+
+
+def test_a_macro_that_stands_for_a_type_is_followed(compared):
+    head = "#define R double\n|global R *a, global float *b, int m, unsigned n, ulong k"
+    assert "a, is double*, but the host module passes float16" in compared(head, FITTING)
+
+
+@pytest.mark.parametrize(
+    ("last", "message"), [("np.int32(1)", "launches scale"), ("np.int64(1)", "passes int64")]
+)
+def test_launches_of_the_host_module_are_compared_by_type_alone(compared, last, message):
+    launches = (
+        "from harness.host import Launch\ndef launches(arguments, config):\n"
+        "    size = config['BLOCK'] * config['UNROLL']\n"
+        f"    yield Launch('scale', (size,), (1,), ('b', 'a', {last}))\n"
+    )
+    arguments = {"a": "np.zeros(4, np.float32)", "b": "np.zeros(4, np.float32)"}
+    head = "global float *a, global float *b, int m"
+    assert message in compared(head, arguments, launches=launches, launch="host")
+
+
 @needs_nvcc
 @pytest.mark.parametrize(
     ("text", "shared", "is_missing"),

@@ -26,6 +26,7 @@ from harness.commands.check.inspection import Inspection, SampledBuilds
 from harness.commands.check.options import SPACE_SCHEMA, CheckOptions
 from harness.commands.check.program import try_program
 from harness.commands.check.program_builds import ProgramInspection
+from harness.commands.check.source_arguments import SourceArguments
 from harness.commands.check.sweep import describe_sweep, sweep
 from harness.commands.check.targets import (
     CompileTarget,
@@ -42,7 +43,7 @@ from harness.core.errors import (
     SpecError,
     UsageError,
 )
-from harness.core.program import Program, Read
+from harness.core.program import Launch, Program, Read
 from harness.core.records import Config, Value
 from harness.core.text import counted, escaped
 from harness.display.formats import make_console
@@ -212,11 +213,16 @@ def _report_sweep(console: Console, inspection: SampledBuilds, options: CheckOpt
 
 def _check_host(console: Console, spec: Spec, inspections: Sequence[Inspection]) -> bool:
     """Run the host module on the smallest input; return whether it gives all that it must, and
-    what CUDA's kernel takes."""
+    what the kernel takes."""
     smallest = min(spec.inputs, key=lambda problem: math.prod(map(_size, problem.values())))
     try:
         data = make_kernel_data(spec.host, smallest)
-        launches = _launches(spec, data) if spec.launch is None else ""
+        by_language = [SourceArguments(spec, language) for language in spec.sources]
+        launches = _launches(spec, data, by_language) if spec.launch is None else ""
+        if spec.launch is not None:
+            launch = Launch(spec.functions[0], (1,), (1,), tuple(data.arguments))
+            for arguments in by_language:
+                arguments.check(launch, data, by_name=True)
         for inspection in inspections:
             inspection.check_arguments(data)
     except (HostModuleError, LaunchFailed) as error:
@@ -227,8 +233,11 @@ def _check_host(console: Console, spec: Spec, inspections: Sequence[Inspection])
     return True
 
 
-def _launches(spec: Spec, data: KernelData) -> str:
-    """List the default's first launches, up to one that reads data from the device."""
+def _launches(spec: Spec, data: KernelData, by_language: Sequence[SourceArguments]) -> str:
+    """List the default's first launches, up to one that reads data from the device.
+
+    Raises LaunchFailed for arguments that do not fit the source.
+    """
     default = Config({p.name: p.default for p in spec.parameters})
     data.arranged(TrackedConfig(default))
     steps: list[str] = []
@@ -236,6 +245,8 @@ def _launches(spec: Spec, data: KernelData) -> str:
         if isinstance(step, Read) or len(steps) == _LISTED_LAUNCHES:
             steps.append("...")
             break
+        for arguments in by_language:
+            arguments.check(step, data)
         steps.append(f"{step.function} {_shape(step.grid)} groups of {_shape(step.group)}")
     return f"; launches {', '.join(steps)}"
 
