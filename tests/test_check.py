@@ -371,6 +371,31 @@ def test_arguments_that_do_not_fit_the_cuda_kernel_are_found_without_a_gpu(
     assert failure in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("opencl")
+@pytest.mark.parametrize(("sign", "is_named"), [("+=", True), ("-=", False)])
+def test_kernel_that_adds_to_its_output_is_told_to_declare_it(write, capsys, sign, is_named):
+    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
+    path = write(kernel=kernel, launch={"group": ["BLOCK"], "grid": [1]})
+    (path.parent / "scale.cl").write_text(
+        "kernel void scale(global const int *x, global int *y) {\n"
+        f"    int i = get_global_id(0); y[i] {sign} x[i] * UNROLL;\n}}\n"
+    )
+    (path.parent / "scale.py").write_text(
+        "import numpy as np\ndef arguments(features, rng):\n"
+        "    return {'x': np.arange(1, 65, dtype=np.int32), 'y': np.zeros(64, np.int32)}\n"
+        "def reference(arguments): return {'y': arguments['x']}\n"
+    )
+    assert main([str(path), "--backend", "opencl", "--sample", "0", "--run"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    why = "y looks like what was there before plus the expected value: does the kernel add to it?"
+    assert (f'{why} Then write in the host module INOUT = ("y",)' in text) == is_named
+    host = path.parent / "scale.py"
+    host.write_text(host.read_text() + 'INOUT = ("y",)\n')
+    status = main([str(path), "--backend", "opencl", "--sample", "0", "--run"])
+    assert status == (0 if is_named else 1)
+    assert why not in capsys.readouterr().out
+
+
 SIGNATURE = "global const half *a, global float4 *b, int m, unsigned n, local float *t, ulong k"
 
 
