@@ -368,7 +368,7 @@ def test_arguments_that_do_not_fit_the_cuda_kernel_are_found_without_a_gpu(
     Path(path.parent, "scale.py").write_text(HOST.replace(', "n": np.int32(1)', ""))
     assert main([str(path), "--arch", "sm_90"]) == 1
     failure = "host module FAILED: scale takes 2 arguments, but the host module passes 1: x"
-    assert failure in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1] == f"  scale, {failure}"
 
 
 @pytest.mark.usefixtures("opencl")
@@ -437,10 +437,10 @@ def compared(write, capsys):
         (path.parent / f"scale.{suffix}").write_text(source)
         (path.parent / "scale.py").write_text(host(**arguments) + launches)
         spec = load_spec(path)
-        passes = check._check_host(Console(width=1000), spec, [])
+        reason = check._check_host(Console(width=1000), spec, [])
         text = capsys.readouterr().out
-        assert passes == ("FAILED" not in text)
-        return text
+        assert bool(reason) == (text == "")
+        return reason or text
 
     return of
 
@@ -508,7 +508,7 @@ def test_types_of_arguments_are_compared_with_the_source(compared, changed, mess
 )  # fmt: skip
 def test_what_the_source_leaves_open_is_not_refused(compared, head, changed):
     compiler = {"nvcc": {"options": ["-DR=half"]}}
-    assert "FAILED" not in compared(head, FITTING | changed, "cuda", compiler=compiler)
+    assert "outputs b" in compared(head, FITTING | changed, "cuda", compiler=compiler)
 
 
 def test_a_macro_that_stands_for_a_type_is_followed(compared):
@@ -576,6 +576,11 @@ def test_failure_of_another_configuration_is_a_row_and_no_failure_of_the_command
     assert "not compiled: 1 x " in text
     assert "2 configurations compiled, 1 failed" in text
     assert "only 1 of 8 other legal configurations were found" in text
+    assert text.splitlines()[-3:] == [
+        "1 space valid; the default compiles in 1 of 1",
+        '  scale for sm_90, not compiled: 1 x scale.cu:2:2: error: #error "eight is too many"',
+        "    for example (BLOCK=64, UNROLL=8)",
+    ]
 
 
 @needs_nvcc
@@ -588,7 +593,10 @@ def test_default_that_does_not_compile_gives_the_log_and_exit_code_1(write, caps
     assert "default for sm_90: FAILED" in text
     assert "eight is too many" in text
     assert "default for sm_90: OK" in text
-    assert "2 spaces valid; the default failed in 1 of 2: scale" in text
+    summary, failure, example = text.splitlines()[-3:]
+    assert summary == "2 spaces valid; the default failed in 1 of 2: scale"
+    assert failure.startswith("  scale for sm_90, not compiled: 1 x scale.cu:2:2: error: #error")
+    assert example == "    for example (BLOCK=64, UNROLL=8)"
 
 
 @needs_nvcc
@@ -655,7 +663,7 @@ def refused(write, why):
 def test_an_error_of_every_configuration_is_compiled_three_times(write):
     inspection, builds = refused(write, lambda program: "scale.cu(3): error: expected a ;")
     out = io.StringIO()
-    assert not describe_sample(Console(file=out, width=200), inspection)
+    assert describe_sample(Console(file=out, width=200), inspection)[0].failure
     assert len(builds.started) == 3
     assert "6 others not compiled: the default and 2 others fail with the same" in out.getvalue()
     assert len(list(inspection.compiled())) == 9  # a sweep compiles all that were asked for
