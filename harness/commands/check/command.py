@@ -201,7 +201,9 @@ def _check_program(
 ) -> bool:
     """Build and run a program's default, or with --compile only build; return whether it passes."""
     if options.compile is None:
-        return try_program(console, spec, options.others, options.seed)
+        default, *others = try_program(console, spec, options.others, options.seed)
+        failures.append((spec.name, others))
+        return not default.failure
     try:
         builds = ProgramInspection(spec, options.compile, options.seed)
     except BackendUnavailable as error:
