@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from harness.core.program import Contents, Fill
 from harness.measure.backends.base import Device
 from harness.measure.host_module import Array
 
@@ -152,6 +153,18 @@ def _writes(name: str, index: tuple[np.intp, ...]) -> str:
         f'or write in the host module SCRATCH = ("{name}",) if {name} holds nothing between runs, '
         f'INOUT = ("{name}",) if a run reads what it holds before, or return {name} from '
         f"reference()"
+    )
+
+
+def why_added(name: str, found: Array, expected: Array, before: Contents, rtol: float) -> str:
+    """Explain an output to which a kernel adds, and which held `before`; empty for others."""
+    fill = before.array(found.shape, found.dtype) if isinstance(before, Fill) else before
+    if not adds_to_fill(found, expected, fill, rtol):
+        return ""
+    return (
+        f". {name} looks like what was there before plus the expected value: does the kernel "
+        f'add to it? Then write in the host module INOUT = ("{name}",) '
+        "(docs/spaces.md#the-host-module)"
     )
 
 

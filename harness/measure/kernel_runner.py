@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
-from harness.core.program import Binary, Fill, Launch
+from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome
 from harness.core.worst_element import WorstElement
 from harness.measure import trial
@@ -19,7 +19,7 @@ from harness.measure.clock_tick import delay_randomly
 from harness.measure.clock_watch import SampleClocks
 from harness.measure.host_module import Array
 from harness.measure.hot import hot_time
-from harness.measure.kernel_checks import CheckTime, adds_to_fill, same_bytes, why_astray
+from harness.measure.kernel_checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import observe_occupancy
 from harness.measure.sensors import Sensors
@@ -286,18 +286,11 @@ class KernelRunner:
     ) -> str:
         """Explain a wrong output to which the kernel adds; empty for others."""
         name = worst.argument.partition(".")[0]
-        output, fill = found[name], self.data.fresh(self._arranged)[name]
-        before = fill.array(output.shape, output.dtype) if isinstance(fill, Fill) else fill
-        rtol, _ = tolerance.of(output.dtype)
-        if name in self.data.inout or not adds_to_fill(
-            output, self.data.expected[name], before, rtol
-        ):
+        if name in self.data.inout:
             return ""
-        return (
-            f". {name} looks like what was there before plus the expected value: does the kernel "
-            f'add to it? Then write in the host module INOUT = ("{name}",) '
-            "(docs/spaces.md#the-host-module)"
-        )
+        output, fill = found[name], self.data.fresh(self._arranged)[name]
+        rtol, _ = tolerance.of(output.dtype)
+        return why_added(name, output, self.data.expected[name], fill, rtol)
 
     def _outputs(self) -> dict[str, Array]:
         return {name: self.device.read(name) for name in self.data.expected}
