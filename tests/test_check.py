@@ -368,7 +368,166 @@ def test_arguments_that_do_not_fit_the_cuda_kernel_are_found_without_a_gpu(
     Path(path.parent, "scale.py").write_text(HOST.replace(', "n": np.int32(1)', ""))
     assert main([str(path), "--arch", "sm_90"]) == 1
     failure = "host module FAILED: scale takes 2 arguments, but the host module passes 1: x"
-    assert failure in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1] == f"  scale, {failure}"
+
+
+@pytest.mark.usefixtures("opencl")
+@pytest.mark.parametrize(("sign", "is_named"), [("+=", True), ("-=", False)])
+def test_kernel_that_adds_to_its_output_is_told_to_declare_it(write, capsys, sign, is_named):
+    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
+    path = write(kernel=kernel, launch={"group": ["BLOCK"], "grid": [1]})
+    (path.parent / "scale.cl").write_text(
+        "kernel void scale(global const int *x, global int *y) {\n"
+        f"    int i = get_global_id(0); y[i] {sign} x[i] * UNROLL;\n}}\n"
+    )
+    (path.parent / "scale.py").write_text(
+        "import numpy as np\ndef arguments(features, rng):\n"
+        "    return {'x': np.arange(1, 65, dtype=np.int32), 'y': np.zeros(64, np.int32)}\n"
+        "def reference(arguments): return {'y': arguments['x']}\n"
+    )
+    assert main([str(path), "--backend", "opencl", "--sample", "0", "--run"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    why = "y looks like what was there before plus the expected value: does the kernel add to it?"
+    assert (f'{why} Then write in the host module INOUT = ("y",)' in text) == is_named
+    host = path.parent / "scale.py"
+    host.write_text(host.read_text() + 'INOUT = ("y",)\n')
+    status = main([str(path), "--backend", "opencl", "--sample", "0", "--run"])
+    assert status == (0 if is_named else 1)
+    assert why not in capsys.readouterr().out
+
+
+SIGNATURE = "global const half *a, global float4 *b, int m, unsigned n, local float *t, ulong k"
+
+
+def host(**arguments: str) -> str:
+    """Return a host module with these arguments, and nothing to expect of them."""
+    made = ", ".join(f'"{name}": {value}' for name, value in arguments.items())
+    return (
+        f"import numpy as np\ndef arguments(features, rng): return {{{made}}}\n"
+        "def reference(arguments): return {'b': arguments['b']}\n"
+    )
+
+
+FITTING = {
+    "a": "np.zeros(4, np.float16)",
+    "b": "np.zeros((4, 4), np.float32)",
+    "m": "np.int32(1)",
+    "n": "np.uint32(1)",
+    "k": "np.uint64(1)",
+}
+
+
+@pytest.fixture
+def compared(write, capsys):
+    """Checks a kernel with this head and these arguments in one language; returns what it prints
+    on the host module."""
+
+    def of(
+        head: str,
+        arguments: dict[str, str],
+        language: str = "opencl",
+        launches: str = "",
+        **sections: object,
+    ) -> str:
+        suffix, mark = {"opencl": ("cl", "kernel"), "cuda": ("cu", "__global__")}[language]
+        kernel = {"function": "scale", "source": {language: f"scale.{suffix}"}, "host": "scale.py"}
+        path = write(kernel=kernel, **sections)
+        before, _, parameters = head.rpartition("|")
+        source = f"{before}\n{mark} void scale({parameters}) {{ int i = BLOCK * UNROLL; }}\n"
+        (path.parent / f"scale.{suffix}").write_text(source)
+        (path.parent / "scale.py").write_text(host(**arguments) + launches)
+        spec = load_spec(path)
+        reason = check._check_host(Console(width=1000), spec, [])
+        text = capsys.readouterr().out
+        assert bool(reason) == (text == "")
+        return reason or text
+
+    return of
+
+
+@pytest.mark.usefixtures("opencl")
+def test_check_refuses_arguments_in_another_order_and_shows_both(write, capsys):
+    path = write()
+    swapped = '"m": np.int32(1), "n": np.int32(1)'
+    (path.parent / "scale.py").write_text(HOST.replace('"n": np.int32(1)', swapped))
+    source = path.parent / "scale.cl"
+    source.write_text(source.read_text().replace("int n)", "int n, int m)"))
+    assert main([str(path), "--backend", "opencl", "--sample", "0"]) == 1
+    assert (
+        "host module FAILED: scale takes its arguments in another order: it takes x, n, m; the "
+        "host module passes x, m, n" in " ".join(capsys.readouterr().out.split())
+    )
+
+
+@pytest.mark.parametrize("language", ["opencl", "cuda"])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({}, ""),
+        ({"a": "np.zeros(4, np.float32)"}, "argument 1 of scale, a, is half*, but the host module "
+         "passes float32"),
+        ({"b": "np.zeros(4, np.float64)"}, "argument 2 of scale, b, is float4*, but the host "
+         "module passes float64"),
+        ({"b": "np.zeros(4, np.complex64)"}, ""),
+        ({"a": "np.zeros(4, 'f2, f2')"}, ""),
+        ({"m": "np.float32(1)"}, "argument 3 of scale, m, is int, but the host module passes "
+         "float32"),
+        ({"m": "np.int64(1)"}, "argument 3 of scale, m, is int, but the host module passes int64"),
+        ({"m": "np.uint32(1)"}, ""),
+        ({"k": "np.zeros(4)"}, "argument 5 of scale, k, is ulong, but the host module passes an"),
+    ],
+)  # fmt: skip
+def test_types_of_arguments_are_compared_with_the_source(compared, changed, message, language):
+    head = SIGNATURE
+    if language == "cuda":
+        head = "const __half *a, float4 *__restrict__ b, int m, unsigned n, unsigned long k"
+    text = compared(head, FITTING | changed, language)
+    assert (message or "arguments a, b, m, n, k; outputs b") in text
+
+
+@pytest.mark.parametrize(
+    ("head", "changed"),
+    [
+        ("void *a, float *b, int m, unsigned n, size_t k", {"a": "np.zeros(4)"}),
+        ("typedef double real;|real *a, float *b, int m, unsigned n, size_t k", {}),
+        ("using half = double;|half *a, float *b, int m, unsigned n, size_t k",
+         {"a": "np.zeros(4)"}),
+        ("#ifdef F\n#define R half\n#else\n#define R float\n#endif\n|"
+         "R *a, float *b, int m, unsigned n, size_t k", {"a": "np.zeros(4, np.float32)"}),
+        ("#ifndef R\n#define R float\n#endif\n|R *a, float *b, int m, unsigned n, size_t k", {}),
+        ("template <typename half>\n|half *a, float *b, int m, unsigned n, size_t k",
+         {"a": "np.zeros(4)"}),
+        ("template <typename T>\n|T *a, float *b, int m, unsigned n, size_t k", {}),
+        ("|\n#ifdef F\nfloat *a,\n#else\nint a,\n#endif\nfloat *b, int m, size_t k", {}),
+        ("float *a, float *b, float3 m, unsigned n, size_t k",
+         {"a": "np.uint64(0)", "m": "np.void((1, 1, 1), 'f4, f4, f4')"}),
+        ("half *in, float *out, int rows, unsigned columns, size_t k", {}),
+        ("half *a, float *b, int m", {}),
+        ("half *a, float *b, int, unsigned n, float **m", {}),
+    ],
+)  # fmt: skip
+def test_what_the_source_leaves_open_is_not_refused(compared, head, changed):
+    compiler = {"nvcc": {"options": ["-DR=half"]}}
+    assert "outputs b" in compared(head, FITTING | changed, "cuda", compiler=compiler)
+
+
+def test_a_macro_that_stands_for_a_type_is_followed(compared):
+    head = "#define R double\n|global R *a, global float *b, int m, unsigned n, ulong k"
+    assert "a, is double*, but the host module passes float16" in compared(head, FITTING)
+
+
+@pytest.mark.parametrize(
+    ("last", "message"), [("np.int32(1)", "launches scale"), ("np.int64(1)", "passes int64")]
+)
+def test_launches_of_the_host_module_are_compared_by_type_alone(compared, last, message):
+    launches = (
+        "from harness.host import Launch\ndef launches(arguments, config):\n"
+        "    size = config['BLOCK'] * config['UNROLL']\n"
+        f"    yield Launch('scale', (size,), (1,), ('b', 'a', {last}))\n"
+    )
+    arguments = {"a": "np.zeros(4, np.float32)", "b": "np.zeros(4, np.float32)"}
+    head = "global float *a, global float *b, int m"
+    assert message in compared(head, arguments, launches=launches, launch="host")
 
 
 @needs_nvcc
@@ -417,6 +576,11 @@ def test_failure_of_another_configuration_is_a_row_and_no_failure_of_the_command
     assert "not compiled: 1 x " in text
     assert "2 configurations compiled, 1 failed" in text
     assert "only 1 of 8 other legal configurations were found" in text
+    assert text.splitlines()[-3:] == [
+        "1 space valid; the default compiles in 1 of 1",
+        '  scale for sm_90, not compiled: 1 x scale.cu:2:2: error: #error "eight is too many"',
+        "    for example (BLOCK=64, UNROLL=8)",
+    ]
 
 
 @needs_nvcc
@@ -429,7 +593,10 @@ def test_default_that_does_not_compile_gives_the_log_and_exit_code_1(write, caps
     assert "default for sm_90: FAILED" in text
     assert "eight is too many" in text
     assert "default for sm_90: OK" in text
-    assert "2 spaces valid; the default failed in 1 of 2: scale" in text
+    summary, failure, example = text.splitlines()[-3:]
+    assert summary == "2 spaces valid; the default failed in 1 of 2: scale"
+    assert failure.startswith("  scale for sm_90, not compiled: 1 x scale.cu:2:2: error: #error")
+    assert example == "    for example (BLOCK=64, UNROLL=8)"
 
 
 @needs_nvcc
@@ -496,7 +663,7 @@ def refused(write, why):
 def test_an_error_of_every_configuration_is_compiled_three_times(write):
     inspection, builds = refused(write, lambda program: "scale.cu(3): error: expected a ;")
     out = io.StringIO()
-    assert not describe_sample(Console(file=out, width=200), inspection)
+    assert describe_sample(Console(file=out, width=200), inspection)[0].failure
     assert len(builds.started) == 3
     assert "6 others not compiled: the default and 2 others fail with the same" in out.getvalue()
     assert len(list(inspection.compiled())) == 9  # a sweep compiles all that were asked for

@@ -429,6 +429,61 @@ def test_a_constant_in_a_constraint_is_a_parameter(tmp_path: Path) -> None:
     assert re.search(r"^  DEPTH: .*CONFIRM", _space(tmp_path, pragmas + PLAIN), re.MULTILINE)
 
 
+@pytest.mark.parametrize("value", [0, 1, 2, 100, 4096])
+@pytest.mark.parametrize("name", ["TILE", "BLOCK", "FACTOR", "ITEMS", "ON", "WINDOW"])
+def test_the_present_value_is_one_of_the_guessed_values(
+    tmp_path: Path, name: str, value: int
+) -> None:
+    use = f"\n#pragma unroll {name}\nfor (;;) {{}}" if name == "FACTOR" else f"y[{name}] = n;"
+    use = f"if ({name}) y[0] = n;" if name == "ON" else use
+    source, space, host = (tmp_path / f"k.{suffix}" for suffix in ("cl", "yaml", "py"))
+    source.write_text(
+        f"#ifndef {name}\n#define {name} {value}\n#endif\n"
+        f"kernel void f(global int *y, int n) {{ {use} }}"
+    )
+    assert main([str(source), "--output", str(space), "--host", str(host)]) == 0
+    [parameter] = load_spec(space).parameters
+    assert parameter.default == value
+
+
+FREE = """\
+#include "k.h"
+#define AT(I) ((I) * STRIDE)
+enum Kind { SMALL };
+constexpr int WARP = 32;
+__global__ void f(float *y, int n) {
+    const int MINE = SMALL + WARP + THEIRS + OURS + INT_MAX + NAN + CALLED(n);
+    __shared__ float part[BLOCK];
+    if (IS_FAST) y[AT(MINE)] = part[ITEMS];
+    for (int i = -RADIUS; i < n; i++) y[i] = (FLOAT)i;
+}
+__global__ void g(float *y) { y[0] = OTHER; }
+int main() { return EXIT_FAILURE + ON_THE_HOST; }
+"""
+
+
+def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path: Path) -> None:
+    (tmp_path / "k.h").write_text("#define OURS 1\nconst int THEIRS = 2;\n")
+    text = _space(tmp_path, FREE, "f")
+    assert re.findall(r"# line \d+: nothing defines \w+\n  (\w+: \{.*\})  # (\w+)", text) == [
+        ("BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}", "CONFIRM"),
+        ("IS_FAST: {values: [0, 1], role: choice, default: 0}", "CONFIRM"),
+        ("ITEMS: {type: power_of_two, min: 1, max: 8, default: 1}", "CONFIRM"),
+        ("RADIUS: {values: [1], default: 1}", "FILL"),
+        ("STRIDE: {type: power_of_two, min: 1, max: 8, default: 1}", "CONFIRM"),
+    ]
+    assert _line(text, "group:") == "group: [BLOCK]"
+
+
+def test_a_missing_included_file_may_define_every_macro(tmp_path: Path) -> None:
+    assert "nothing defines" not in _space(tmp_path, FREE, "f")
+
+
+def test_a_macro_that_nothing_defines_is_a_parameter_beside_pragmas_too(tmp_path: Path) -> None:
+    text = "#pragma range 1,4\n#define N 2\n__global__ void f(int *y) { y[N] = BLOCK; }\n"
+    assert _line(_space(tmp_path, text), "BLOCK:").startswith("BLOCK: {type: power_of_two")
+
+
 def test_a_source_that_could_tune_nothing_asks_for_a_parameter(tmp_path: Path) -> None:
     text = _space(tmp_path, "__global__ void f(float *y, int n) {}\n")
     assert "  # FILL IN: the parameters to tune: no pragma declares one" in text
@@ -490,10 +545,29 @@ def test_an_ifdef_in_a_signature_is_read_with_all_its_branches(tmp_path: Path) -
     assert [(a.name, a.type_name) for a in kernel.arguments] == [("a", "long"), ("b", "int")]
 
 
-def test_local_memory_as_an_argument_is_reported(tmp_path: Path) -> None:
+def test_an_argument_in_local_memory_gets_its_size_from_the_launch(tmp_path: Path) -> None:
     text = _space(tmp_path, OPENCL, "first", "k.cl")
-    assert "# FILL IN: scratch is local memory passed as an argument" in text
+    assert _line(text, "shared:") == "shared: 64 * 4"
+    assert any("CONFIRM: the bytes of scratch, guessed" in mark for mark in to_do(text))
     assert _line(text, "source:") == "source: {opencl: k.cl}"
+    assert "shared:" not in _space(tmp_path, OPENCL, "second", "k.cl")
+
+
+def test_local_memory_of_an_unknown_type_asks_for_its_size(tmp_path: Path) -> None:
+    text = _space(tmp_path, "kernel void f(local node_t *tile, int n) {}", None, "k.cl")
+    assert any("FILL IN: the bytes of tile, with the size of node_t" in m for m in to_do(text))
+
+
+def test_several_local_arguments_are_to_be_joined_into_one(tmp_path: Path) -> None:
+    text = _space(tmp_path, "kernel void f(local float *a, local double2 *b) {}", None, "k.cl")
+    assert "# FILL IN: a, b are local pointers, but a launch gives one size of shared" in text
+    assert _line(text, "shared:") == "shared: 64 * 4 + 64 * 16"
+
+
+def test_a_portable_kernel_takes_no_local_memory_in_cuda(tmp_path: Path) -> None:
+    source = '#include "portable.h"\nKERNEL f(GLOBAL int *y, LOCAL_POINTER float *a) {}\n'
+    text = _space(tmp_path, source, None, "k.cl")
+    assert "# FILL IN: a: CUDA passes no local memory as an argument" in text
 
 
 def test_with_several_kernels_one_must_be_chosen(tmp_path: Path) -> None:
@@ -641,14 +715,42 @@ void launch(float *y) { inner::all<float><<<1, 256>>>(y, 1, nullptr); }
 """
 
 
-def test_a_template_kernel_is_read_and_its_obstacle_reported(tmp_path: Path) -> None:
+def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path: Path) -> None:
     facts = _facts(tmp_path, TEMPLATE)
     assert facts.kernel.name == "all"
-    assert facts.kernel.is_template
     assert [(a.name, a.type_name) for a in facts.kernel.arguments] == [
         ("kernel", "T"), ("n", "std::int64_t"), ("p", "float3")
     ]  # fmt: skip
-    assert "# FILL IN: all is a template: give its arguments" in _space(tmp_path, TEMPLATE)
+    text = _space(tmp_path, TEMPLATE)
+    assert _line(text, "function:") == "function: inner::all<float>"
+    assert "CONFIRM: the types T of the template, guessed" in " ".join(to_do(text))
+
+
+@pytest.mark.parametrize(
+    ("head", "function", "parameters"),
+    [
+        ("int BLOCK, unsigned ITEMS = 4", "f<BLOCK, ITEMS>",
+         ["BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}",
+          "ITEMS: {type: integer, min: 1, max: 8, default: 4}"]),
+        ("typename T, class U = double, bool FAST = true, std::size_t WIDTH",
+         "f<float, double, FAST, WIDTH>",
+         ["FAST: {values: [0, 1], role: choice, default: 1}",
+          "WIDTH: {type: power_of_two, min: 1, max: 8, default: 1}"]),
+    ],
+)  # fmt: skip
+def test_whole_numbers_of_a_template_are_parameters_to_confirm(
+    tmp_path: Path, head: str, function: str, parameters: list[str]
+) -> None:
+    text = _space(tmp_path, f"template <{head}>\n__global__ void f(float *y, int n) {{}}\n")
+    assert _line(text, "function:") == f"function: {function}"
+    assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM", text, re.MULTILINE) == parameters
+
+
+@pytest.mark.parametrize("head", ["Op OP", "int... N", "template <class> class C, int N"])
+def test_other_arguments_of_a_template_are_left_to_fill_in(tmp_path: Path, head: str) -> None:
+    text = _space(tmp_path, f"template <{head}>\n__global__ void f(float *y, int n) {{}}\n")
+    assert _line(text, "function:") == "function: f"
+    assert "# FILL IN: f is a template: give its arguments" in text
 
 
 def test_an_unreadable_argument_is_reported(tmp_path: Path) -> None:
@@ -703,7 +805,7 @@ def test_the_launch_is_guessed_from_roles_and_integers(
         ("#define DEPTH 3", "blockIdx.y", "int hA, int wA, int wB", "16, 16", ["wB", "hA"]),
         ("#define DEPTH 3", "get_global_id(2)", "int nx, int ny, int nz", "8, 8, 8",
          ["nx", "ny", "nz"]),
-        ("#define RBLOCK 64", "THREAD_X", "int n", "RBLOCK", ["n"]),
+        ('#include "portable.h"\n#define RBLOCK 64', "THREAD_X", "int n", "RBLOCK", ["n"]),
     ],
 )  # fmt: skip
 def test_the_group_has_the_dimensions_that_the_kernel_uses(
@@ -741,7 +843,6 @@ def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path: Path) ->
     assert found == {
         "x": ("float32", (8,)), "y": ("float32", (8, 4)), "c": ("float64", (8,)),
         "n": ("uint32", ()), "big": ("uint64", ()), "alpha": ("float32", ()),
-        "scratch": ("float32", (8,)),
     }  # fmt: skip
 
 
@@ -751,13 +852,36 @@ def text_of_error(facts: Facts) -> str:
     return line.strip()
 
 
+@pytest.mark.usefixtures("opencl")
+def test_check_refuses_integers_that_decide_the_work_until_they_are_filled_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, space, host = (tmp_path / f"k.{suffix}" for suffix in ("cl", "yaml", "py"))
+    source.write_text(
+        "#ifndef F\n#define F 1\n#endif\n"
+        "kernel void f(global const int *row, global float *y, local float *t, int n)\n"
+        "{ t[get_local_id(0)] = n; if (F * row[0] < n) y[get_global_id(0)] = t[get_local_id(0)]; }"
+    )
+    assert main([str(source), "--output", str(space), "--host", str(host)]) == 0
+    listed = capsys.readouterr().err
+    assert re.search(r"k\.py, line \d+: FILL IN: offsets, counts or indices\?", listed)
+    space.write_text(space.read_text().replace("n: 1048576", "n: 64"))
+    text = re.sub("raise .*", 'return {"y": np.full(64, 64, np.float32)}', host.read_text())
+    host.write_text(text)
+    line = [str(space), "--backend", "opencl", "--sample", "0", "--run"]
+    assert check.main(line) == 1
+    assert "arguments() returns `row` with the type NoneType" in capsys.readouterr().out
+    host.write_text(text.replace("None,", "np.zeros(size, np.int32),"))
+    assert check.main(line) == 0
+
+
 def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path: Path) -> None:
     text = host_text(_facts(tmp_path, OPENCL, "first", "k.cl"))
     comment = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#"))
     assert "that a kernel reads and overwrites; harness restores them" in comment
     assert 'INOUT = ("y",)' in comment
     assert "that one launch writes and a later one reads" in comment
-    assert 'SCRATCH = ("scratch",)' in comment
+    assert 'SCRATCH = ("y",)' in comment
 
 
 def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
@@ -896,6 +1020,19 @@ def test_nvcc_compiles_a_configuration_without_warnings(
     assert main([str(tmp_path / "scale.cu"), "--output", str(space), "--host", str(host)]) == 0
     program = _program(load_spec(space), "cuda", **changes)
     assert Nvcc("sm_90").compile(program).build.log == ""
+
+
+@pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
+    source, space, host = (tmp_path / f"k.{suffix}" for suffix in ("cu", "yaml", "py"))
+    source.write_text(
+        "namespace lib {\ntemplate <typename T, int BLOCK>\n__global__ void f(T *y, int n) {\n"
+        "    __shared__ T part[BLOCK * PAD];\n    part[threadIdx.x] = n;\n    __syncthreads();\n"
+        "    y[threadIdx.x] = part[n];\n}\n}\n"
+    )
+    assert main([str(source), "--output", str(space), "--host", str(host)]) == 0
+    host.write_text(re.sub("raise .*", 'return {"y": arguments["y"]}', host.read_text()))
+    assert check.main([str(space), "--arch", "sm_90", "--sample", "0"]) == 0
 
 
 @pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)

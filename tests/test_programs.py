@@ -1055,10 +1055,44 @@ def test_committed_example_is_built_and_run_in_processes_of_its_own(
     from harness.display.formats import make_console
 
     spec = load_spec(ROOT / "spaces" / "blur_gcc.yaml")
-    assert try_program(make_console(), spec, 2, 0)
+    assert not try_program(make_console(), spec, 2, 0)[0].failure
     message = capsys.readouterr().out
     assert "default on (n=64, steps=8): OK" in message
     assert "2 other configurations built, 0 failed" in message
+
+
+COMPILED = """\
+name: compiled
+program:
+  sources: [c.c]
+  build: [gcc, "{source}", "-DMODE={MODE}", -o, "{output}"]
+  run: ["{output}", "{n}"]
+  time: wall
+parameters: {MODE: {values: [0, 1, 2], default: DEFAULT}}
+inputs: {features: [n], values: [{n: 3}]}
+"""
+
+
+@needs_gcc
+@pytest.mark.parametrize(("default", "codes"), [(0, 2), (2, 2)])
+def test_check_counts_the_builds_of_a_program_by_their_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], default: int, codes: int
+) -> None:
+    source = "#if MODE == 2\n#error two\n#endif\nint main(void) { return MODE & 0; }\n"
+    (tmp_path / "c.c").write_text(source + "const int mode = MODE;\n")
+    space = tmp_path / "space.yaml"
+    space.write_text(COMPILED.replace("DEFAULT", str(default)))
+    status = int(default == 2)
+    assert check([str(space), "--sample", "5", "--json"]) == status
+    (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
+    found = [target[name] for name in ("compiled", "failed", "machine_codes", "is_default_ok")]
+    assert found == [3, 1, codes, status == 0]
+    assert ("#error two" in target["why_failed"]) == (status == 1)
+    assert check([str(space), "--sample", "5"]) == status
+    text = capsys.readouterr().out
+    assert f"2 other configurations built, {1 - status} failed" in text
+    assert ("\n  compiled, not compiled: 1 x " in text) == (status == 0)
+    assert "error: #error two" in text
 
 
 LEVELS = [f"-Xptxas -O{level}" for level in range(4)]

@@ -11,8 +11,16 @@ from harness.core.errors import Fault, SpecError, UsageError
 from harness.core.records import LIMIT_NAMES
 from harness.core.text import nearest, suggestion
 from harness.discover.binding import Declared, constants_of, printable, read_pragmas
-from harness.discover.scope import KernelScope, scope_of
-from harness.discover.suggestions import Suggestion, suggest_constants, suggest_loops
+from harness.discover.free_macros import free_macros
+from harness.discover.scope import scope_of
+from harness.discover.suggestions import (
+    Suggestion,
+    is_number_type,
+    suggest_constants,
+    suggest_free,
+    suggest_loops,
+    suggest_template,
+)
 from harness.discover.syntax import (
     Argument,
     KernelSignature,
@@ -24,9 +32,11 @@ from harness.discover.types import NumpyType, numpy_type
 from harness.source.kernel_source import Source, read_source
 from harness.source.parser_text import CUDA, OPENCL, ParserText, prepare
 from harness.source.pragmas import Pragma
-from harness.source.preprocessor import scan, spaced
+from harness.source.preprocessor import spaced
 
 _SHOWN_NAMES = 12
+GUESSED_TYPE = "float"
+"""The guess for a type that a template leaves open."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,28 @@ class Facts:
     def type_of(self, argument: Argument) -> NumpyType | None:
         """Return the numpy type of an argument's elements; None for the kernel's own types."""
         return numpy_type(argument.type_name, self.aliases, self.dialect)
+
+    @property
+    def function(self) -> str | None:
+        """Return the kernel's name with its template's arguments: numbers are parameters, and
+        types are guessed. None where one of them is neither."""
+        template = self.kernel.template
+        kinds = {p.type_name for p in template if p.type_name not in ("", "bool")}
+        if not all(map(is_number_type, kinds)):
+            return None
+        arguments = (p.name if p.type_name else p.default or GUESSED_TYPE for p in template)
+        name = self.kernel.namespace + self.kernel.name
+        return f"{name}<{', '.join(arguments)}>" if template else name
+
+    @property
+    def passed(self) -> tuple[Argument, ...]:
+        """Return the arguments that the host module passes: all but local memory."""
+        return tuple(a for a in self.kernel.arguments if not a.is_local)
+
+    @property
+    def local(self) -> tuple[Argument, ...]:
+        """Return the arguments that are local memory."""
+        return tuple(a for a in self.kernel.arguments if a.is_local)
 
     @property
     def counts(self) -> tuple[Argument, ...]:
@@ -86,7 +118,9 @@ def discover(path: Path, function: str | None) -> Facts:
     prepared = prepare(source.text, path.suffix)
     kernels = find_kernels(prepared)
     kernel = _chosen(path, kernels, function)
-    scope = _scope(kernel, kernels, prepared, source)
+    included = [(p.name, prepare(text, p.suffix)) for p, text in source.includes.items()]
+    scans = (text.scan for _, text in included)
+    scope = scope_of(kernel, kernels, find_launchers(prepared), prepared.scan, scans)
     declared = read_pragmas(str(path), prepared.scan, scope)
     if faults := source.nest_faults():
         raise SpecError(faults)
@@ -96,12 +130,19 @@ def discover(path: Path, function: str | None) -> Facts:
     fixed = {name: value for name, value in constants.items() if name not in known}
     loops = [loop for loop in find_loops(prepared, fixed) if scope.holds(loop.start)]
     elsewhere = (a.name for other in kernels if other is not kernel for a in other.arguments)
+    free = free_macros(prepared, included, scope)
+    free = {name: line for name, line in free.items() if name not in known | options}
+    suggested = (
+        *suggest_template(kernel),
+        *suggest_free(free, prepared.scan, loops, kernel),
+        *suggest_constants(prepared.scan, scope, loops, kernel.sizes, known | options),
+    )
     facts = Facts(
         path,
         prepared.dialect,
         kernel,
         declared,
-        tuple(suggest_constants(prepared.scan, scope, loops, kernel.sizes, known | options)),
+        suggested,
         tuple(suggest_loops(prepared.scan, loops)),
         scope.foreign.union(elsewhere, (t.name for t in declared.left_out)),
         _aliases(prepared),
@@ -118,16 +159,6 @@ def _source(path: Path) -> Source:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path} {error}") from None
-
-
-def _scope(
-    kernel: KernelSignature,
-    kernels: Sequence[KernelSignature],
-    prepared: ParserText,
-    source: Source,
-) -> KernelScope:
-    included = (scan(text) for text in source.includes.values())
-    return scope_of(kernel, kernels, find_launchers(prepared), prepared.scan, included)
 
 
 def _chosen(

@@ -12,9 +12,7 @@ from harness.discover.binding import printable
 from harness.discover.facts import Facts
 from harness.discover.space_file import features
 from harness.discover.syntax import Argument
-from harness.discover.types import NumpyType
-
-_UNKNOWN = NumpyType("float32")
+from harness.discover.types import UNKNOWN_TYPE, NumpyType
 
 
 def host_text(facts: Facts) -> str:
@@ -27,7 +25,7 @@ def _head(facts: Facts) -> Iterator[str]:
     yield f'"""Host module of {name}: the kernel\'s arguments and its expected results."""'
     yield ""
     yield "import numpy as np"
-    written = [a.name for a in facts.kernel.arguments if a.is_pointer and not a.is_const]
+    written = [a.name for a in facts.passed if a.is_pointer and not a.is_const]
     if written:
         yield ""
         yield "# FILL IN: arrays of zeros are guessed to be outputs; fill those that are read."
@@ -45,11 +43,11 @@ def _arguments(facts: Facts) -> Iterator[str]:
     by_argument = {argument: feature for feature, argument in features(facts).items() if argument}
     local = {a: f"features[{json.dumps(f)}]" for a, f in by_argument.items()}
     size = " * ".join(local.values()) or 'features["n"]'
-    pointers = [a for a in facts.kernel.arguments if a.is_pointer]
+    pointers = [a for a in facts.passed if a.is_pointer]
     if pointers:
         yield f"    size = {size}  # FILL IN: the size of each array, if it differs"
     yield "    return {"
-    for argument in facts.kernel.arguments:
+    for argument in facts.passed:
         yield f"        {json.dumps(argument.name)}: {_argument(facts, argument, local)}"
     for text in facts.kernel.unreadable:
         yield f"        # FILL IN: {printable(text)}"
@@ -59,8 +57,12 @@ def _arguments(facts: Facts) -> Iterator[str]:
 def _argument(facts: Facts, argument: Argument, local: dict[str, str]) -> str:
     """Write one argument's value, with a mark for its unknown parts."""
     known = facts.type_of(argument)
-    kind = known or _UNKNOWN
+    kind = known or UNKNOWN_TYPE
     mark = "" if known else f"  # FILL IN: the dtype of {printable(argument.type_name)}"
+    if argument.is_pointer and argument.is_const and kind.is_integer:
+        # Random numbers would run, but offsets and counts decide how much work there is.
+        example = f"rng.integers(0, 100, {_shape(kind)}, np.{kind.name})"
+        return f"None,  # FILL IN: offsets, counts or indices? Or numbers, as in {example}"
     if argument.is_pointer:
         return f"{_array(kind, argument.is_const)},{mark}"
     if argument.name in local and kind.width == 1:
@@ -72,20 +74,22 @@ def _argument(facts: Facts, argument: Argument, local: dict[str, str]) -> str:
 
 
 def _array(kind: NumpyType, is_read: bool) -> str:
-    shape = "size" if kind.width == 1 else f"(size, {kind.width})"
+    shape = _shape(kind)
     if not is_read:
         return f"np.zeros({shape}, np.{kind.name})"
     if kind.name in ("float32", "float64"):
         return f"rng.random({shape}, np.{kind.name})"
     if kind.name == "float16":
         return f"rng.random({shape}, np.float32).astype(np.float16)"
-    if kind.name == "bool_":
-        return f"rng.integers(0, 2, {shape}).astype(np.bool_)"
-    return f"rng.integers(0, 100, {shape}, np.{kind.name})"
+    return f"rng.integers(0, 2, {shape}).astype(np.bool_)"
+
+
+def _shape(kind: NumpyType) -> str:
+    return "size" if kind.width == 1 else f"(size, {kind.width})"
 
 
 def _reference(facts: Facts) -> Iterator[str]:
-    written = [a.name for a in facts.kernel.arguments if a.is_pointer and not a.is_const]
+    written = [a.name for a in facts.passed if a.is_pointer and not a.is_const]
     outputs = ", ".join(written) or "all outputs"
     yield "def reference(arguments):"
     yield '    """Return the expected content of every output, by argument name."""'

@@ -18,6 +18,8 @@ from harness.discover.binding import DeclaredParameter, printable
 from harness.discover.facts import Facts
 from harness.discover.suggestions import Suggestion
 from harness.discover.syntax import Argument
+from harness.discover.types import UNKNOWN_TYPE
+from harness.source.parser_text import OPENCL
 
 FILL_IN, CONFIRM = "# FILL IN: ", "# CONFIRM: "
 _WORDS_OF_YAML = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
@@ -82,7 +84,11 @@ def _kernel(facts: Facts, folder: Path, host: Path) -> Iterator[str]:
         source = f"{{{facts.languages[0]}: {source}}}"
     missing = "" if host.exists() else f"  {FILL_IN}write it; --host FILE writes its skeleton"
     yield "kernel:"
-    yield f"  function: {facts.kernel.name}  # line {facts.kernel.line}: ({printable(signature)})"
+    name = facts.function or facts.kernel.name
+    yield f"  function: {name}  # line {facts.kernel.line}: ({printable(signature)})"
+    types = ", ".join(p.name for p in facts.kernel.template if not p.type_name)
+    if types and facts.function:
+        yield f"  {CONFIRM}the types {types} of the template, guessed"
     yield from (f"  {FILL_IN}{obstacle}" for obstacle in _obstacles(facts))
     yield f"  source: {source}"
     yield f"  host: {quoted(_relative(host, folder))}{missing}"
@@ -100,17 +106,19 @@ def _argument_text(argument: Argument) -> str:
 def _obstacles(facts: Facts) -> Iterator[str]:
     """Describe what in the source prevents a run."""
     kernel = facts.kernel
-    if kernel.is_template:
+    if facts.function is None:
         yield (
             f"{kernel.name} is a template: give its arguments, which may be parameters, as in "
             f"{kernel.name}<float, 16>"
         )
-    for argument in kernel.arguments:
-        if argument.is_local:
-            yield (
-                f"{argument.name} is local memory passed as an argument, which a host module "
-                "cannot pass: declare an array in the kernel"
-            )
+    names = ", ".join(a.name for a in facts.local)
+    if facts.local and facts.dialect != OPENCL:
+        yield f"{names}: CUDA passes no local memory as an argument; declare an array in the kernel"
+    elif len(facts.local) > 1:
+        yield (
+            f"{names} are local pointers, but a launch gives one size of shared memory: join them "
+            "into one, and compute the others from it"
+        )
     for text in kernel.unreadable:
         yield f"`{printable(text)}` is not a plain argument: pass a number or an array"
 
@@ -126,9 +134,8 @@ def _parameters(facts: Facts) -> Iterator[str]:
     for tuned in facts.declared.tuned:
         yield from _tuned_lines(tuned)
     for suggestion in active:
-        yield f"  # line {suggestion.line}: #define {suggestion.name} {suggestion.default}"
-        ours = "" if suggestion.role == "launch" else "; remove it if it changes the result"
-        yield f"  {_entry(suggestion)}  {CONFIRM}the guessed values and role{ours}"
+        yield f"  # line {suggestion.line}: {printable(suggestion.origin)}"
+        yield f"  {_entry(suggestion)}  {_mark(suggestion)}"
     if facts.declared.left_out:
         names = ", ".join(f"{t.name} (line {t.pragma.line})" for t in facts.declared.left_out)
         yield f"  # Left out, since only other kernels of the file use it: {names}"
@@ -145,15 +152,27 @@ def _parameters(facts: Facts) -> Iterator[str]:
         yield from (f"  # {printable(loop)}" for loop in facts.loops)
 
 
+def _mark(suggestion: Suggestion) -> str:
+    if suggestion.is_open and suggestion.is_of_the_problem:
+        return f"{FILL_IN}its value, which by its name decides the result"
+    is_ours = suggestion.role == "launch" or suggestion.is_open
+    return f"{CONFIRM}the guessed values and role" + (
+        "" if is_ours else "; remove it if it changes the result"
+    )
+
+
 def _suggested(facts: Facts) -> tuple[list[Suggestion], list[Suggestion]]:
     """Divide the suggestions into parameters of the file and comments.
 
-    In a source without pragmas, an `#ifndef` marks macros that are set from outside, and sizes of
-    blocks are the usual parameters.
+    What has no value in the source needs one. In a source without pragmas, an `#ifndef` marks
+    macros that are set from outside, and sizes of blocks are the usual parameters.
     """
     named = {name for c in facts.constraints for name in Expression(c.operands).names}
     plain = not facts.declared.tuned
-    active = [s for s in facts.suggested if s.name in named or (plain and _is_likely(s))]
+    active = [
+        s for s in facts.suggested
+        if s.is_open or s.name in named or (plain and _is_likely(s))
+    ]  # fmt: skip
     return active, [s for s in facts.suggested if s not in active]
 
 
@@ -257,8 +276,25 @@ def _launch(facts: Facts) -> Iterator[str]:
     yield f"  group: [{', '.join(group)}]  {comment}"
     guess = f"{CONFIRM}one thread (work-item) for each element, guessed"
     yield f"  grid: [{', '.join(map(json.dumps, grid))}]  {guess}"
+    if facts.local:
+        yield f"  shared: {_shared(facts, group)}  {_shared_mark(facts)}"
     if facts.has_this_grid:
         yield f"  cooperative: true  {CONFIRM}the source has this_grid(), whose sync() needs it"
+
+
+def _shared(facts: Facts, group: Sequence[str]) -> str:
+    """Guess the bytes of the local pointers: an element for each thread."""
+    kinds = [facts.type_of(a) or UNKNOWN_TYPE for a in facts.local]
+    return " + ".join(" * ".join((*group, str(kind.size_bytes))) for kind in kinds)
+
+
+def _shared_mark(facts: Facts) -> str:
+    """Say what the size is of, and whether it is a guess or a gap."""
+    names = ", ".join(a.name for a in facts.local)
+    unknown = ", ".join(a.type_name for a in facts.local if facts.type_of(a) is None)
+    if unknown:
+        return f"{FILL_IN}the bytes of {names}, with the size of {printable(unknown)}"
+    return f"{CONFIRM}the bytes of {names}, guessed: one element for each thread (work-item)"
 
 
 def _along(names: list[str], dimensions: int) -> Iterator[str]:

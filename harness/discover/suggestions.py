@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 from harness.discover.binding import constants_of, guessed_role
 from harness.discover.scope import KernelScope
-from harness.discover.syntax import SourceLoop
+from harness.discover.syntax import KernelSignature, SourceLoop
+from harness.discover.types import numpy_type
+from harness.source.parser_text import CUDA
 from harness.source.pragmas import UNROLLS, is_ours, number
 from harness.source.preprocessor import Directive, Scan
 
@@ -37,19 +39,27 @@ _TESTED = re.compile(
 MIN_SIZE = 64  # powers of two from here on count as sizes, whatever their name
 
 
+_THREADS = {"X": 32, "Y": 4, "Z": 2}
+_SIDES = {1: 64, 2: 16, 3: 8}
+"""The guessed sizes of groups: by the last letter of the name, or by the group's dimensions."""
+
+
 @dataclass(frozen=True)
 class Suggestion:
-    """A `#define` that could be a parameter, with its line and the YAML of its values.
+    """A name in the source that could be a parameter, with its line and the YAML of its values.
 
-    `is_guarded` marks a `#define` inside an `#ifndef`, which is meant to be set from outside.
+    `origin` is what stands there. `is_guarded` marks a `#define` inside an `#ifndef`, which is
+    meant to be set from outside. `is_open` marks a name without a value: the space must give one.
     """
 
     name: str
     line: int
+    origin: str
     default: int
     kind: str
     role: str
-    is_guarded: bool
+    is_guarded: bool = False
+    is_open: bool = False
 
     @property
     def is_of_the_problem(self) -> bool:
@@ -75,9 +85,60 @@ def suggest_constants(
             if default >= 0:
                 is_size = name in sizes or guessed_role(name) == "launch"
                 kind, role = _around(name, default, is_size, name in factors, name in conditions)
-                yield Suggestion(
-                    name, directive.line, default, kind, role, name in directive.undefined
-                )
+                origin = f"#define {name} {default}"
+                is_guarded = name in directive.undefined
+                yield Suggestion(name, directive.line, origin, default, kind, role, is_guarded)
+
+
+def suggest_template(kernel: KernelSignature) -> Iterator[Suggestion]:
+    """Suggest the numbers of a kernel's template."""
+    for parameter in kernel.template:
+        name, given = parameter.name, number(parameter.default)
+        is_flag = parameter.type_name == "bool"
+        if is_flag:
+            given = 1 if parameter.default == "true" else 0
+        if is_flag or is_number_type(parameter.type_name):
+            origin = f"a parameter of the template, {parameter.type_name} {name}"
+            default = given if isinstance(given, int) and given >= 0 else None
+            yield _open(name, parameter.line, origin, default, kernel, is_condition=is_flag)
+
+
+def suggest_free(
+    free: Mapping[str, int], scan: Scan, loops: Sequence[SourceLoop], kernel: KernelSignature
+) -> Iterator[Suggestion]:
+    """Suggest the macros that nothing defines, each with its line."""
+    factors = {loop.factor for loop in loops}
+    conditions = set(_conditions(scan))
+    for name, line in free.items():
+        origin = f"nothing defines {name}"
+        is_condition = name in conditions and name not in factors
+        yield _open(name, line, origin, None, kernel, is_condition=is_condition)
+
+
+def is_number_type(type_name: str) -> bool:
+    """Return whether a template's parameter of this type is a whole number."""
+    known = numpy_type(type_name, {}, CUDA)
+    return type_name == "auto" or (known is not None and known.is_integer and known.width == 1)
+
+
+def _open(
+    name: str,
+    line: int,
+    origin: str,
+    default: int | None,
+    kernel: KernelSignature,
+    *,
+    is_condition: bool,
+) -> Suggestion:
+    """Suggest values for a name without a value; those of the problem have one for a person."""
+    is_size = name in kernel.sizes or guessed_role(name) == "launch"
+    if default is None and is_size:
+        default = _THREADS.get(name[-1], _SIDES[kernel.dimensions])
+    if default is None:
+        default = 0 if is_condition else 1
+    kind, role = _around(name, default, is_size, False, is_condition)
+    found = Suggestion(name, line, origin, default, kind, role, is_open=True)
+    return replace(found, kind=f"values: [{default}]") if found.is_of_the_problem else found
 
 
 def _conditions(scan: Scan) -> Iterator[str]:
@@ -94,13 +155,16 @@ def _around(
 ) -> tuple[str, str]:
     """Choose values around a default, as YAML, and a role."""
     if is_factor:
-        return f"type: integer, min: 1, max: {max(MAX_FACTOR, 2 * default)}", "source"
+        least = min(1, default)
+        return f"type: integer, min: {least}, max: {max(MAX_FACTOR, 2 * default)}", "source"
     if default == 1 and _AMOUNT.search(name):
         return f"type: power_of_two, min: 1, max: {MAX_FACTOR}", "source"
     if default == 1 and not is_size and not is_condition:  # with 0 a loop may never end
         return f"type: power_of_two, min: 1, max: {MAX_FACTOR}", "source"
     if default in (0, 1) and not is_size:
         return "values: [0, 1]", "choice"
+    if default == 0:  # it switches something off, so it is no size of a group
+        return "values: [0, 8, 16, 32]", "source"
     role = "launch" if is_size else "source"
     is_power = default & (default - 1) == 0 and default > 0
     if is_power and (is_size or default >= MIN_SIZE):

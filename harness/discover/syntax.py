@@ -38,22 +38,34 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class TemplateParameter:
+    """A parameter of a kernel's template, with its default; `type_name` is empty for a type."""
+
+    name: str
+    line: int
+    type_name: str
+    default: str
+
+
+@dataclass(frozen=True)
 class KernelSignature:
     """A kernel's signature.
 
-    `span` holds the offsets where its definition begins and ends. `unreadable` holds the parameters
-    that are not plain arguments. `sizes` are the group's, if the source fixes or bounds them.
-    `dimensions` (1 to 3) is how many dimensions of thread ids it uses.
+    `namespace` is its prefix, such as `lib::`. `span` holds the offsets where its definition begins
+    and ends. `unreadable` holds the parameters that are not plain arguments. `sizes` are the
+    group's, if the source fixes or bounds them. `dimensions` (1 to 3) is how many dimensions of
+    thread ids it uses.
     """
 
     name: str
+    namespace: str
     line: int
     span: tuple[int, int]
     arguments: tuple[Argument, ...]
     unreadable: tuple[str, ...]
     sizes: tuple[str, ...]
     dimensions: int
-    is_template: bool
+    template: tuple[TemplateParameter, ...]
 
 
 @dataclass(frozen=True)
@@ -100,6 +112,20 @@ def find_launchers(prepared: ParserText) -> tuple[tuple[int, int], ...]:
     launches = (n for n in walk(root) if n.type == "kernel_call_syntax")
     around = (f for n in launches for f in ancestors(n) if f.type == "function_definition")
     return tuple({(f.start_byte, f.end_byte) for f in around if f.start_byte not in kernels})
+
+
+def find_host_functions(prepared: ParserText) -> tuple[tuple[int, int], ...]:
+    """Find the spans of the functions that run on the host alone; none in OpenCL."""
+    if prepared.dialect != CUDA:
+        return ()
+    root = parsed(prepared)
+    marked = _marked(prepared, root, (*KERNEL_WORDS, "__device__"))
+    device = {around.start_byte for *_, around in marked}
+    return tuple(
+        (n.start_byte, n.end_byte)
+        for n in walk(root)
+        if n.type == "function_definition" and n.start_byte not in device
+    )
 
 
 # ------------------------------------------------------------------------------ kernels
@@ -152,14 +178,38 @@ def _kernel(
     arguments, unreadable = _arguments(prepared, head)
     return KernelSignature(
         name=text_of(head.child_by_field_name("declarator")),
+        namespace=_namespace(around),
         line=line_of(head),
         span=span,
         arguments=arguments,
         unreadable=unreadable,
         sizes=sizes[0] if sizes else (),
         dimensions=dimensions(prepared.text[slice(*span)].decode()),
-        is_template=any(n.type == "template_declaration" for n in around),
+        template=tuple(_template(around)),
     )
+
+
+def _namespace(around: Sequence[Node]) -> str:
+    names = (n.child_by_field_name("name") for n in around if n.type == "namespace_definition")
+    return "".join(f"{text_of(name)}::" for name in reversed([n for n in names if n]))
+
+
+def _template(around: Sequence[Node]) -> Iterator[TemplateParameter]:
+    for head in (n for n in around if n.type == "template_declaration"):
+        listed = head.child_by_field_name("parameters")
+        for node in listed.named_children if listed else ():
+            yield _template_parameter(node)
+
+
+def _template_parameter(node: Node) -> TemplateParameter:
+    """Read a parameter; a pack and a template have the type `...`, which no number has."""
+    name: Node | None = node.named_children[0]
+    kind, default = "", node.child_by_field_name("default_type")
+    if node.type not in ("type_parameter_declaration", "optional_type_parameter_declaration"):
+        name, default = (node.child_by_field_name(f) for f in ("declarator", "default_value"))
+        is_number = name is not None and name.type == "identifier"
+        kind = text_of(node.child_by_field_name("type")) if is_number else "..."
+    return TemplateParameter(text_of(name), line_of(node), kind, text_of(default))
 
 
 def _arguments(prepared: ParserText, head: Node) -> tuple[tuple[Argument, ...], tuple[str, ...]]:

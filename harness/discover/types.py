@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 _SCALARS = {
     "bool": "bool_", "_Bool": "bool_",
     "char": "int8", "signed char": "int8", "int8_t": "int8",
@@ -37,6 +39,15 @@ class NumpyType:
     def is_integer(self) -> bool:
         """Return whether the scalar is an integer."""
         return self.name.startswith(("int", "uint"))
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of an element."""
+        return np.dtype(self.name.rstrip("_")).itemsize * self.width
+
+
+UNKNOWN_TYPE = NumpyType("float32")
+"""The guess for a kernel's own types."""
 
 
 def numpy_type(type_name: str, aliases: Mapping[str, str], dialect: str) -> NumpyType | None:

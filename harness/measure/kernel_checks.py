@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from harness.core.program import Fill
 from harness.measure.backends.base import Device
 from harness.measure.host_module import Array
 
@@ -25,6 +26,8 @@ _OTHER_WORK_S = 0.04
 _FIRST_CHECKS = 2
 _PART_BYTES = 1 << 22
 _FEW_BYTES = 1 << 16
+_COMPARED = 1 << 16  # wrong elements, to find out why
+_NEARLY_ALL = 0.99
 _INPUTS = "parts of the inputs, by their bytes"
 
 
@@ -151,3 +154,31 @@ def _writes(name: str, index: tuple[np.intp, ...]) -> str:
         f'INOUT = ("{name}",) if a run reads what it holds before, or return {name} from '
         f"reference()"
     )
+
+
+def why_added(name: str, found: Array, expected: Array, before: Fill, rtol: float) -> str:
+    """Explain an output to which a kernel adds, and which held `before`; empty for others."""
+    if not adds_to_fill(found, expected, before.array(found.shape, found.dtype), rtol):
+        return ""
+    return (
+        f". {name} looks like what was there before plus the expected value: does the kernel "
+        f'add to it? Then write in the host module INOUT = ("{name}",) '
+        "(docs/spaces.md#the-host-module)"
+    )
+
+
+def adds_to_fill(found: Array, expected: Array, fill: Array, rtol: float) -> bool:
+    """Whether a wrong output holds what was there before a run plus what is expected, on nearly
+    all elements that are wrong."""
+    differs = np.flatnonzero(found != expected)[:_COMPARED]
+    got, want, before = (each.reshape(-1)[differs] for each in (found, expected, fill))
+    if found.dtype.kind in "iu":
+        is_sum = got == before + want.astype(found.dtype)  # both wrap around
+    else:
+        wide = np.complex128 if found.dtype.kind == "c" else np.float64
+        one, other = before.astype(wide), want.astype(wide)
+        with np.errstate(invalid="ignore", over="ignore"):
+            allowed = rtol * (np.abs(one) + np.abs(other))
+            is_sum = np.abs(got.astype(wide) - (one + other)) <= allowed
+    # Beside a large number, a small one is lost: then nothing tells a sum from no write at all.
+    return bool(differs.size and is_sum.mean() >= _NEARLY_ALL and (got != before).any())

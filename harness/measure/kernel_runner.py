@@ -20,7 +20,7 @@ from harness.measure.clock_tick import delay_randomly
 from harness.measure.clock_watch import SampleClocks
 from harness.measure.host_module import Array
 from harness.measure.hot import hot_time
-from harness.measure.kernel_checks import CheckTime, same_bytes, why_astray
+from harness.measure.kernel_checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import observe_occupancy
 from harness.measure.sensors import Sensors
@@ -283,14 +283,20 @@ class KernelRunner:
         for expected, tolerance, how in checks:
             worst = verify(found, expected, tolerance, self.data.sizes)
             if worst is not None:
-                why = f"wrong result {how}: {self._describe(worst, found)}"
+                why = f"wrong result {how}: {self._describe(worst, found, tolerance)}"
                 raise RunFailed(Outcome.WRONG_RESULT, why, worst)
 
-    def _describe(self, worst: WorstElement, found: Mapping[str, Array]) -> str:
+    def _describe(
+        self, worst: WorstElement, found: Mapping[str, Array], tolerance: Tolerance
+    ) -> str:
+        """Describe wrong elements, and what the kernel may have done with the fill."""
         name = worst.argument.partition(".")[0]
         if name in self.data.inout:
             return str(worst)
-        return describe_wrong(worst, found[name], self.data.expected[name], self._fill)
+        output, expected = found[name], self.data.expected[name]
+        rtol, _ = tolerance.of(output.dtype, self.data.sizes[name])
+        added = why_added(name, output, expected, self._fill, rtol)
+        return f"{describe_wrong(worst, output, expected, self._fill)}{added}"
 
     def _outputs(self) -> dict[str, Array]:
         return {name: self.device.read(name) for name in self.data.expected}

@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
 from rich.console import Console
@@ -21,12 +21,14 @@ from harness.commands.check.describe import (
     print_compile_notes,
     print_missing,
     print_notices,
+    print_reasons,
 )
 from harness.commands.check.document import faults_document, is_ok, space_document
-from harness.commands.check.inspection import Inspection, SampledBuilds
+from harness.commands.check.inspection import Compiled, Inspection, SampledBuilds
 from harness.commands.check.options import SPACE_SCHEMA, CheckOptions
 from harness.commands.check.program import try_program
 from harness.commands.check.program_builds import ProgramInspection
+from harness.commands.check.source_arguments import SourceArguments
 from harness.commands.check.sweep import describe_sweep, sweep
 from harness.commands.check.targets import (
     CompileTarget,
@@ -43,7 +45,7 @@ from harness.core.errors import (
     SpecError,
     UsageError,
 )
-from harness.core.program import Program, Read
+from harness.core.program import Launch, Program, Read
 from harness.core.records import Config, Value
 from harness.core.text import counted, escaped
 from harness.display.formats import make_console
@@ -87,14 +89,15 @@ def check(options: CheckOptions) -> int:
         return _check_as_json(specs, options)
     console = make_console()
     with _inspected(specs, options) as (targets, inspections):
-        failed, broken, not_working = [], [], list[str]()
+        failed, broken, not_working = [], dict[str, str](), list[str]()
+        failures: list[tuple[str, Sequence[Compiled]]] = []
         for spec, of_spec in zip(specs, inspections, strict=True):
             describe_space(console, spec)
-            if not _check_default(console, spec, of_spec, options):
+            if not _check_default(console, spec, of_spec, options, failures):
                 failed.append(spec.name)
             if spec.program is None and not options.no_compile:
-                if not _check_host(console, spec, of_spec):
-                    broken.append(spec.name)
+                if reason := _check_host(console, spec, of_spec):
+                    broken[spec.name] = reason
                 for target in targets:
                     if target.language not in spec.sources:
                         reason = _missing_source(spec, target)
@@ -110,6 +113,10 @@ def check(options: CheckOptions) -> int:
     if not_working:
         summary += f"; the default does not work in {len(not_working)}: {', '.join(not_working)}"
     print_line(console, summary)
+    for name, results in failures:
+        print_reasons(console, results, f"{name}, ")
+    for name, reason in broken.items():
+        print_line(console, f"  {name}, host module FAILED: {reason}")
     return 1 if failed or broken or not_working else 0
 
 
@@ -150,12 +157,10 @@ def _check_as_json(specs: Sequence[Spec], options: CheckOptions) -> int:
 
 
 def _why_host_failed(spec: Spec, inspections: Sequence[Inspection], options: CheckOptions) -> str:
-    """Return what a failed check of the host module prints; empty where it passes or is not run."""
+    """Return why the check of the host module fails; empty where it passes or is not run."""
     if spec.program is not None or options.no_compile:
         return ""
-    shown = io.StringIO()
-    passes = _check_host(Console(file=shown, width=1000), spec, inspections)
-    return "" if passes else shown.getvalue().strip().removeprefix("host module FAILED: ")
+    return _check_host(Console(file=io.StringIO()), spec, inspections)
 
 
 def _builds(target: CompileTarget) -> BuildQueue[Program]:
@@ -164,21 +169,42 @@ def _builds(target: CompileTarget) -> BuildQueue[Program]:
 
 
 def _check_default(
-    console: Console, spec: Spec, inspections: Sequence[Inspection], options: CheckOptions
+    console: Console,
+    spec: Spec,
+    inspections: Sequence[Inspection],
+    options: CheckOptions,
+    failures: list[tuple[str, Sequence[Compiled]]],
 ) -> bool:
-    """Compile a kernel for each target, or try a program; return whether it passes."""
+    """Compile a kernel for each target, or try a program; return whether it passes.
+
+    Results with failures are added to `failures`, each with its name, to be printed last.
+    """
     if spec.program is not None:
-        return bool(options.no_compile) or _check_program(console, spec, options)
+        return bool(options.no_compile) or _check_program(console, spec, options, failures)
     if not inspections:
         print_notices(console, spec)
-    passes = [_report(console, inspection, options) for inspection in inspections]
-    return all(passes)
+    found = [_report(console, inspection, options) for inspection in inspections]
+    names = (f"{spec.name} for {inspection.name}" for inspection in inspections)
+    failures += zip(names, found, strict=True)
+    return all(_passes(results, options) for results in found)
 
 
-def _check_program(console: Console, spec: Spec, options: CheckOptions) -> bool:
+def _passes(results: Sequence[Compiled], options: CheckOptions) -> bool:
+    """Whether the default, or with --strict every configuration, compiles."""
+    return not any(result.failure for result in (results if options.strict else results[:1]))
+
+
+def _check_program(
+    console: Console,
+    spec: Spec,
+    options: CheckOptions,
+    failures: list[tuple[str, Sequence[Compiled]]],
+) -> bool:
     """Build and run a program's default, or with --compile only build; return whether it passes."""
     if options.compile is None:
-        return try_program(console, spec, options.others, options.seed)
+        default, *others = try_program(console, spec, options.others, options.seed)
+        failures.append((spec.name, others))
+        return not default.failure
     try:
         builds = ProgramInspection(spec, options.compile, options.seed)
     except BackendUnavailable as error:
@@ -188,48 +214,57 @@ def _check_program(console: Console, spec: Spec, options: CheckOptions) -> bool:
         print_notices(console, builds.spec)
         print_missing(console, builds)
         print_line(console, f"  built with {builds.identity}")
-        passes = _report_sweep(console, builds, options)
+        results = _report_sweep(console, builds, options)
     print_line(console, "  With --compile, no program is run.")
-    return passes
+    failures.append((spec.name, results))
+    return _passes(results, options)
 
 
-def _report(console: Console, inspection: Inspection, options: CheckOptions) -> bool:
-    """Print the results of compiling; return whether the default, or with --strict every
-    configuration, compiles."""
+def _report(console: Console, inspection: Inspection, options: CheckOptions) -> Sequence[Compiled]:
+    """Print and return the results of compiling, without the reasons of failures."""
     if options.compile is None:
         return describe_sample(console, inspection)
     print_compile_notes(console, inspection)
     return _report_sweep(console, inspection, options)
 
 
-def _report_sweep(console: Console, inspection: SampledBuilds, options: CheckOptions) -> bool:
+def _report_sweep(
+    console: Console, inspection: SampledBuilds, options: CheckOptions
+) -> Sequence[Compiled]:
     found = sweep(inspection)
     describe_sweep(console, inspection, found)
     no_effect = without_effect(inspection, found.results, options.seed)
     describe_without_effect(console, inspection, no_effect)
-    passes = describe_default(console, inspection, found.results[0])
-    return passes and not (options.strict and any(result.failure for result in found.results))
+    describe_default(console, inspection, found.results[0])
+    return found.results
 
 
-def _check_host(console: Console, spec: Spec, inspections: Sequence[Inspection]) -> bool:
-    """Run the host module on the smallest input; return whether it gives all that it must, and
-    what CUDA's kernel takes."""
+def _check_host(console: Console, spec: Spec, inspections: Sequence[Inspection]) -> str:
+    """Run the host module on the smallest input; return why it fails, or why the kernel takes
+    other arguments; empty where all is well."""
     smallest = min(spec.inputs, key=lambda problem: math.prod(map(_size, problem.values())))
     try:
         data = make_kernel_data(spec.host, smallest)
-        launches = _launches(spec, data) if spec.launch is None else ""
+        by_language = [SourceArguments(spec, language) for language in spec.sources]
+        launches = _launches(spec, data, by_language) if spec.launch is None else ""
+        if spec.launch is not None:
+            launch = Launch(spec.functions[0], (1,), (1,), tuple(data.arguments))
+            for arguments in by_language:
+                arguments.check(launch, data, by_name=True)
         for inspection in inspections:
             inspection.check_arguments(data)
     except (HostModuleError, LaunchFailed) as error:
-        print_line(console, f"  host module FAILED: {error}")
-        return False
+        return str(error)
     names = f"arguments {', '.join(data.arguments)}; outputs {', '.join(data.expected)}"
     print_line(console, f"  host module on ({smallest}): {names}{launches}")
-    return True
+    return ""
 
 
-def _launches(spec: Spec, data: KernelData) -> str:
-    """List the default's first launches, up to one that reads data from the device."""
+def _launches(spec: Spec, data: KernelData, by_language: Sequence[SourceArguments]) -> str:
+    """List the default's first launches, up to one that reads data from the device.
+
+    Raises LaunchFailed for arguments that do not fit the source.
+    """
     default = Config({p.name: p.default for p in spec.parameters})
     data.arranged(TrackedConfig(default))
     steps: list[str] = []
@@ -237,6 +272,8 @@ def _launches(spec: Spec, data: KernelData) -> str:
         if isinstance(step, Read) or len(steps) == _LISTED_LAUNCHES:
             steps.append("...")
             break
+        for arguments in by_language:
+            arguments.check(step, data)
         steps.append(f"{step.function} {_shape(step.grid)} groups of {_shape(step.group)}")
     return f"; launches {', '.join(steps)}"
 
@@ -295,7 +332,7 @@ def _inspections(
 
 
 def _summary(
-    spaces: int, compiled: int, failed: Sequence[str], broken: Sequence[str], is_strict: bool
+    spaces: int, compiled: int, failed: Sequence[str], broken: Collection[str], is_strict: bool
 ) -> str:
     facts = [f"{counted(spaces, 'space')} valid"]
     if failed:

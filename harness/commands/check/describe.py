@@ -188,8 +188,8 @@ def print_missing(console: Console, inspection: SampledBuilds) -> None:
         print_line(console, f"  note: only {legal} were found to compile")
 
 
-def describe_sample(console: Console, inspection: Inspection) -> bool:
-    """Print each compiled configuration; return whether the default compiles."""
+def describe_sample(console: Console, inspection: Inspection) -> Sequence[Compiled]:
+    """Print each compiled configuration; return all results."""
     print_compile_notes(console, inspection)
     results = inspection.compiled_until_alike()
     if len(results) > 1:
@@ -197,10 +197,10 @@ def describe_sample(console: Console, inspection: Inspection) -> bool:
         if works:
             console.print(Padding(_sample_table(inspection, works), (0, 0, 0, 2), expand=False))
             print_line(console, f"  {_table_notes(inspection)}")
-        print_reasons(console, results)
         print_line(console, f"  {_totals(results)}")
         print_unbuilt(console, "compiled", inspection.count - len(results))
-    return describe_default(console, inspection, results[0])
+    describe_default(console, inspection, results[0])
+    return results
 
 
 def print_unbuilt(console: Console, built: str, count: int) -> None:
@@ -210,13 +210,13 @@ def print_unbuilt(console: Console, built: str, count: int) -> None:
         print_line(console, f"  {counted(count, 'other')} not {built}: {others}")
 
 
-def print_reasons(console: Console, results: Sequence[Compiled]) -> None:
+def print_reasons(console: Console, results: Sequence[Compiled], prefix: str = "") -> None:
     """Print each reason of failures once, with its count."""
     failed = [result for result in results if result.failure]
     refused = [result for result in failed if result.build is None]
-    _print_reasons(console, "not compiled", refused)
+    _print_reasons(console, f"{prefix}not compiled", refused)
     unlaunchable = [result for result in failed if result.build is not None]
-    _print_reasons(console, "compiled, but cannot be launched", unlaunchable)
+    _print_reasons(console, f"{prefix}compiled, but cannot be launched", unlaunchable)
 
 
 def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> None:
@@ -229,14 +229,13 @@ def _print_reasons(console: Console, kind: str, failed: Sequence[Compiled]) -> N
         print_line(console, f"  {kind}: {rest} x {len(groups) - _SHOWN_REASONS} other reasons")
 
 
-def describe_default(console: Console, inspection: SampledBuilds, default: Compiled) -> bool:
-    """Print the result of the default; return whether it compiles."""
+def describe_default(console: Console, inspection: SampledBuilds, default: Compiled) -> None:
+    """Print the result of the default."""
     status = "FAILED" if default.failure else "OK"
     build = f" ({_describe_build(default.build, default.dynamic_bytes)})" if default.build else ""
     print_line(console, f"  default for {inspection.name}: {status}{build}")
     log = default.build.log if default.build else ""
     print_lines(console, (f"    {line}" for line in (default.failure or log).splitlines()))
-    return not default.failure
 
 
 def _describe_build(build: Build, dynamic_bytes: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from rich.console import Console
@@ -35,7 +35,7 @@ def space_document(
     compiler = next((p.compiler for p in spec.parameters if p.compiler is not None), None)
     size = size_of(spec, InputSpaces(spec, compiler=compiler))
     targets = [
-        _target(inspection, _results(inspection, options), options) for inspection in inspections
+        _compiled(inspection, _results(inspection, options), options) for inspection in inspections
     ]
     if spec.program is not None and not options.no_compile:
         targets.append(_program(spec, options))
@@ -78,38 +78,41 @@ def _results(inspection: Inspection, options: CheckOptions) -> Sequence[Compiled
     return list(inspection.compiled()) if sweeps else inspection.compiled_until_alike()
 
 
-def _target(
+def _compiled(
     inspection: SampledBuilds, results: Sequence[Compiled], options: CheckOptions
+) -> TargetDocument:
+    sweeps = options.compile is not None
+    no_effect = without_effect(inspection, results, options.seed) if sweeps else None
+    return _target(inspection.name, results, no_effect)
+
+
+def _target(
+    name: str, results: Sequence[Compiled], no_effect: Mapping[str, int] | None = None
 ) -> TargetDocument:
     default = results[0]
     codes = {result.build.binary_sha256 for result in results if result.build}
     return TargetDocument(
-        target=inspection.name,
+        target=name,
         is_default_ok=not default.failure,
         why_failed=default.failure,
         compiled=len(results),
         failed=sum(bool(result.failure) for result in results),
         machine_codes=len(codes - {None}),
-        without_effect=dict(without_effect(inspection, results, options.seed))
-        if options.compile is not None
-        else None,
+        without_effect=None if no_effect is None else dict(no_effect),
     )
 
 
 def _program(spec: Spec, options: CheckOptions) -> TargetDocument:
-    """Build and run a program's default, or with --compile only build; what that prints is the
-    reason where it fails."""
+    """Build and run a program's default, or with --compile only build."""
     if options.compile is not None:
         try:
             builds = ProgramInspection(spec, options.compile, options.seed)
         except BackendUnavailable as error:
             return TargetDocument("command", False, str(error), 0, 0, 0, None)
         with closing(builds):
-            return _target(builds, list(builds.compiled()), options)
-    shown = io.StringIO()
-    works = try_program(Console(file=shown, width=1000), spec, options.others, options.seed)
-    why = "" if works else shown.getvalue().strip()
-    return TargetDocument("command", works, why, 1 + options.others, int(not works), 0, None)
+            return _compiled(builds, list(builds.compiled()), options)
+    silent = Console(file=io.StringIO())
+    return _target("command", try_program(silent, spec, options.others, options.seed))
 
 
 def _why_run_failed(spec: Spec, options: CheckOptions) -> str:

@@ -9,9 +9,10 @@ from contextlib import closing
 from rich.console import Console
 
 from harness.commands.check.describe import print_notices
+from harness.commands.check.inspection import Compiled
 from harness.core.errors import BackendUnavailable, HostModuleError
 from harness.core.program import Binary
-from harness.core.records import Input, Measurement
+from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted, format_time
 from harness.display.text import print_line
 from harness.measure.flags.fit import fitted_to_program
@@ -20,27 +21,26 @@ from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 
 _RUNS = 2
-_SHOWN_FAILURES = 3
 
 
-def try_program(console: Console, spec: Spec, sample: int, seed: int) -> bool:
+def try_program(console: Console, spec: Spec, sample: int, seed: int) -> list[Compiled]:
     """Build and run the default on the smallest input, then build a uniform sample of others;
-    print the results and return whether the default works."""
+    print and return the results, the default first. Its failure may be one of its run."""
     try:
         measurer = ProgramMeasurer(spec.with_measure({"repeats": _RUNS, "min_repeats": _RUNS}))
     except BackendUnavailable as error:
         print_line(console, f"  default FAILED: {error}")
-        return False
+        return [Compiled(Config({p.name: p.default for p in spec.parameters}), failure=str(error))]
     with closing(measurer):
         spec = fitted_to_program(spec)
         print_notices(console, spec)
         problem = min(spec.inputs, key=_size)
         space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
         print_line(console, f"  built with {measurer.environment.compiler}{_version_hint(spec)}")
-        works = _try_default(console, measurer, space, problem)
+        results = [_try_default(console, measurer, space, problem)]
         if sample:
-            _build_others(console, measurer, space, problem, sample, seed)
-        return works
+            results += _build_others(console, measurer, space, problem, sample, seed)
+        return results
 
 
 def _version_hint(spec: Spec) -> str:
@@ -53,18 +53,23 @@ def _version_hint(spec: Spec) -> str:
     )
 
 
-def _try_default(console: Console, measurer: ProgramMeasurer, space: Space, problem: Input) -> bool:
+def _try_default(
+    console: Console, measurer: ProgramMeasurer, space: Space, problem: Input
+) -> Compiled:
+    default = space.canonical(space.default)
+    build = None
     try:
-        found = measurer.measure(space, problem, space.canonical(space.default), None)
+        found = measurer.measure(space, problem, default, None)
+        build = found.build
+        failure = "" if found.timing else f"{found.outcome}: {found.message}"
     except HostModuleError as error:
-        print_line(console, f"  default FAILED on ({problem}): {error}")
-        return False
-    if found.timing is None:
-        print_line(console, f"  default FAILED on ({problem}): {found.outcome}: {found.message}")
-        return False
-    time = format_time(found.time_s)
-    print_line(console, f"  default on ({problem}): OK, {time}; {_describe(found)}")
-    return True
+        failure = str(error)
+    if failure:
+        print_line(console, f"  default FAILED on ({problem}): {failure}")
+    else:
+        time = format_time(found.time_s)
+        print_line(console, f"  default on ({problem}): OK, {time}; {_describe(found)}")
+    return Compiled(default, build, failure=failure)
 
 
 def _describe(found: Measurement) -> str:
@@ -81,17 +86,20 @@ def _build_others(
     problem: Input,
     sample: int,
     seed: int,
-) -> None:
+) -> list[Compiled]:
     others = space.sample(random.Random(seed), sample, {space.canonical(space.default)})
     measurer.expect(space, others)
     built = [measurer.build(space, config, problem) for config in others]
-    failed = [found for found in built if isinstance(found, Measurement)]
+    failed = sum(isinstance(found, Measurement) for found in built)
     codes = {found.build.binary_sha256 for found in built if isinstance(found, Binary)}
-    counts = f"{counted(len(built), 'other configuration')} built, {len(failed)} failed"
+    counts = f"{counted(len(built), 'other configuration')} built, {failed} failed"
     print_line(console, f"  {counts}; {counted(len(codes), 'different program')}")
-    for measurement in failed[:_SHOWN_FAILURES]:
-        lines = measurement.message.splitlines()
-        print_line(console, f"    ({measurement.config}): {' '.join(lines[:2])}")
+    return [
+        Compiled(config, failure=found.message)
+        if isinstance(found, Measurement)
+        else Compiled(config, found.build)
+        for config, found in zip(others, built, strict=True)
+    ]
 
 
 def _size(problem: Input) -> float:

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 
-from harness.commands.check.describe import print_reasons
 from harness.commands.check.inspection import Compiled, SampledBuilds
 from harness.core.text import counted, format_time
 from harness.display.formats import make_console
@@ -65,7 +64,7 @@ def sweep(inspection: SampledBuilds) -> Sweep:
 
 
 def describe_sweep(console: Console, inspection: SampledBuilds, found: Sweep) -> None:
-    """Print the number of machine codes, their resources, and the failures."""
+    """Print the number of machine codes and their resources."""
     print_line(
         console, f"  {inspection.name}: {_counts(found, inspection.spec.program is not None)}"
     )
@@ -73,7 +72,6 @@ def describe_sweep(console: Console, inspection: SampledBuilds, found: Sweep) ->
     rows = list(_rows(found.built))
     if rows:
         console.print(Padding(_table(rows), (0, 0, 0, 2), expand=False))
-    print_reasons(console, found.results)
 
 
 def _counts(found: Sweep, is_program: bool) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Launch
+from harness.core.program import Argument, Launch
 from harness.measure.backends.driver_device import BoundArray
 
 # Size in bytes, and whether it is a floating-point number.
@@ -65,7 +65,7 @@ def local_position(launch: Launch, parameters: Sequence[KernelParameter]) -> int
 def why_unfit(
     launch: Launch,
     parameters: Sequence[KernelParameter],
-    bound: Mapping[str, BoundArray | np.generic],
+    bound: Mapping[str, BoundArray | Argument],
 ) -> str | None:
     """Return why the arguments cannot be passed to a kernel; None where they can.
 
@@ -90,11 +90,11 @@ def why_unfit(
     return None
 
 
-def _why_other(parameter: KernelParameter, value: BoundArray | np.generic) -> str | None:
+def _why_other(parameter: KernelParameter, value: BoundArray | Argument) -> str | None:
     type_name, is_array, _ = parameter
     if is_array is None or type_name is None:
         return None
-    if is_array != isinstance(value, BoundArray):
+    if is_array == isinstance(value, np.generic):
         passed = f"a single {_shown(value.dtype)}" if is_array else "an array"
     elif _is_same(type_name, value.dtype):
         return None
