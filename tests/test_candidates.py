@@ -198,6 +198,15 @@ def test_what_only_the_device_or_a_condition_rules_out_spoils_no_interleaved_tim
     assert matrix_of(results).note == ""
 
 
+def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_path: Path) -> None:
+    measurer = Drifting()
+    measurer.limits = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
+    text = FREE.replace("grid: [n]", 'grid: [n], shared: "BLOCK * n // 8192"')
+    matrix = matrix_of(tuned(tmp_path, measurer, text, test_limit=60))
+    place = matrix.candidates.index(block(128))
+    assert matrix.features["n"][matrix.applies[:, place]].tolist() == [8, 16, 32, 64]
+
+
 # ----------------------------------------------------------------- one command after another
 
 

@@ -6,7 +6,8 @@ import dataclasses
 import importlib.util
 import json
 import re
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ import pytest
 import harness
 from harness.api import dispatching
 from harness.commands import dispatch
+from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import (
     Config,
@@ -27,8 +29,8 @@ from harness.core.records import (
     Timing,
 )
 from harness.dispatch.study import DISPATCHERS, STATIC, learners
-from harness.results import LIMITS
 from harness.results.notes import SPACE_FILE
+from harness.results.space_notes import limit_notes
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from tests.replays import write_space
@@ -69,7 +71,7 @@ def fill(
     with opened(place) as store:
         for given in spec.inputs:
             plan = make_plan(given, spec=spec, environment=environment)
-            notes = {LIMITS: json.dumps(LIMITS_HERE.names()), SPACE_FILE: str(spec.path)}
+            notes = {**limit_notes(spec, LIMITS_HERE), SPACE_FILE: str(spec.path)}
             search = begin_search(store, plan, notes=notes)
             for config in ConstrainedSpace.of(spec, given, LIMITS_HERE, spec.program_compiler):
                 time_s = times(given, config)
@@ -122,6 +124,70 @@ def test_constraints_and_launches_may_name_the_devices_numbers(
     assert module.launch_size(place, n=8192) == ((64,), (8,))
     assert not module.applies(place, n=16)
     assert module.applies(place, n=32)
+
+
+def compiled(space: Path, inputs: Sequence[int]) -> list[int]:
+    """What the header selects for these inputs, then whether each configuration applies to them."""
+    folder = space.parent
+    calls = [f"small_select({n})" for n in inputs]
+    calls += [f"small_applies({index}, {n})" for index in (0, 1) for n in inputs]
+    prints = "".join(f'printf("%d ", {call}); ' for call in calls)
+    (folder / "p.c").write_text(
+        f'#include <stdio.h>\n#include "out/small.h"\nint main(void) {{ {prints} return 0; }}\n'
+    )
+    subprocess.run(["cc", "-std=c99", "p.c", "-o", "p"], cwd=folder, check=True)
+    said = subprocess.run([folder / "p"], capture_output=True, text=True, check=True).stdout
+    return list(map(int, said.split()))
+
+
+@pytest.mark.parametrize(
+    ("launch", "legal"),
+    [
+        (  # 49,152 bytes; n=32768 was tuned
+            '{group: [BLOCK], grid: [1], shared: "n * BLOCK // 32"}',
+            {16384: {16, 64}, 32768: {16}, 98304: {16}, 98306: set()},
+        ),
+        (  # 65,535 groups in y
+            '{group: [1, BLOCK], grid: [1, "ceil_div(n, BLOCK)"]}',
+            {65535 * 16: {16, 64}, 65535 * 16 + 1: {64}, 65535 * 64: {64}, 2**40: set()},
+        ),
+        (  # 1,024 work-items
+            '{group: ["max(1, n // BLOCK)"], grid: [1]}',
+            {16384: {16, 64}, 32768: {64}, 65599: {64}, 65600: set(), 2**62 + 1: set()},
+        ),
+    ],
+)
+def test_no_configuration_is_chosen_that_the_device_cannot_launch(
+    tmp_path: Path, launch: str, legal: Mapping[int, set[int]]
+) -> None:
+    text = re.sub("launch: .*", f"launch: {launch}", SPACE)
+    space = write_space(tmp_path, text)
+    assert run(fill(tmp_path / "r.db", load_spec(space)), space, "--format", "json") == 0
+    module = written(space)
+    blocks = [config["BLOCK"] for config in module.PORTFOLIO]
+    selected, applied = [], []
+    for n, may in legal.items():
+        if may:
+            assert module.select(n=n)["BLOCK"] in may
+            assert module.PORTFOLIO[module.fallback_index(n=n)]["BLOCK"] in may
+        else:
+            with pytest.raises(LookupError, match="limits of the device rule out all of them"):
+                module.select(n=n)
+        selected.append(module.select_index(n=n) if may else -1)
+    for index, block in enumerate(blocks):
+        applied += [block in may for may in legal.values()]
+        assert [module.applies(index, n=n) for n in legal] == [block in m for m in legal.values()]
+    assert compiled(space, list(legal)) == [*selected, *applied]
+    first = json.loads((tmp_path / "out" / "small.json").read_text())["configurations"][0]
+    assert all("n" in Expression(guard).names for guard in first["guards"])
+    assert len(first["guards"]) >= 2
+
+
+def test_limits_that_no_tuned_input_reaches_cost_no_time(space: Path, tmp_path: Path) -> None:
+    space.write_text(re.sub("constraints: .*\n", "", SPACE))
+    assert run(fill(tmp_path / "r.db", load_spec(space)), space) == 0
+    choice = (tmp_path / "out" / "small.h").read_text().split("small_choice(")[1].split("\n}\n")[0]
+    assert re.findall(r"return (.*);", choice)[1:] == ["0", "1"]
 
 
 def test_where_choosing_gains_nothing_one_configuration_is_written(

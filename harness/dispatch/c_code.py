@@ -10,7 +10,7 @@ from harness.core.text import counted
 from harness.dispatch import c_tables
 from harness.dispatch.dispatcher import Dispatcher, ends
 from harness.dispatch.features import Feature
-from harness.dispatch.formulas import Type
+from harness.dispatch.formulas import TRUE, Formula, Type
 from harness.dispatch.nodes import Node, Split
 from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import (
@@ -93,7 +93,7 @@ def c_header(dispatcher: Dispatcher) -> str:
         workload=workload_in_c(dispatcher),
         helpers=list(_helpers(dispatcher.name, [*exact, *writer.columns()])),
         guarded=guarded,
-        fallback=list(writer.first(dispatcher.fallback)),
+        fallback=list(writer.first(dispatcher.fallback, dispatcher.guards)),
         tables=tables,
         choice=choice,
         shortlist=writer.shortlist(),
@@ -242,7 +242,8 @@ class _CWriter:
             yield from self._tree(node.low, indent + "    ")
             yield f"{indent}}}"
             node = node.high
-        lines = list(self.first(self._dispatcher.orders(node.order)))
+        order = self._dispatcher.orders(node.order)
+        lines = list(self.first(order, self._dispatcher.tuned_guards))
         comment = f" /* {counted(node.rows, 'input')} */" if node.rows else ""
         yield from (indent + line for line in lines[:-1])
         yield f"{indent}{lines[-1]}{comment}"
@@ -258,9 +259,9 @@ class _CWriter:
         comment = comment_on(self._dispatcher.program, split)
         return f" /* {c_comment(comment)} */" if comment else ""
 
-    def first(self, order: Sequence[int]) -> Iterator[str]:
+    def first(self, order: Sequence[int], guards: Sequence[Formula]) -> Iterator[str]:
         """Write the lines that return the first candidate of an order that applies."""
-        always = order and self._dispatcher.guards[order[0]].c == "1"
+        always = order and guards[order[0]] == TRUE
         if always or not order:
             yield f"return {order[0] if order else -1};"
             return

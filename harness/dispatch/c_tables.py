@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.formulas import is_guarded
 from harness.dispatch.program import WORTH_A_TRY, EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import in_lines
 from harness.dispatch.spelling import c_real
@@ -27,7 +28,7 @@ def deep_tree(
     )
     lines = _walk(name, table)
     row = f"const int row = {name}_nodes[{name}_leaf(0, numbers)].high;"
-    if not dispatcher.is_guarded:
+    if not is_guarded(dispatcher.tuned_guards):
         lines += _array("int", f"{name}_indices", [str(order[0]) for order in orders])
         return lines, [row, f"return {name}_indices[row];"]
     most = max(1, *map(len, orders))
@@ -96,13 +97,13 @@ def forest(
 
 def _least(dispatcher: Dispatcher, arguments: str) -> list[str]:
     name, upper = dispatcher.name, dispatcher.name.upper()
-    skip = [f"    if (!{name}_applies(index, {arguments})) continue;"] * dispatcher.is_guarded
+    skip = [f"    if (!{name}_applies(index, {arguments})) continue;"]
     return [
         f"double costs[{upper}_COUNT];",
         "int best = -1;",
         f"{name}_costs(numbers, costs);",
         f"for (int index = 0; index < {upper}_COUNT; index++) {{",
-        *skip,
+        *skip * is_guarded(dispatcher.tuned_guards),
         "    if (best < 0 || costs[index] < costs[best]) best = index;",
         "}",
         "return best;",
@@ -118,7 +119,7 @@ def shortlist(dispatcher: Dispatcher, arguments: str) -> list[str]:
         "int count = 0;",
         f"{name}_costs(numbers, costs);",
         f"for (int index = 0; index < {upper}_COUNT; index++) {{",
-        *guard * dispatcher.is_guarded,
+        *guard * is_guarded(dispatcher.guards),
         "    if (costs[index] < least) least = costs[index];",
         "}",
         f"if (most > 0 && !{name}_is_tuned({arguments})) {{",

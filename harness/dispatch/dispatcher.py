@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness import __version__
+from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.flag_file import FlagFile
 from harness.core.records import Environment, Value
 from harness.dispatch.elsewhere import DeviceTransfer
 from harness.dispatch.features import Feature
-from harness.dispatch.formulas import Bounds, Formula, Type, conjunction
+from harness.dispatch.formulas import FALSE, TRUE, Bounds, Formula, Type, conjunction
 from harness.dispatch.guards import Translator
 from harness.dispatch.program import DispatchProgram
 from harness.dispatch.spelling import INT64_MAX
@@ -24,7 +26,7 @@ from harness.space_file import LaunchPlan
 
 _HIGHEST_BIT = 62
 
-_Translated = tuple[tuple[Formula, ...], tuple[tuple[tuple[Formula, ...], ...], ...]]
+_Translated = tuple[tuple[tuple[Formula, ...], ...], tuple[tuple[tuple[Formula, ...], ...], ...]]
 
 
 @dataclass(frozen=True)
@@ -102,10 +104,15 @@ class Dispatcher:
         found = tuple(kernel.symbols or self.functions for kernel in self.kernels)
         return found if any(names != self.functions for names in found) else ()
 
-    @property
+    @cached_property
     def guards(self) -> tuple[Formula, ...]:
         """For each candidate, the condition under which it applies within the box."""
-        return self._exact[0]
+        return tuple(map(conjunction, self._exact[0]))
+
+    def guard_texts(self, index: int) -> list[str]:
+        """Return the guards of a candidate that do not always hold, as expressions."""
+        pairs = zip(self.program.guards[index], self._exact[0][index], strict=True)
+        return [text for text, made in pairs if made != TRUE]
 
     @property
     def sizes(self) -> tuple[tuple[tuple[Formula, ...], ...], ...]:
@@ -116,6 +123,12 @@ class Dispatcher:
     @cached_property
     def _exact(self) -> _Translated:
         return self._translated(self.box)
+
+    @cached_property
+    def tuned_guards(self) -> tuple[Formula, ...]:
+        """The same within the tuned range, where the device's limits rarely rule anything out."""
+        tuned = {name: ends for name, ends in self._box(None).items() if self.tuned_of(name)}
+        return tuple(map(conjunction, self._translated({**self.box, **tuned}, decides=True)[0]))
 
     @cached_property
     def box(self) -> Mapping[str, Bounds]:
@@ -129,27 +142,25 @@ class Dispatcher:
         )
         return self._box(count - 1 if count else None)
 
-    @property
-    def is_guarded(self) -> bool:
-        """Whether some candidate does not always apply."""
-        return any(not guard.is_constant or guard.c == "0" for guard in self.guards)
-
     def orders(self, order: Sequence[int]) -> tuple[int, ...]:
-        """Return the candidates of a leaf that can be needed: up to the first that always
-        applies."""
-        indices = dict.fromkeys((*self.program.with_static(order), *range(len(self.guards))))
+        """Return the candidates of a leaf that can be needed: up to the first that always applies
+        within the tuned range."""
+        return self._needed(order, self.tuned_guards)
+
+    def _needed(self, order: Sequence[int], guards: Sequence[Formula]) -> tuple[int, ...]:
+        indices = dict.fromkeys((*self.program.with_static(order), *range(len(guards))))
         kept: list[int] = []
         for index in indices:
-            if self.guards[index].c != "0":
+            if guards[index] != FALSE:
                 kept.append(index)
-            if self.guards[index].c == "1":
+            if guards[index] == TRUE:
                 break
         return tuple(kept)
 
     @property
     def fallback(self) -> tuple[int, ...]:
         """The best single candidate, and those that stand in where it does not apply."""
-        return self.orders(())
+        return self._needed((), self.guards)
 
     def tuned_of(self, name: str) -> TunedRange | None:
         """Return the tuned range of a feature, if it has one."""
@@ -166,14 +177,14 @@ class Dispatcher:
             return False
         return True
 
-    def _translated(self, box: Mapping[str, Bounds]) -> _Translated:
+    def _translated(self, box: Mapping[str, Bounds], decides: bool = False) -> _Translated:
         features = {feature.name: feature for feature in self.features}
         scopes = [
-            Translator({**self.constants, **config}, features, box, self.name)
+            Translator({**self.constants, **config}, features, box, self.name, decides)
             for config in self.program.portfolio
         ]
         guards = tuple(
-            conjunction([scope.condition(text) for text in texts])
+            tuple(scope.condition(text) for text in texts)
             for scope, texts in zip(scopes, self.program.guards, strict=True)
         )
         plan = self.launch.sizes if self.launch else ()
@@ -184,9 +195,17 @@ class Dispatcher:
         )
 
     def _box(self, bits: int | None) -> Mapping[str, Bounds]:
-        """Return the tuned ranges; with bits, extended up to 2**bits, and down only as far as the
-        sign stays known: a size tuned from 16 may be 1, but not 0, which may be a divisor."""
-        return {f.name: self._range(f, bits) for f in self.features if f.type is not Type.WORD}
+        """Return the tuned ranges of what guards and sizes name; with bits, extended up to 2**bits,
+        and down only as far as the sign stays known: a size tuned from 16 may be 1, but not 0,
+        which may be a divisor."""
+        plan = self.launch.sizes if self.launch else ()
+        texts = {*itertools.chain(*self.program.guards), *(e.text for part in plan for e in part)}
+        named = frozenset().union(*(Expression(text).names for text in texts))
+        return {
+            f.name: self._range(f, bits)
+            for f in self.features
+            if f.type is not Type.WORD and f.name in named
+        }
 
     def _range(self, feature: Feature, bits: int | None) -> Bounds:
         tuned = self.tuned_of(feature.name)

@@ -69,6 +69,11 @@ def conjunction(parts: Sequence[Formula]) -> Formula:
     return _of_several([part for part in parts if part != TRUE], "&&", "and", TRUE)
 
 
+def is_guarded(guards: Sequence[Formula]) -> bool:
+    """Say whether some condition does not always hold."""
+    return any(guard != TRUE for guard in guards)
+
+
 def disjunction(parts: Sequence[Formula]) -> Formula:
     """Join conditions with `or`; FALSE if there are none."""
     if TRUE in parts:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -43,13 +44,15 @@ class Translator:
     """Translates expressions, given constants and the features of a box.
 
     `prefix` begins the names of the helpers that the C code calls; Python's are named alike, with
-    an underscore instead.
+    an underscore instead. Where it `decides`, a comparison that the box decides is a constant, so
+    the code is right within the box alone.
     """
 
     constants: Mapping[str, Value]
     features: Mapping[str, Feature]
     box: Mapping[str, Bounds]
     prefix: str
+    decides: bool = False
 
     def condition(self, text: str) -> Formula:
         """Translate an expression to a condition; raises ExpressionError if it cannot be exact."""
@@ -197,7 +200,12 @@ class Translator:
         if not is_number(one) or not is_number(other):
             return self._of_texts(sign, one, other)
         first, second = self._number(left), self._number(right)
-        _, (c_first, c_second), _ = in_one_type((first, second))
+        type_, (c_first, c_second), _ = in_one_type((first, second))
+        if self.decides and type_ is Type.WHOLE and sign in _ORDERS:
+            ends = itertools.product((first.low, first.high), (second.low, second.high))
+            found = {_ORDERS[sign](low, high) for low, high in ends}
+            if len(found) == 1:
+                return TRUE if found.pop() else FALSE
         c = f"({c_first} {sign} {c_second})"
         return truth(c, f"({first.python} {sign} {second.python})")
 
@@ -219,6 +227,8 @@ class Translator:
                 return truth(c, f"({word.python} {sign} {text!r})")
         return FALSE if sign == "==" else TRUE
 
+
+_ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 _RELATIONS: Mapping[type[ast.cmpop], str] = {
     ast.Eq: "==",

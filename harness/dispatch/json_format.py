@@ -278,7 +278,7 @@ def _configuration(dispatcher: Dispatcher, index: int) -> JsonConfiguration:
     kernel = dispatcher.kernels[index] if dispatcher.kernels else None
     return JsonConfiguration(
         dict(program.portfolio[index]),
-        list(program.guards[index]),
+        dispatcher.guard_texts(index),
         f"{dispatcher.name}/{dispatcher.item}s/{kernel.name}" if kernel else None,
         list(kernel.options) if kernel else [],
         list(kernel.symbols or dispatcher.functions) if kernel else [],

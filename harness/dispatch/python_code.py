@@ -9,7 +9,7 @@ from harness.core.records import ENVIRONMENT_FIELDS
 from harness.core.text import counted
 from harness.dispatch import python_tables
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.formulas import Formula, Type
+from harness.dispatch.formulas import TRUE, Formula, Type
 from harness.dispatch.nodes import Node, Split
 from harness.dispatch.program import WORTH_A_TRY, EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import (
@@ -94,7 +94,7 @@ def python_module(dispatcher: Dispatcher) -> str:
         choice=choice,
         shortlist=writer.shortlist(),
         worth=repr(WORTH_A_TRY),
-        fallback=writer.first(dispatcher.fallback),
+        fallback=writer.first(dispatcher.fallback, dispatcher.guards),
         guarded=[
             (index, guard.python)
             for index, guard in enumerate(dispatcher.guards)
@@ -190,7 +190,8 @@ class _PythonWriter:
         choice that predicts no times."""
         if not self._dispatcher.program.choice.predicts_times:
             return []
-        return [self._numbers(), *python_tables.costs_lines(self._dispatcher, self.arguments)]
+        guards = self._dispatcher.guards
+        return [self._numbers(), *python_tables.costs_lines(guards, self.arguments)]
 
     def _numbers(self) -> str:
         return f"numbers = ({''.join(f'{name}, ' for name in self._names.values())})"
@@ -208,7 +209,8 @@ class _PythonWriter:
             yield from self._tree(node.low, indent + "    ", done)
             node = node.high
         comment = f"  # {counted(node.rows, 'input')}" if node.rows else ""
-        yield f"{indent}return {self.first(self._dispatcher.orders(node.order))}{comment}"
+        order = self._dispatcher.orders(node.order)
+        yield f"{indent}return {self.first(order, self._dispatcher.tuned_guards)}{comment}"
 
     def _condition(self, split: Split) -> str:
         """Write what holds on the low side."""
@@ -221,10 +223,9 @@ class _PythonWriter:
         comment = comment_on(self._dispatcher.program, split)
         return f"  # {plain(comment)}" if comment else ""
 
-    def first(self, order: Sequence[int]) -> str:
+    def first(self, order: Sequence[int], guards: Sequence[Formula]) -> str:
         """Write the expression for the first candidate of an order that applies."""
-        always = self._dispatcher.guards[order[0]].c == "1" if order else False
-        if always:
+        if order and guards[order[0]] == TRUE:
             return str(order[0])
         return f"_first({tuple(order)!r}, {self.arguments})"
 

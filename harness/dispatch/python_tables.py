@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.formulas import Formula, is_guarded
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import in_lines
@@ -45,8 +46,6 @@ def _costs(indices, numbers):
     return {index: costs[index] for index in indices}
 '''
 
-_REFUSAL = '    raise LookupError(f"no configuration of {NAME} applies to this input")'
-
 
 def deep_tree(
     dispatcher: Dispatcher, choice: TreeChoice, arguments: str
@@ -58,13 +57,13 @@ def deep_tree(
         choice.trees,
         lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)),
     )
-    is_guarded = dispatcher.is_guarded
+    has_guards = is_guarded(dispatcher.tuned_guards)
     found = "_ORDERS[_HIGH[_leaf(0, numbers)]]"
-    chosen = f"_first({found}, {arguments})" if is_guarded else found
+    chosen = f"_first({found}, {arguments})" if has_guards else found
     return [
         *_walk(table),
         "# The candidates of each leaf.",
-        *_tuple("_ORDERS", [order if is_guarded else order[0] for order in orders]),
+        *_tuple("_ORDERS", [order if has_guards else order[0] for order in orders]),
     ], [f"return {chosen}"]
 
 
@@ -82,7 +81,10 @@ def ensemble(
         *_tuple("_ROOTS", own),
         *_tuple("_OFFSETS", map(float, choice.offsets)),
         _ENSEMBLE_COSTS,
-    ], [*costs_lines(dispatcher, arguments), "return min(costs, key=costs.__getitem__)"]
+    ], [
+        *costs_lines(dispatcher.tuned_guards, arguments),
+        "return min(costs, key=costs.__getitem__)",
+    ]
 
 
 def forest(
@@ -103,18 +105,21 @@ def forest(
         *_tuple("_ROOTS", table.roots),
         *_tuple("_COSTS", rows),
         _FOREST_COSTS,
-    ], [*costs_lines(dispatcher, arguments), "return min(costs, key=costs.__getitem__)"]
+    ], [
+        *costs_lines(dispatcher.tuned_guards, arguments),
+        "return min(costs, key=costs.__getitem__)",
+    ]
 
 
-def costs_lines(dispatcher: Dispatcher, arguments: str) -> list[str]:
+def costs_lines(guards: Sequence[Formula], arguments: str) -> list[str]:
     """Write the lines that compute the expected cost of each candidate that applies."""
-    if not dispatcher.is_guarded:
+    if not is_guarded(guards):
         return ["costs = _costs(range(len(PORTFOLIO)), numbers)"]
     return [
         "indices = range(len(PORTFOLIO))",
         f"indices = [index for index in indices if applies(index, {arguments})]",
         "if not indices:",
-        _REFUSAL,
+        f"    _first((), {arguments})  # raises LookupError",
         "costs = _costs(indices, numbers)",
     ]
 

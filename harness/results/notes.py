@@ -34,6 +34,9 @@ ABLATION = "reduced"
 DEFAULTS = "default"
 """The technique of a run that measures the default of an input before any search begins."""
 
+LAUNCH_LIMITS = "launch_limits"
+"""The note of the constraints of a device on launches, each with the limit in words; JSON."""
+
 SPACE_FILE = "space_file"
 """The note of the path of the space's file, as the command that tuned it named it."""
 
@@ -58,7 +61,7 @@ WARM_START = "warm_start"
 """The note of the results of other devices that a search started from; JSON
 (harness.results.other_devices)."""
 
-_JSON = (BASELINES, LIMITS, ABLATION, FLAG_FILES)
+_JSON = (BASELINES, LIMITS, LAUNCH_LIMITS, ABLATION, FLAG_FILES)
 _STATISTICS = tuple(statistic.value for statistic in Statistic)
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from harness.results import (
     CHOICE,
     EXHAUSTED,
     FINAL,
+    LAUNCH_LIMITS,
     LIMITS,
     SEARCHED,
     SPACE_FILE,
@@ -219,26 +220,23 @@ class Results:
     @cached_property
     def limits(self) -> Mapping[str, int]:
         """The device limits that constraints and launches may name (`DeviceLimits.names()`);
-        empty where there was no device, or in a database that is too old to have them.
+        empty where there was no device, or in a database that is too old to have them."""
+        return self._last_noted(LIMITS)
 
-        Raises ResultsError where the database is damaged.
-        """
-        texts = [notes[LIMITS] for notes in self.notes.values() if LIMITS in notes]
-        try:
-            return {str(name): int(limit) for name, limit in json.loads(texts[-1]).items()}
-        except IndexError:
-            return {}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise ResultsError(f"{', '.join(self.databases)} is damaged: {error!r}") from error
+    def _last_noted(self, name: str) -> dict[str, Any]:
+        """Return the JSON object of the last note of this name; empty where there is none."""
+        texts = [notes[name] for notes in self.notes.values() if name in notes]
+        return dict(json.loads(texts[-1])) if texts else {}
 
     @cached_property
     def constraints(self) -> tuple[str, ...]:
-        """The space's constraints, without those over device limits that are not known."""
+        """The space's constraints, without those over device limits that are not known, and those
+        that the device puts on launches."""
         inputs = self.rows.columns.inputs
         shown = (inputs.values[code] for code in np.unique(self.rows.of(inputs.codes)).tolist())
         known = {name for problem in shown for name in problem} | self.compatible.names
         known |= self.limits.keys()
-        texts = self.campaign.constraints
+        texts = (*self.campaign.constraints, *self._last_noted(LAUNCH_LIMITS))
         return tuple(text for text in texts if Expression(text).names <= known)
 
     def table(self) -> pd.DataFrame:

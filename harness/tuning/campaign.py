@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -11,10 +11,11 @@ from harness.analysis.inputs import InputReport
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.measurer import Measurer
-from harness.results import LIMITS, Store
+from harness.results import Store
 from harness.results.ablation import Ablation
 from harness.results.compatible import with_known_values
 from harness.results.sessions import stored_inputs
+from harness.results.space_notes import limit_notes
 from harness.results.versions import KernelVersion, kernel_versions
 from harness.search import EndReason, Progress, Searched
 from harness.space import ConstrainedSpace, Space
@@ -178,11 +179,11 @@ class Campaign:
         limits, store = self._measurer.limits, self.state.store
         if limits is None:
             return
-        text, run_ids = json.dumps(limits.names()), self.state.runs.values()
+        notes, run_ids = limit_notes(self.spec, limits), self.state.runs.values()
 
         def note() -> None:
-            for run_id in run_ids:
-                store.note_run(run_id, LIMITS, text)
+            for run_id, (name, text) in itertools.product(run_ids, notes.items()):
+                store.note_run(run_id, name, text)
 
         store.transact(note)
 

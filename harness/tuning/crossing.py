@@ -9,6 +9,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.dispatch.candidates import Applies, applies_where, interleaved_matrix, shortlist
 from harness.dispatch.single import single_configs
 from harness.results import CANDIDATE, CHOICE, CROSS, FINAL, Stored
+from harness.space.launches import launch_constraints
 from harness.stats.interleaved import merge_sessions
 from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import State
@@ -144,6 +145,7 @@ def applies_on(state: State) -> Applies:
     """Return a test of whether a configuration may be chosen on an input."""
     limits = state.measurer.limits
     constraints = [constraint.expression for constraint in state.spec.constraints]
+    constraints += launch_constraints(state.spec.launch, limits)
     return applies_where(constraints, limits.names() if limits else {})
 
 
