@@ -119,12 +119,12 @@ def test_choice_has_the_data_of_one_half_of_the_finals_and_the_search_has_others
 @pytest.mark.parametrize(
     ("measure", "rounds"),
     [
-        ("", [7, 20]),
+        ("", [20, 20]),
         ("measure: {repeats: 1}\n", [2, 6]),
-        (f"measure: {{repeats: 1}}\n{NAMED}", [7, 20]),
+        (f"measure: {{repeats: 1}}\n{NAMED}", [20, 20]),
     ],
 )
-def test_choice_takes_a_third_of_the_rounds_of_the_finals(
+def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(
     tmp_path: Path, measure: str, rounds: list[int]
 ) -> None:
     """At least two, and one for each occasion; twenty beside named baselines."""

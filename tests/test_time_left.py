@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,3 +117,23 @@ def test_a_stage_that_was_interrupted_knows_what_the_database_answers(
     with opened(spec, database, FormulaMeasurer(), test_limit=9) as (campaign, _):
         campaign.run()
     assert [(steps, stored) for _, steps, _, stored in stages[:2]] == [(9, 4), (9, 0)]
+
+
+def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four inputs with 20 tests of 3 s each, and 2.5 tests' worth of later stages for each."""
+
+    class Slow(FormulaMeasurer):
+        def measure(self, *words: Any) -> Any:
+            clock.now_s += 3.0
+            return super().measure(*words)
+
+    notes: list[str] = []
+    spec = make_spec(tmp_path)
+    with opened(spec, tmp_path / "r.db", Slow(), test_limit=20) as (campaign, tests):
+        monkeypatch.setattr(tests, "note", notes.append)
+        campaign.run()
+    inputs = len(spec.inputs)
+    minutes = 3 * inputs * 22.5 / 60
+    assert notes == [f"about {minutes:.0f} min with 20 tests on each of {inputs} inputs"]

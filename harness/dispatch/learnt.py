@@ -66,7 +66,7 @@ class LearntSelector:
         costs = expected_costs(self.costed, column_values(self.columns, features))
         usable = applies[:, members]
         costs = np.where(usable, costs, np.inf)
-        worth: Flags = usable & (costs - costs.min(axis=1, keepdims=True) <= WORTH_A_TRY)
+        worth: Flags = usable & (costs <= costs.min(axis=1, keepdims=True) + WORTH_A_TRY)
         static = np.where(usable.any(axis=1), usable.argmax(axis=1), -1)
         leads = np.flatnonzero(~tuned_rows(self.tuned, features) & (static >= 0))
         costs[leads, static[leads]] = -np.inf

@@ -63,7 +63,7 @@ class TimeLeft:
         if left_s is None or left_s < 1:
             return ""
         these = " on these inputs" if devices > 1 else " on this input"
-        return f"about {_rounded(left_s)} left{these * self._builds_for_others}"
+        return f"about {format_duration(left_s)} left{these * self._builds_for_others}"
 
     def pace(self, devices: int) -> str:
         """Describe how fast several devices work together; empty where too little was done."""
@@ -74,7 +74,8 @@ class TimeLeft:
         return f"{pace} on {devices} devices"
 
 
-def _rounded(time_s: float) -> str:
+def format_duration(time_s: float) -> str:
+    """Format a duration of which little is known: 40 s, 4 min, 1.5 h."""
     if time_s < 90:
         return f"{time_s:.0f} s"
     minutes = time_s / 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -10,6 +11,8 @@ from harness.analysis.failures import headline, suspects
 from harness.analysis.inputs import InputReport
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.text import counted
+from harness.display.time_left import format_duration
 from harness.measure.measurer import Measurer
 from harness.results import Store
 from harness.results.ablation import Ablation
@@ -23,13 +26,17 @@ from harness.space_file import Spec
 from harness.tuning.ablation_stage import ablate_winners, without_needless_flags
 from harness.tuning.adding_inputs import AddingInputs
 from harness.tuning.crossing import cross_measure, measure_candidates, measure_defaults
+from harness.tuning.devices import EqualDevices
 from harness.tuning.finals import final_reports
 from harness.tuning.plan import CampaignPlan
 from harness.tuning.progress import Display
 from harness.tuning.sampling import UniformSampling
 from harness.tuning.searching import Searching
-from harness.tuning.state import State
+from harness.tuning.state import CANDIDATE_COST, FINAL_COST, State
 from harness.tuning.validation import Validation, describe_validation
+
+_FIRST_TESTS = 4
+"""Tests from which the time of a campaign is estimated: the first one also starts processes."""
 
 
 class Campaign:
@@ -47,6 +54,7 @@ class Campaign:
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
+        self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of its build
         self._warned: set[str] = set()
 
     @property
@@ -69,9 +77,35 @@ class Campaign:
         """Count and show a test that has ended."""
         if not progress.replayed:
             self._check_default(progress.measurement)
+            self._estimate(progress)
         test = progress.measurement.input, progress.measurement.config
         self.state.replayed += progress.replayed and test not in self.state.crossed
         self.state.display.test(progress)
+
+    def _estimate(self, progress: Progress) -> None:
+        """Say after the first tests how long the campaign takes; several devices show their pace.
+
+        The first input builds what the others use again.
+        """
+        if len(self._first_tests) == _FIRST_TESTS or isinstance(self._measurer, EqualDevices):
+            return
+        build = progress.measurement.build
+        compile_s = 0.0 if build is None or build.cached else build.compile_s
+        self._first_tests.append((time.monotonic(), compile_s))
+        if len(self._first_tests) < _FIRST_TESTS or self._measurer.is_replay:
+            return
+        ends_s, builds_s = zip(*self._first_tests, strict=True)
+        test_s = (ends_s[-1] - ends_s[0]) / (_FIRST_TESTS - 1)
+        run_s = max(test_s - sum(builds_s[1:]) / (_FIRST_TESTS - 1), test_s / 10)
+        inputs, tests = len(self.spec.inputs), progress.total
+        later = inputs * (CANDIDATE_COST + FINAL_COST) + (inputs - 1) * tests
+        left_s, stop_at = tests * test_s + later * run_s, self.state.options.stop_at
+        if stop_at is not None:
+            left_s = min(left_s, max(0.0, stop_at - ends_s[-1]))
+        each = f" on each of {counted(inputs, 'input')}" if inputs > 1 else ""
+        self.state.display.note(
+            f"about {format_duration(left_s)} with {counted(tests, 'test')}{each}"
+        )
 
     def _check_default(self, measurement: Measurement) -> None:
         """Warn where the default fails, and where it is wrong on every input."""

@@ -30,7 +30,6 @@ from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import FINAL_COST, State
 
 _BESIDE_BASELINES = 20  # rounds, where winners are compared with named baselines
-_CHOOSING = 3  # the choice takes a round where the judgement takes so many
 
 CHOICE_SEEDS = (2,)
 """The seed of the data on which finalists are measured; the search has another."""
@@ -134,7 +133,7 @@ def _choices(state: State, problem: Input, rivals: Sequence[Config]) -> Interlea
     """Measure the rivals of an input, where there are several, to choose the winner."""
     if len(rivals) < 2 or state.measurer.is_replay:
         return []
-    rounds = max(2, -(-_rounds(state, problem) // _CHOOSING))
+    rounds = max(2, _rounds(state, problem))
     return _measured(state, problem, rivals, CHOICE, rounds, CHOICE_SEEDS)
 
 
