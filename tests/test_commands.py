@@ -12,6 +12,8 @@ import re
 import signal
 import subprocess
 import sys
+import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,57 @@ def test_a_signal_that_ends_a_command_is_like_ctrl_c(
     finally:
         signal.signal(sent, before)
     assert capsys.readouterr().err == "interrupted; all is kept\n"
+
+
+def test_a_signal_whose_exception_python_ignored_is_sent_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Module:
+        pass
+
+    def command(_: argparse.Namespace) -> int:
+        module = Module()
+        reference = weakref.ref(module, lambda _: signal.raise_signal(signal.SIGTERM))
+        del module
+        time.sleep(20)
+        return 0 if reference() is None else 1
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        assert run_command(argparse.ArgumentParser(), [], command) == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit addresses")
+@pytest.mark.parametrize("name", ["tune", "check", "analyse"])
+def test_too_few_addresses_for_the_libraries_are_one_clear_error(name: str) -> None:
+    space = "spaces/mvmul.yaml"
+    limited = f'ulimit -v 400000; exec "{sys.executable}" -m harness.{name} {space}'
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["sh", "-c", limited],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert done.returncode == EXIT_ERROR
+    assert done.stderr == (
+        "error: this shell limits the addresses of a process to 400,000 KiB, and harness needs "
+        "2,179,072 KiB with 1 thread: raise the limit, for example with `ulimit -v unlimited`\n"
+    )
+
+
+def test_memory_that_runs_out_is_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
+    def command(_: argparse.Namespace) -> int:
+        raise MemoryError
+
+    assert run_command(argparse.ArgumentParser(), [], command) == EXIT_ERROR
+    assert capsys.readouterr().err.startswith("error: memory ran out; ")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import re
+import resource
 import signal
 import sys
 import threading
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from harness.core.errors import HarnessError, SpecError, Terminated
+from harness.core.errors import HarnessError, SpecError, Terminated, UsageError
 from harness.core.invocation import command_line
 from harness.core.text import counted, escaped, suggestion
 
@@ -37,6 +38,13 @@ _ENDING = (
     "SIGHUP",
 )  # a batch system's, or a closed terminal's; not all systems have both
 
+
+_AGAIN_S = 0.1  # until a signal is sent again
+
+_LEAST_ADDRESSES = 2 << 30  # bytes of a long run, and of each thread of the libraries
+_THREAD_ADDRESSES = 80 << 20
+_MOST_THREADS = 64
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 
 _ALLOCATIONS = 1_000_000  # before Python looks for unreachable objects; by default 700
 
@@ -72,6 +80,7 @@ def run_command(
         parser.error(_unknown(unknown, parser))
     is_json = getattr(args, "json", False)
     try:
+        _check_addresses()
         with _ending_in_order():
             code = command(args)
         sys.stdout.flush()
@@ -84,6 +93,9 @@ def run_command(
     except KeyboardInterrupt as interrupt:
         print(f"interrupted{when_interrupted}", file=sys.stderr)
         return interrupted_code(interrupt)
+    except MemoryError:
+        print("error: memory ran out; close other programs, or raise `ulimit -v`", file=sys.stderr)
+        return EXIT_ERROR
     except BrokenPipeError:
         # The reader of our output has gone, so nothing is printed.
         _discard_output()
@@ -99,11 +111,33 @@ def run_command(
         return EXIT_ERROR
 
 
+def _check_addresses() -> None:
+    """Raise UsageError where the limit of addresses is too low for the libraries.
+
+    Some would raise an error when they are loaded; NumPy's and SciPy's OpenBLAS would hang.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if sys.platform != "linux" or limit == resource.RLIM_INFINITY:
+        return
+    set_to = [int(text) for name in _THREADS if (text := os.environ.get(name, "")).isdecimal()]
+    threads = min(len(os.sched_getaffinity(0)), _MOST_THREADS, *filter(None, set_to[:1]))
+    need = _LEAST_ADDRESSES + threads * _THREAD_ADDRESSES
+    if limit < need:
+        raise UsageError(
+            f"this shell limits the addresses of a process to {limit >> 10:,} KiB, and harness "
+            f"needs {need >> 10:,} KiB with {counted(threads, 'thread')}: raise the limit, for "
+            "example with `ulimit -v unlimited`"
+            + (", or set OPENBLAS_NUM_THREADS=1 to need less" if threads > 1 else "")
+        )
+
+
 @contextlib.contextmanager
 def _ending_in_order() -> Iterator[None]:
     """Raise Terminated at the first signal that asks this process to end; the next one kills it.
 
-    Signals that are handled or ignored already, as with nohup, are left alone.
+    Signals that are handled or ignored already, as with nohup, are left alone. A signal is sent
+    again where Python ignored its exception: it does in the callbacks of weak references, which
+    each import makes.
     """
     wanted = (getattr(signal, name, None) for name in _ENDING)
     numbers = [n for n in wanted if n and signal.getsignal(n) is signal.SIG_DFL]
@@ -115,11 +149,23 @@ def _ending_in_order() -> Iterator[None]:
             signal.signal(each, signal.SIG_DFL)
         raise Terminated(number)
 
+    def send_again(ignored: sys.UnraisableHookArgs) -> None:
+        if not isinstance(ignored.exc_value, Terminated):
+            before(ignored)
+            return
+        number = ignored.exc_value.signal_number
+        signal.signal(number, end)
+        main_thread = threading.main_thread().ident
+        threading.Timer(_AGAIN_S, signal.pthread_kill, (main_thread, number)).start()
+
+    before = sys.unraisablehook
     for number in numbers:
         signal.signal(number, end)
+    sys.unraisablehook = send_again
     try:
         yield
     finally:
+        sys.unraisablehook = before
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 
