@@ -136,13 +136,16 @@ def hold_discoveries(reports: Sequence[InputReport]) -> list[InputReport]:
 
 
 def ranked(
-    interleaved: Iterable[Measurement], default: Config, confidence: float = 0.95
+    interleaved: Iterable[Measurement],
+    default: Config,
+    confidence: float = 0.95,
+    single: Config | None = None,
 ) -> list[Config]:
     """Rank configurations that were measured interleaved, without failures.
 
     The first is the one to use: of those that are not significantly slower than the fastest, the
-    one that comes first by `preference`. The others follow, the fastest first, by the logarithm
-    that speed-ups compare too.
+    `single` one that is used on all inputs, else the first by `preference`. The others follow, the
+    fastest first, by the logarithm that speed-ups compare too.
     """
     timings = {m.config: m.timing for m in interleaved if m.timing}
     order = sorted(timings, key=lambda config: log_time(timings[config]))
@@ -150,7 +153,7 @@ def ranked(
         return []
     best = timings[order[0]]
     tied = [c for c in order if not time_ratio(timings[c], best, confidence).is_significant]
-    first = min(tied, key=lambda config: preference(config, default))
+    first = min(tied, key=lambda config: (config != single, preference(config, default)))
     return list(dict.fromkeys([first, *order]))
 
 
@@ -162,6 +165,7 @@ def _winner(
     What chose the winner, the ranked `finalists`, does not judge it: other rounds do. A recording
     has no choices: the first half of its rounds chooses, the other half judges. A configuration
     that is neither a finalist nor a baseline is the winner without the flags that it does not need.
+    A finalist that was not judged gave way to the single configuration of all inputs.
     """
     timings = {config: m.timing for config, m in final.items() if m.timing}
     others = [config for config in timings if config != default]

@@ -98,7 +98,7 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
             rivals = [config for config in wanted if config != space.default]
             choices = _choices(state, problem, rivals)
             default = [space.default] if space.default in (*finalists, *beside) else []
-            order = ranked(choices, space.default, confidence) or rivals
+            order = ranked(choices, space.default, confidence, single) or rivals
             winners = _without_needless(state, problem, order)
             finals = _judged(state, problem, winners, [*default, *beside, *shared])
     report = report_input(
