@@ -94,7 +94,8 @@ def _around(
 ) -> tuple[str, str]:
     """Choose values around a default, as YAML, and a role."""
     if is_factor:
-        return f"type: integer, min: 1, max: {max(MAX_FACTOR, 2 * default)}", "source"
+        least = min(1, default)  # of a loop, 0 means not to change it
+        return f"type: integer, min: {least}, max: {max(MAX_FACTOR, 2 * default)}", "source"
     if default == 1 and _AMOUNT.search(name):
         return f"type: power_of_two, min: 1, max: {MAX_FACTOR}", "source"
     if default == 1 and not is_size and not is_condition:  # with 0 a loop may never end
@@ -106,7 +107,7 @@ def _around(
     if is_power and (is_size or default >= MIN_SIZE):
         most = max(default, min(4 * default, MAX_GROUP))
         return f"type: power_of_two, min: {max(1, default // 4)}, max: {most}", role
-    return f"type: integer, min: 1, max: {max(2, 2 * default)}", role
+    return f"type: integer, min: {min(1, default)}, max: {max(2, 2 * default)}", role
 
 
 def suggest_loops(scan: Scan, loops: Sequence[SourceLoop]) -> Iterator[str]:
