@@ -100,11 +100,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             # Where the device waits for all builds, they may have its cores as well.
             at_once = usable_cores() if disturb else spare
             compiler = self._facts.environment.compiler
-            builds = (
-                BuildQueue(backend, compiler, at_once=at_once, processes=processes, gate=gate)
-                if equal is None
-                else equal._builds
-            )
+            queue = partial(BuildQueue, at_once=at_once, processes=processes, gate=gate)
+            builds = queue(backend, compiler) if equal is None else equal._builds
         except BaseException:
             self._device.close()
             raise
