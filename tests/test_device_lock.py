@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.backends.cuda_driver import CudaGpu
 from harness.measure.backends.opencl import DeviceName
 from harness.measure.device_client import DeviceClient
-from harness.measure.device_lock import device_locked
+from harness.measure.device_lock import device_locked, holder_of
 from harness.measure.kernels import KernelMeasurer
 from harness.space_file import load_spec
 
@@ -127,6 +128,21 @@ def test_folder_that_cannot_be_written_is_refused_with_the_next_step(
         device_locked(of(CPU)).__enter__()
 
 
+def test_a_device_is_in_use_while_its_lock_is_held_whoever_has_the_number_of_its_process(
+    locks: Path,
+) -> None:
+    identity = CPU.identity
+    with device_locked(of(CPU)):
+        assert holder_of(identity) == "this process already"
+        (holder,) = locks.glob("*.json")
+    holder.write_text(json.dumps({"pid": 1, "since": "2020", "command": "killed"}))
+    assert holder_of(identity) == ""
+    holder.with_suffix(".lock").touch()  # as a killed process leaves it
+    assert holder_of(identity) == ""
+    with another_process() as process:
+        assert f"process {process.pid} (" in holder_of(identity)
+
+
 def test_an_architecture_without_a_device_needs_no_lock() -> None:
     backend = Backend("cuda", "nvcc", "a test", arch="sm_90")
     with device_locked(backend), device_locked(backend):
@@ -142,6 +158,20 @@ def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
         with pytest.raises(DeviceBusy):
             KernelMeasurer(spec, opencl)
     KernelMeasurer(spec, opencl).close()
+
+
+def test_lock_is_free_where_builds_cannot_be_kept(
+    opencl: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise UsageError("the cache cannot be written")
+
+    monkeypatch.setattr("harness.measure.build_queue.BuildCache", full)
+    with pytest.raises(UsageError, match="the cache") as kept:
+        KernelMeasurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), opencl)
+    with device_locked(opencl):
+        pass
+    assert kept.tb is not None
 
 
 def test_lock_is_free_where_ctrl_c_came_while_its_process_was_started(

@@ -384,6 +384,11 @@ def test_only_a_condition_is_offered_0_which_may_never_end_a_loop(
     assert f"# K: {{{values}, default: 1}}" in text
 
 
+def test_the_values_of_a_constant_that_is_0_include_it(tmp_path: Path) -> None:
+    text = _space(tmp_path, "#define U 0\n" + LOOP.format("#pragma unroll U"))
+    assert "# U: {type: integer, min: 0, max: 8, default: 0}" in text
+
+
 def test_each_line_of_the_to_do_list_ends_its_sentence(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(PLAIN)
     text = host_text(discover(tmp_path / "k.cu", None))

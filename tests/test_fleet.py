@@ -31,7 +31,7 @@ from harness.fleet import measurers, wire
 from harness.fleet.address import check_address, local_count
 from harness.fleet.agent import Agent
 from harness.fleet.bundle import Bundle, pack, unpacked
-from harness.fleet.cluster import Member
+from harness.fleet.cluster import Member, WorkerLost
 from harness.fleet.fleet_device import FleetDevice
 from harness.fleet.held import Held
 from harness.fleet.late import LateDevices
@@ -576,6 +576,7 @@ class FakeCluster:
 
     def __init__(self, **workers: tuple[str, ...]) -> None:
         self.workers = workers
+        self.silent: set[str] = set()
 
     def alive(self) -> frozenset[str]:
         """Return the addresses."""
@@ -585,6 +586,8 @@ class FakeCluster:
         """Return a worker; one without a device is of another version."""
         if not self.workers[address]:
             raise UsageError("another version")
+        if address in self.silent:
+            raise WorkerLost("no answer")
         backend: Any = None
         devices = tuple(
             OfferedDevice(uuid, "T4" if uuid.startswith("T4") else "GPU", backend)
@@ -641,6 +644,16 @@ def test_a_worker_that_was_silent_and_goes_on_is_used_again() -> None:
     cluster.workers["two"] = two
     assert _look(late) == {"b"}
     assert _look(late) == set()
+
+
+@pytest.mark.usefixtures("_named")
+def test_a_worker_that_does_not_answer_is_asked_again() -> None:
+    cluster = FakeCluster(one=("a",), two=("b",))
+    late = _late(cluster)
+    cluster.silent.add("two")
+    assert _look(late) == set()
+    cluster.silent.clear()
+    assert _look(late) == {"b"}
 
 
 @pytest.mark.usefixtures("_named")

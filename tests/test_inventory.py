@@ -84,8 +84,8 @@ def test_holder_that_was_killed_uses_no_device(
 ) -> None:
     with device_locked(of(CPU)):
         (holder,) = (tmp_path / "locks").glob("*.json")
-        holder.write_text('{"pid": 4194305, "command": "tune", "since": "then"}')  # above all pids
-        assert listed(capsys)[-1].endswith("Portable Computing Language")
+    holder.write_text('{"pid": 1, "command": "tune", "since": "then"}')  # another has its number
+    assert listed(capsys)[-1].endswith("Portable Computing Language")
 
 
 def test_machine_without_a_driver_or_a_device_says_why(

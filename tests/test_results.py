@@ -627,6 +627,17 @@ def test_url_that_does_not_work_is_told_without_its_password(
     assert "sesame" not in without_password(url)
 
 
+@pytest.mark.parametrize("door", [reading, writing])
+def test_other_kinds_of_databases_are_refused_at_once(door: Callable[[str], object]) -> None:
+    with pytest.raises(ResultsError) as error, door("mysql://me:sesame@localhost/x"):  # type: ignore[attr-defined]
+        pass
+    assert str(error.value) == (
+        "mysql://me:***@localhost/x is neither a PostgreSQL server nor a SQLite file, and harness "
+        "works with these alone: write postgresql://USER:PASSWORD@HOST:PORT/NAME, or the path of "
+        "a SQLite file"
+    )
+
+
 def test_shown_place_keeps_what_is_no_secret() -> None:
     assert (
         without_password("postgresql://me:sesame@host:5432/x") == "postgresql://me:***@host:5432/x"

@@ -340,6 +340,18 @@ def test_measurement_options_may_be_changed_after_loading(folder: Path) -> None:
         spec.with_measure({"repeat": 3})
 
 
+def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").touch()
+    (tmp_path / "space.yaml").write_text(
+        "name: script\nprogram: {sources: [run.sh], run: [sh, '{source}', '{A}'], time: wall}\n"
+        "parameters: {A: {values: [1, 2], default: 1}}\ninputs: {features: [n], values: [{n: 1}]}\n"
+    )
+    with pytest.raises(UsageError) as error:
+        load_spec(tmp_path / "space.yaml").with_measure({"cache": "cold"})
+    assert "`cache` is not a key here" in str(error.value)
+    assert "did you mean `cache`" not in str(error.value)
+
+
 # ----------------------------------------------------------------------- the schema
 
 

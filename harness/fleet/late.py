@@ -99,12 +99,12 @@ class LateDevices:
                 self._offered[address] = ()
                 if self._tuned:
                     self._unused.put(f"a worker has joined and is not used: {error}")
-            except HarnessError:  # lost already
-                self._offered[address] = ()
+            except HarnessError:  # lost, perhaps for a moment: it is asked again
+                continue
             if address not in self._there:
                 self._refuse_other_models(address)
         for address in alive:
-            for device in self._offered[address]:
+            for device in self._offered.get(address, ()):
                 uuid = device.offered.uuid
                 in_use = sum(used in alive for used in self._used.values())
                 if (

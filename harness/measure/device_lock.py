@@ -49,14 +49,16 @@ def device_locked(backend: Backend) -> Iterator[None]:
 
 def holder_of(identity: str) -> str:
     """Name the process that measures on a device; empty where there is none."""
-    holder = _lock_file(identity).with_suffix(".json")
+    path = _lock_file(identity)
     try:
-        os.kill(int(json.loads(holder.read_text(encoding="utf-8"))["pid"]), 0)
-    except PermissionError:
-        pass  # it is another user's
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-    return _holder(holder)
+        if path.exists():
+            with locked_file(path):
+                pass  # its process was killed
+    except FileHeld:
+        return _holder(path.with_suffix(".json"))
+    except (OSError, NotImplementedError):
+        pass  # there can be no lock
+    return ""
 
 
 def _lock_file(identity: str) -> Path:

@@ -90,24 +90,24 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self._device: DeviceConnection = (
             elsewhere.device if elsewhere else DeviceClient(spec.host, backend, _client_of(owner))
         )
+        gate = gate or BuildGate()
+        spare = 1 if elsewhere else spare_cores(devices=devices) // gate.queues
+        self._owns_builds = equal is None
+        processes = elsewhere.builders if elsewhere else None
         try:
             self._facts = self._device.describe()
+            disturb = self._facts.shares_cpu or spare == 0
+            # Where the device waits for all builds, they may have its cores as well.
+            at_once = usable_cores() if disturb else spare
+            compiler = self._facts.environment.compiler
+            queue = partial(BuildQueue, at_once=at_once, processes=processes, gate=gate)
+            builds = queue(backend, compiler) if equal is None else equal._builds
         except BaseException:
             self._device.close()
             raise
-        gate = gate or BuildGate()
-        spare = 1 if elsewhere else spare_cores(devices=devices) // gate.queues
-        disturb = self._facts.shares_cpu or spare == 0
-        # Where the device waits for all builds, they may have its cores as well.
-        at_once = usable_cores() if disturb else spare
-        compiler = self._facts.environment.compiler
-        self._owns_builds = equal is None
-        processes = elsewhere.builders if elsewhere else None
         super().__init__(
             spec,
-            BuildQueue(backend, compiler, at_once=at_once, processes=processes, gate=gate)
-            if equal is None
-            else equal._builds,
+            builds,
             environment=self._facts.environment,
             limits=self._facts.limits,
             compiler=backend.compiler,

@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, inspect, text
+from sqlalchemy import Connection
 
 from harness.core.errors import ResultsError
 from harness.core.text import printable
 from harness.results import schema
 from harness.results.checked_file import INDICES, SOUND, check_once
 from harness.results.guard_server import foreign_on_server
-from harness.results.url import POSTGRES, without_password
+from harness.results.url import without_password
 
 _REFERRING = ("commands", "runs", "builds", "measurements", "observations", "tests")
 
@@ -38,11 +38,6 @@ _COLUMNS = (
 _Objects = Sequence[Any]
 """The type, name and table of each object of a SQLite file; whether it has a rule for conflicts."""
 
-_TRIGGERS = text(
-    "SELECT trigger_name, event_object_table FROM information_schema.triggers "
-    "WHERE event_object_table IN :names"
-).bindparams(bindparam("names", expanding=True))
-
 
 def guard(connection: Connection, database: str, *, is_writer: bool) -> None:
     """Raise ResultsError where the file of a SQLite database is damaged, or where a database of any
@@ -59,10 +54,8 @@ def guard(connection: Connection, database: str, *, is_writer: bool) -> None:
         look = partial(_refuse_damage, connection, name, there, thorough=is_writer)
         check_once(database, INDICES if is_writer else SOUND, look)
         found = next(_foreign_in_sqlite(connection, name, objects, is_writer), None)
-    elif connection.dialect.name == POSTGRES:
-        found = next(foreign_on_server(connection), None)
     else:
-        found = next(_foreign_elsewhere(connection, is_writer), None)
+        found = next(foreign_on_server(connection), None)
     if found is not None:
         raise ResultsError(f"{name} has {found}")
 
@@ -117,21 +110,6 @@ def _foreign_in_sqlite(
     for kind, found, _, has_rule in objects:
         if kind == "table" and has_rule and found in schema.metadata.tables:
             yield _changed(found, "a rule for conflicts")
-
-
-def _foreign_elsewhere(connection: Connection, is_writer: bool) -> Iterator[str]:
-    """Describe what harness did not make in the database of a server."""
-    names = list(schema.metadata.tables)
-    if connection.dialect.name in ("mysql", "mariadb"):
-        for found, table in connection.execute(_TRIGGERS, {"names": names}):
-            yield f"{_object('trigger', found, table)} Drop it."
-    there = inspect(connection)
-    for view in there.get_view_names() if is_writer else ():
-        yield f"{_object('view', view, '')} Drop it."
-    for table in sorted(set(names) & set(there.get_table_names())):
-        for column in there.get_columns(table):
-            if "computed" in column:
-                yield _changed(table, f"a computed column `{printable(column['name'])}`")
 
 
 def _object(kind: str, name: str, table: str) -> str:

@@ -1,4 +1,4 @@
-"""Read the name of a database: the path of a SQLite file, or any SQLAlchemy URL."""
+"""Read the name of a database: the path of a SQLite file, or the URL of a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from harness.core.errors import ResultsError
 POSTGRES = "postgresql"
 """The name of the backend of a PostgreSQL server."""
 
+_EXPECTED = f"write {POSTGRES}://USER:PASSWORD@HOST:PORT/NAME, or the path of a SQLite file"
 _LOGIN = re.compile(r"((?:\w[\w+.-]+)?:/+[^:/@]*):.*@", re.DOTALL)
 _PASSWORD_OPTION = re.compile(r"(pass\w*=)[^&\s]*", re.IGNORECASE)
 
@@ -32,19 +33,21 @@ def database_url(database: str) -> URL:
     """Return a database's SQLAlchemy URL; a name without :// is the path of a SQLite file, and a
     PostgreSQL server is always spoken to by psycopg 3.
 
-    Raises ResultsError for a URL that cannot be read.
+    Raises ResultsError for a URL that cannot be read, or is of another kind of database.
     """
     if "://" not in database:
         return URL.create("sqlite", database=database)
     try:
         url = make_url(database)
     except (ArgumentError, ValueError):
-        raise ResultsError(
-            f"{without_password(database)} is no database: write a URL as "
-            "DIALECT://USER:PASSWORD@HOST:PORT/NAME, or the path of a SQLite file"
-        ) from None
+        raise ResultsError(f"{without_password(database)} is no database: {_EXPECTED}") from None
     if url.get_backend_name() in (POSTGRES, "postgres"):
         return url.set(drivername=f"{POSTGRES}+psycopg")
+    if url.get_backend_name() != "sqlite":
+        raise ResultsError(
+            f"{without_password(database)} is neither a PostgreSQL server nor a SQLite file, and "
+            f"harness works with these alone: {_EXPECTED}"
+        )
     return url
 
 

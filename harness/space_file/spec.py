@@ -22,9 +22,10 @@ from harness.space_file.adaptive import AdaptivePlan
 from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import AUTO, CompilerPlan
 from harness.space_file.flag_expansion import NamedFlags, Notice
-from harness.space_file.model import Measure, Search, Verify
+from harness.space_file.model import Measure, Search, SpaceFile, Verify
 from harness.space_file.parameters import Parameter
 from harness.space_file.program import ProgramPlan
+from harness.space_file.program_model import ProgramSpaceFile
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,9 @@ class Spec:
         try:
             measure = type(self.measure).model_validate(options)
         except ValidationError as error:
-            faults = messages.describe_errors(error.errors(), {"measure": options}, ("measure",))
+            shape = SpaceFile if self.program is None else ProgramSpaceFile
+            around = ("measure",)
+            faults = messages.describe_errors(error.errors(), {"measure": options}, around, shape)
             raise UsageError("; ".join(faults.values())) from None
         return dataclasses.replace(self, measure=measure)
 

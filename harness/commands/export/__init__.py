@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Write every sample and failure of a database's last campaign, as T4 results "
         "or as CSV with its mapping.",
     )
-    parser.add_argument("database", metavar="DATABASE", help="SQLite file or SQLAlchemy URL")
+    parser.add_argument("database", metavar="DATABASE", help="SQLite file or postgresql:// URL")
     parser.add_argument(
         "--format", choices=tuple(ENDINGS), default="t4", help="format (default t4)"
     )

@@ -21,7 +21,7 @@ def _parser() -> argparse.ArgumentParser:
         "are not added again. The inputs do not change; OpenTuner may have made them without "
         "harness. OUT has OpenTuner's tables too, so a merged search can be continued there.",
     )
-    where = "SQLite file or SQLAlchemy URL"
+    where = "SQLite file or postgresql:// URL"
     parser.add_argument("out", metavar="OUT", help=f"database to add to ({where}); may be new")
     parser.add_argument("inputs", metavar="IN", nargs="+", help=f"database to add ({where})")
     add_kernel_version(parser, default="all")

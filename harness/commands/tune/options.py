@@ -236,7 +236,7 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
         "--database",
         type=_text,
         metavar="DATABASE",
-        help="SQLite file or SQLAlchemy URL (default results/NAME.db)",
+        help="SQLite file or postgresql:// URL (default results/NAME.db)",
     )
     group.add_argument(
         "--label", type=_text, default="unnamed", help="name of the tuning run (default unnamed)"

@@ -97,6 +97,8 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         )
         try:
             facts = self._call(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
+            builds = BuildQueue(backend, facts.environment.compiler, ProgramBuildWorker)
+            self._folder = RunFolder()
         except ProcessLost as lost:
             self._leave_process()
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
@@ -109,13 +111,12 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         self._energy_s = ENERGY_S if spec.measure.energy and no_energy is None else 0.0
         super().__init__(
             spec,
-            BuildQueue(backend, facts.environment.compiler, ProgramBuildWorker),
+            builds,
             environment=facts.environment,
             limits=backend.limits,
             compiler=backend.compiler,
             builds_disturb=True,
         )
-        self._folder = RunFolder()
         self._references: dict[Input, Reference | HostModuleError] = {}
         self._first_runs: dict[tuple[Input, Config], FirstRun] = {}
 
