@@ -46,7 +46,7 @@ class Campaign:
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
-        self._warned: set[str] = set()
+        self._warned: set[str] = {*measurer.notices}
 
     @property
     def spec(self) -> Spec:
@@ -68,6 +68,7 @@ class Campaign:
         """Count and show a test that has ended."""
         if not progress.replayed:
             self._check_default(progress.measurement)
+            self._show_notices()
         test = progress.measurement.input, progress.measurement.config
         self.state.replayed += progress.replayed and test not in self.state.crossed
         self.state.display.test(progress)
@@ -93,6 +94,13 @@ class Campaign:
                 f"{suspects(self.spec.program is not None)}. "
                 f"To run the default alone: {self._check_again()}"
             )
+
+    def _show_notices(self) -> None:
+        """Warn of what the measurer has noticed since."""
+        for text in self._measurer.notices:
+            if text not in self._warned:
+                self._warned.add(text)
+                self.state.display.warn(text)
 
     def _check_again(self) -> str:
         """Return what runs the default alone: a command, or a call for a space built in Python."""
