@@ -29,6 +29,8 @@ from harness.measure.kernel_proof import ProofRuns
 from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
 from harness.measure.occasions import Block, join
 from harness.measure.sensors import SensorFacts, Sensors, open_sensors, other_processes
+from harness.measure.verify import Tolerance
+from harness.measure.weak_tests import weak_tests
 
 SEARCH_SEED = 0
 """The seed of the data on which a search measures."""
@@ -190,6 +192,11 @@ class DeviceWorker:
             measured = measure_kernel(self._device, held.data, job, self._sensors)
         held.fresh = False
         return Reply(measured, self._leaves_clean(held, [measured]))
+
+    def weak_tests(self, problem: Input, tolerance: Tolerance) -> Reply[list[str]]:
+        """Return what verification would let pass on an input."""
+        held = self._holds(problem, SEARCH_SEED)
+        return Reply(list(weak_tests(problem, held.data, tolerance)) if held else None)
 
     def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Reply[Together]:
         """Measure several configurations of one input, one sample of each per round.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,7 +26,8 @@ class KernelData:
     """The arguments of one input, the expected outputs, and which other arrays a run may write.
 
     A run reads and overwrites arrays of `inout`; of `scratch` it reads only what it has written.
-    In CUDA, `constants` are not passed: they fill the module's variables of their names.
+    In CUDA, `constants` are not passed: they fill the module's variables of their names. `made_s`
+    are the seconds that arguments() and reference() took.
 
     `twin_outputs` are the outputs that harness.measure.kernel_runner compares others with bit for
     bit, by what produced them. What the device holds `is_clean` where every run since the data were
@@ -40,6 +42,7 @@ class KernelData:
     twin_outputs: dict[Hashable, Mapping[str, Array] | None] = field(default_factory=dict)
     is_clean: bool = True
     constants: tuple[str, ...] = ()
+    made_s: float = 0.0
     _on_device: dict[str, Array] = field(default_factory=dict)  # as arrange() returned them
 
     @cached_property
@@ -127,10 +130,17 @@ def make_kernel_data(path: Path, problem: Input, seed: int = 0) -> KernelData:
     Raises HostModuleError for every mistake of the module, and of what it returns.
     """
     host = HostModule(path)
-    digest = hashlib.sha256(f"{seed}:{problem.json}".encode()).digest()
-    rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-    arguments = host.arguments(problem, rng)
+    began_s = time.perf_counter()
+    arguments = make_arguments(host, problem, seed)
     expected = host.reference(problem, arguments)
+    made_s = time.perf_counter() - began_s
     inout, scratch = host.inout(arguments), host.scratch(arguments, expected)
     constants = host.constants(arguments, {*expected, *inout, *scratch})
-    return KernelData(arguments, expected, inout, scratch, host, constants=constants)
+    return KernelData(arguments, expected, inout, scratch, host, constants=constants, made_s=made_s)
+
+
+def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Argument]:
+    """Make the arguments of an input; raises HostModuleError."""
+    digest = hashlib.sha256(f"{seed}:{problem.json}".encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
+    return host.arguments(problem, rng)

@@ -8,8 +8,9 @@ nothing compiles: it would be measured together with the compiler.
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -47,6 +48,11 @@ from harness.space.launches import make_program
 from harness.space_file import Spec
 
 T = TypeVar("T")
+
+_WEAK_TESTS_S = 1.0
+"""Weak tests are looked for on the first inputs, for about so long in all."""
+
+_WEAK_TIMEOUT_S = 10.0  # a reference may hang on data that do not fit together
 
 _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome.TIMEOUT)
 """The outcomes of every kernel where an installation is broken."""
@@ -115,9 +121,13 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             defaults=_GPU_DEFAULTS if backend.is_gpu else {},
         )
         self._is_tried = False
+        self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
+        self._looked_at: set[Input] = set()
+        self._looked_s = 0.0
+        self._weaknesses: set[str] = set()
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
         sensors = self._facts.sensors
-        self.notices = (
+        self.notices: tuple[str, ...] = (
             *processes_notice(self._facts.others),
             *sensors.denied,
             *energy_notices(spec.measure.energy, sensors.no_energy),
@@ -151,7 +161,24 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if not self._is_tried and not self._backend.is_gpu and measured.outcome in _BROKEN:
             self._device.require_working()
         self._is_tried = True
+        if measured.outcome is Outcome.OK:
+            self._look_for_weak_tests(problem)
         return measured
+
+    def _look_for_weak_tests(self, problem: Input) -> None:
+        """Note what verification would let pass on an input, each weakness once."""
+        if self._elsewhere or problem in self._looked_at or self._looked_s > _WEAK_TESTS_S:
+            return
+        self._looked_at.add(problem)
+        began_s, method, found = time.perf_counter(), DeviceWorker.weak_tests, list[str]()
+        with suppress(ProcessLost, LaunchFailed, HostModuleError):
+            found = self._device.run(
+                problem, method, problem, self._tolerance, timeout_s=_WEAK_TIMEOUT_S
+            )
+        self._looked_s += time.perf_counter() - began_s
+        new = [text for text in found if text not in self._weaknesses]
+        self._weaknesses.update(new)
+        self.notices += tuple(f"verify is weak on {problem}: {text}." for text in new)
 
     @property
     def cpu(self) -> str | None:
@@ -198,7 +225,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
         except ExpressionError as error:
             return Measurement(config, problem, Outcome.ILLEGAL, message=str(error))
-        verify = self._spec.verify
         return KernelJob(
             config=config,
             input=problem,
@@ -206,7 +232,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             sampling=self._sampling,
             best_s=best_s,
             launches=launches,
-            tolerance=Tolerance(verify.rtol, verify.atol),
+            tolerance=self._tolerance,
             arch=self._facts.arch,
             functions=self._spec.functions,
             twin=None if twin is None or twin.is_run_by(binary, launches) else twin,

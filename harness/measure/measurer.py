@@ -32,7 +32,8 @@ class Measurer(Protocol):
 
     @property
     def notices(self) -> Sequence[str]:
-        """What the user asked for and cannot have on this machine, and why."""
+        """What the user should know: what cannot be had on this machine, and why; and, as inputs
+        are measured, which tests are weak."""
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Announce what will be measured next, so that it can be compiled meanwhile."""

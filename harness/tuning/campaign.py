@@ -55,7 +55,7 @@ class Campaign:
         self.ablations: Mapping[Input, Ablation] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
         self._first_tests: list[tuple[float, float]] = []  # when each ended, seconds of its build
-        self._warned: set[str] = set()
+        self._warned: set[str] = {*measurer.notices}
 
     @property
     def spec(self) -> Spec:
@@ -77,6 +77,7 @@ class Campaign:
         """Count and show a test that has ended."""
         if not progress.replayed:
             self._check_default(progress.measurement)
+            self._show_notices()
             self._estimate(progress)
         test = progress.measurement.input, progress.measurement.config
         self.state.replayed += progress.replayed and test not in self.state.crossed
@@ -128,6 +129,13 @@ class Campaign:
                 f"{suspects(self.spec.program is not None)}. "
                 f"To run the default alone: {self._check_again()}"
             )
+
+    def _show_notices(self) -> None:
+        """Warn of what the measurer has noticed since."""
+        for text in self._measurer.notices:
+            if text not in self._warned:
+                self._warned.add(text)
+                self.state.display.warn(text)
 
     def _check_again(self) -> str:
         """Return what runs the default alone: a command, or a call for a space built in Python."""

@@ -50,9 +50,12 @@ def _run_all(console: Console, spec: Spec, measurer: Measurer) -> list[tuple[str
     return the outcome and the reason of each failure."""
     failed = list[tuple[str, str]]()
     for problem in spec.inputs:
+        known = len(measurer.notices)
         found = _run(spec, measurer, problem)
         if isinstance(found, str):
             print_line(console, f"    ({problem}): {found}")
+            for text in measurer.notices[known:]:
+                print_line(console, f"    warning: {text}")
             continue
         # A host module's fault names the input as well.
         failure = found[0], found[1].replace(f" on the input ({problem})", "")

@@ -1,0 +1,179 @@
+"""Tests that a kernel passes without its work are named, where its data show it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.commands import check, tune
+from harness.core.records import Input
+from harness.measure import weak_tests as weak
+from harness.measure.kernel_data import make_kernel_data
+from harness.measure.verify import Tolerance
+
+GIVEN = Input({"n": 64})
+
+HOST = """\
+import numpy as np
+
+def arguments(features, rng):
+    n = features["n"]
+    x, w = rng.random(n, np.float32), rng.random(n, np.float32)
+    return {{"x": x, "w": w, "y": np.zeros(n, np.{dtype}), "n": np.int32(n)}}
+
+def reference(arguments):
+    x, w, n = arguments["x"], arguments["w"], arguments["n"]
+    return {{"y": {result}}}
+"""
+
+SPACE = """\
+name: weighted
+kernel: {function: weighted, source: {opencl: weighted.cl}, host: weighted.py}
+parameters:
+  BLOCK: {values: [8, 16], role: launch, default: 8}
+launch: {group: [BLOCK], grid: ["ceil_div(n, BLOCK)"]}
+inputs: {features: [n], values: [{n: 64}, {n: 128}]}
+measure: {repeats: 2, min_repeats: 2}
+"""
+
+SOURCE = """\
+kernel void weighted(global const float *x, global const float *w, global float *y, int n) {
+    if (get_global_id(0) < n) y[get_global_id(0)] = 2 * x[get_global_id(0)];
+}
+"""
+
+
+def found(
+    folder: Path,
+    result: str,
+    dtype: str = "float32",
+    more: str = "",
+    tolerance: Tolerance | None = None,
+) -> list[str]:
+    """The weaknesses of a host module whose reference is this result."""
+    path = folder / "host.py"
+    path.write_text(HOST.format(result=result, dtype=dtype) + more)
+    return list(weak.weak_tests(GIVEN, make_kernel_data(path, GIVEN), tolerance or Tolerance()))
+
+
+@pytest.mark.parametrize(
+    ("result", "dtype", "weakness"),
+    [
+        ("0 * x * w", "float32", "y is 0 everywhere. Choose data"),
+        ("x + w > 5", "bool_", "y is 0 everywhere"),
+        ("(x * w).astype(int)", "int32", "y is 0 everywhere"),
+        ("x + w > -1", "bool_", "a kernel that writes 1 everywhere in y would pass"),
+        ("3 + 1e-7 * (x + w)", "float32", "a kernel that writes 3 everywhere in y would pass"),
+        ("np.full(n, np.nan)", "float32", "a kernel that writes nan everywhere in y would pass"),
+        (
+            "np.where(np.arange(n) < 2, 3e38, x * w)",
+            "float32",
+            "a kernel that writes zeros to most elements of y would pass. Lower atol",
+        ),
+        ("np.sort(x + w > 0) + np.arange(n)", "int32", "the outputs of other data would pass"),
+        ("2 * x", "float32", "a kernel that does not read w would pass"),
+    ],
+)
+def test_weak_test_is_named_with_what_would_pass(
+    tmp_path: Path, result: str, dtype: str, weakness: str
+) -> None:
+    assert [text for text in found(tmp_path, result, dtype) if text.startswith(weakness)]
+
+
+def test_zeros_that_the_tolerance_of_the_space_lets_pass_are_named(tmp_path: Path) -> None:
+    tolerance = Tolerance(atol=1e-6)
+    first, *_ = found(tmp_path, "1e-7 * x * w", tolerance=tolerance)
+    assert first == "a kernel that writes zeros to y would pass. Lower atol, or scale the data"
+    assert not found(tmp_path, "1e-7 * x * w")
+
+
+def test_in_out_array_that_no_run_needs_to_change_is_named(tmp_path: Path) -> None:
+    more = 'INOUT = ("x",)\nreference = lambda arguments: {"x": arguments["x"]}\n'
+    (first, *_) = found(tmp_path, "x", more=more)
+    assert first == "a kernel that leaves x as it is would pass. Choose other data"
+
+
+def test_data_that_no_seed_changes_are_named(tmp_path: Path) -> None:
+    more = "made = arguments\narguments = lambda f, _: made(f, np.random.default_rng(0))\n"
+    assert found(tmp_path, "x * w", more=more) == [
+        "arguments() makes the same arrays for every seed, so a kernel that keeps results of "
+        "earlier data would pass. Use its `rng`"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "dtype"),
+    [
+        ("x * w", "float32"),
+        ("x > w", "bool_"),
+        ("np.where(x > w, x - w, np.nan)", "float32"),
+        ("100 * x * w // 1", "int32"),
+    ],
+)
+def test_test_that_shows_all_work_is_not_mentioned(tmp_path: Path, result: str, dtype: str) -> None:
+    assert not found(tmp_path, result, dtype)
+
+
+def test_reference_that_takes_no_data_of_two_seeds_says_nothing(tmp_path: Path) -> None:
+    # w is the order of x, so one of another seed does not fit.
+    more = (
+        "made = arguments\n"
+        "def arguments(features, rng):\n"
+        "    values = made(features, rng)\n"
+        "    return {**values, 'w': np.argsort(values['x']).astype(np.float32)}\n"
+        "def reference(arguments):\n"
+        "    x, w = arguments['x'], arguments['w'].astype(int)\n"
+        "    assert (np.diff(x[w]) >= 0).all()\n"
+        "    return {'y': x[w]}\n"
+    )
+    assert not found(tmp_path, "0", more=more)
+
+
+def test_slow_reference_is_not_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found(tmp_path, "2 * x")
+    monkeypatch.setattr(weak, "REFERENCE_S", 0.0)
+    assert not found(tmp_path, "2 * x")
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> str:
+    (tmp_path / "weighted.py").write_text(HOST.format(result="2 * x", dtype="float32"))
+    (tmp_path / "weighted.cl").write_text(SOURCE)
+    (tmp_path / "weighted.yaml").write_text(SPACE)
+    return str(tmp_path / "weighted.yaml")
+
+
+UNREAD = "warning: verify is weak on n=64: a kernel that does not read w would pass: "
+
+
+@pytest.mark.usefixtures("opencl")
+def test_check_warns_of_a_weak_test_and_passes(
+    space: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check.main([space, "--run", "--sample", "0", "--backend", "opencl"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.count("verify is weak") == 1
+    assert UNREAD in printed
+
+
+@pytest.mark.usefixtures("opencl")
+def test_tune_warns_of_a_weak_test_once(
+    space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        space,
+        "--backend",
+        "opencl",
+        "--database",
+        str(tmp_path / "r.db"),
+        "--test-limit",
+        "2",
+    ]
+    assert tune.main(words) == 0
+    shown = capsys.readouterr()
+    printed = " ".join((shown.out + shown.err).split())
+    assert printed.count("verify is weak") == 1
+    assert UNREAD in printed
