@@ -46,7 +46,8 @@ from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.clock_watch import GPU_WARMUP_S, ClockWatch
 from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_runner import KernelJob, measure_interleaved
+from harness.measure.kernel_job import KernelJob
+from harness.measure.kernel_runner import measure_interleaved
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling, TimeRatio, time_ratio
 

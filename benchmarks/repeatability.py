@@ -109,7 +109,8 @@ def _answers(run: Results) -> Answers:
 def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
     """Compute scatter and regret of both stages, with one number for each pair of runs.
 
-    Raises UsageError if the runs differ in space or device, or have too little in common.
+    Pairs without common candidates are left out. Raises UsageError if the runs differ in space or
+    device, or no pair has any.
     """
     if len(runs) < 2:
         raise UsageError("name the databases of two runs or more")
@@ -119,13 +120,15 @@ def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
     for one, other in itertools.combinations(runs, 2):
         shared = list(_shared(one, other))
         if not shared:
-            raise UsageError(
-                f"{', '.join((*one.databases, *other.databases))} have no interleaved candidates "
-                "in common; tune at least 4 inputs, without --no-cross"
-            )
+            continue
         for stage, logs in zip(STAGES, zip(*shared, strict=True), strict=True):
             found[stage]["scatter"].append(_scatter(logs))
             found[stage]["regret"].append(_regret(logs))
+    if not found[STAGES[0]]["scatter"]:
+        raise UsageError(
+            "no two databases have interleaved candidates in common; tune at least 2 inputs, "
+            "without --no-cross"
+        )
     return found
 
 

@@ -52,7 +52,7 @@ from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_runner import KernelJob
+from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import measure_interleaved as measure_kernels
 from harness.measure.trial import Job, measure_interleaved
 from harness.measure.verify import Tolerance

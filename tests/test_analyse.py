@@ -78,7 +78,7 @@ def test_few_inputs_are_reported_as_too_few(
         reports = campaign.run()
     assert main([str(tmp_path / "r.db")]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "that needs 4 inputs with results, and there are 2" in out
+    assert "can be learnt from 4 inputs, and judged with some 16; there are 2." in out
     for report in reports:
         assert report.best
         assert report.best.time_s == formula_s(report.problem, report.best.config)

@@ -14,7 +14,7 @@ from harness.core.program import Argument, Contents, Launch, Program
 from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_worker import DeviceWorker
-from harness.measure.kernel_runner import KernelJob
+from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling

@@ -17,8 +17,8 @@ from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceWorker
+from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
-from harness.measure.kernel_runner import KernelJob
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.plausibility import KernelTimes, Refusal
 from harness.measure.verify import Tolerance

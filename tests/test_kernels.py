@@ -33,7 +33,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceWorker, Together
-from harness.measure.kernel_runner import KernelJob
+from harness.measure.kernel_job import KernelJob
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.processes import ProcessLost

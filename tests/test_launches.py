@@ -15,12 +15,8 @@ from harness.core.program import Program
 from harness.core.records import Config, Input, Outcome
 from harness.host import Launch, Read
 from harness.measure.kernel_data import KernelData, make_kernel_data
-from harness.measure.kernel_runner import (
-    KernelJob,
-    KernelRunner,
-    measure_interleaved,
-    measure_kernel,
-)
+from harness.measure.kernel_job import KernelJob
+from harness.measure.kernel_runner import KernelRunner, measure_interleaved, measure_kernel
 from harness.measure.tracked_config import TrackedConfig
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling

@@ -16,7 +16,7 @@ from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceWorker
-from harness.measure.kernel_runner import KernelJob
+from harness.measure.kernel_job import KernelJob
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.worker import ProgramWorker

@@ -14,7 +14,7 @@ from harness.core.worst_element import WorstElement
 from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceWorker, Reply
 from harness.measure.kernel_data import make_kernel_data
-from harness.measure.kernel_runner import KernelJob
+from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
 from harness.measure.plausibility import (
     GPU_FLOOR_S,

@@ -475,7 +475,7 @@ def test_finals_are_measured_again_for_other_repeats(tmp_path: Path) -> None:
             campaign.run()
     with sqlite3.connect(database) as connection:
         turns = connection.execute("select count(distinct turn) from measurements").fetchone()
-    assert turns == (2 * 2 * len(spec.inputs),)  # for 5 and for 9: a choice, and its judgement
+    assert turns == (2 * 3 * len(spec.inputs),)  # for 5 and for 9
 
 
 def test_the_database_keeps_no_command_line_of_ours(tmp_path: Path) -> None:

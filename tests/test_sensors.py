@@ -19,7 +19,8 @@ from harness.core.errors import HostTooSlow
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Environment, Input, Outcome
 from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
+from harness.measure.kernel_job import KernelJob
+from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, log, open_sensors
 from harness.measure.sensors import energy as energy_module
 from harness.measure.sensors.energy import (

@@ -16,7 +16,8 @@ from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.sm_clock import LEAST_NS, clock_of
 from harness.measure.clock_watch import ClockWatch
 from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
+from harness.measure.kernel_job import KernelJob
+from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
 from tests.stub_driver import StubDriver

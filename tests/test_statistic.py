@@ -37,13 +37,13 @@ parameters:
   TILE: {values: [16, 32, 64], default: 64}
 launch: {group: [32], grid: [n]}
 inputs: {features: [n], values: [{n: 8}]}
-measure: {repeats: 6STATISTIC}
+measure: {repeats: 12STATISTIC}
 """
 BY_MEAN = ", statistic: mean"
-STEADY_S = (1.0, 1.01, 1.0, 0.99, 1.0, 1.0)
-SKEWED_S = (0.6, 0.6, 0.61, 0.6, 0.59, 4.0)
+STEADY_S = (1.0, 1.01, 1.0, 0.99, 1.0, 1.0) * 2
+SKEWED_S = (0.6, 0.6, 0.61, 0.6, 0.59, 4.0) * 2
 """Faster by the median, slower by the mean."""
-SLOW_S = (3.0, 3.1) * 3
+SLOW_S = (3.0, 3.1) * 6
 SAMPLES_S: Mapping[object, Sequence[float]] = {16: STEADY_S, 32: SKEWED_S, 64: SLOW_S}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from harness.stats.timing import (
     log_difference,
     paired_ratio,
     time_ratio,
+    trimmed_ratio,
 )
 
 
@@ -325,3 +328,42 @@ def test_samples_of_the_same_occasions_are_paired_by_occasion() -> None:
     assert time_ratio(timed(one, 2, 4), timed(other, 4, 2)) == by_round
     two = time_ratio(timed(one, 2, 4), timed(other, 2, 4))
     assert two.high > by_round.high, "one degree of freedom"
+
+
+def rounds(*samples_s: float) -> Timing:
+    return Timing(samples_s, StopReason.INTERLEAVED)
+
+
+def test_disturbed_rounds_do_not_decide_a_choice() -> None:
+    """The numerator takes 2 % longer in each round, and a hundred times as long in one of ten."""
+    drift = [1 + 0.1 * (k % 7) for k in range(20)]
+    one = rounds(*(1.02 * s * (100 if k % 10 == 0 else 1) for k, s in enumerate(drift)))
+    other = rounds(*(s * (1 + 0.001 * (k % 3)) for k, s in enumerate(drift)))
+    assert not time_ratio(one, other).is_significant
+    found = trimmed_ratio(one, other)
+    assert found.is_significant
+    assert found.value == pytest.approx(1.019, abs=0.001)
+    assert (found.low, found.high) == (pytest.approx(1.019, abs=0.002),) * 2
+
+
+def test_a_trimmed_ratio_has_yuens_interval() -> None:
+    logs = [0.01 * k for k in range(9)] + [9.0]
+    found = trimmed_ratio(rounds(*map(math.exp, logs)), rounds(*[1.0] * 10))
+    winsorized = [0.02, 0.02, *logs[2:8], 0.07, 0.07]
+    half = 2.5706 * statistics.stdev(winsorized) / (0.6 * math.sqrt(10))  # Student's t, 5 degrees
+    assert math.log(found.value) == pytest.approx(0.045)
+    assert math.log(found.high / found.value) == pytest.approx(half, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (rounds(*[1.0, 1.1] * 4), rounds(*[1.0, 1.2] * 4)),  # fewer than ten rounds
+        (rounds(*[1.0, 1.1] * 6), rounds(*[1.0, 1.2] * 5)),
+        tuple(
+            dataclasses.replace(rounds(*[1.0, b] * 6), statistic=Statistic.MEAN) for b in (1.1, 1.2)
+        ),
+    ],
+)
+def test_few_rounds_and_means_are_not_trimmed(one: Timing, other: Timing) -> None:
+    assert trimmed_ratio(one, other) == time_ratio(one, other)

@@ -21,13 +21,8 @@ from harness.measure import kernel_checks, kernel_runner
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.kernel_checks import CheckTime, why_astray
 from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_runner import (
-    BIT_EXACT,
-    KernelJob,
-    Twin,
-    measure_interleaved,
-    measure_kernel,
-)
+from harness.measure.kernel_job import KernelJob, Twin
+from harness.measure.kernel_runner import BIT_EXACT, measure_interleaved, measure_kernel
 from harness.measure.verify import FILLS, Tolerance
 from harness.stats.timing import Sampling
 from tests.fakes import KERNELS, MAGIC, Array, FakeCompiler, FakeDevice, Kernel

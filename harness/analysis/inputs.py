@@ -15,7 +15,7 @@ from harness.analysis.search_counts import SearchCounts
 from harness.core.config_diff import DEFAULT, preference
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.stats.claims import hold_false_discoveries
-from harness.stats.timing import TimeRatio, is_within_noise, log_time, time_ratio
+from harness.stats.timing import TimeRatio, is_within_noise, log_time, time_ratio, trimmed_ratio
 
 Measured = Mapping[Config, Measurement]
 
@@ -145,14 +145,15 @@ def ranked(
 
     The first is the one to use: of those that are not significantly slower than the fastest, the
     `single` one that is used on all inputs, else the first by `preference`. The others follow, the
-    fastest first, by the logarithm that speed-ups compare too.
+    fastest first.
     """
     timings = {m.config: m.timing for m in interleaved if m.timing}
-    order = sorted(timings, key=lambda config: log_time(timings[config]))
-    if not order:
+    if not timings:
         return []
+    one = next(iter(timings.values()))
+    order = sorted(timings, key=lambda config: trimmed_ratio(timings[config], one).value)
     best = timings[order[0]]
-    tied = [c for c in order if not time_ratio(timings[c], best, confidence).is_significant]
+    tied = [c for c in order if not trimmed_ratio(timings[c], best, confidence).is_significant]
     first = min(tied, key=lambda config: (config != single, preference(config, default)))
     return list(dict.fromkeys([first, *order]))
 

@@ -8,11 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 from harness.analysis.coverage import input_reports
-from harness.api.dispatched_elsewhere import device_name, results_elsewhere, transfers
 from harness.api.dispatched_program import program_launcher, program_notices
+from harness.api.dispatched_results import (
+    DispatchOptions,
+    describe,
+    results_elsewhere,
+    results_of,
+    space_of,
+    transfers,
+)
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.text import counted, suggestion
@@ -34,7 +40,6 @@ from harness.dispatch.package import (
 )
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.program_files import program_files, why_no_programs
-from harness.dispatch.recorded import recorded_spec
 from harness.dispatch.single import Single, single_of
 from harness.dispatch.study import (
     AUTO,
@@ -53,41 +58,11 @@ from harness.measure.backends.cuda_compilers import NVCC, name_of, open_cuda_com
 from harness.models.encoding.columns import tuned_range
 from harness.results import without_password
 from harness.results.caveats import record_lines
-from harness.results.tuned_space import TunedSpace
 from harness.results.versions import EVERY
-from harness.results.view import Results, read_results, the_one
-from harness.space_file import Spec, load_spec
+from harness.results.view import Results, read_results
+from harness.space_file import Spec
 from harness.space_file.workload import read_workload
 from harness.tuning.progress import Display
-
-
-@dataclass(frozen=True)
-class DispatchOptions:
-    """What to learn from, and where to write it; None where the user left it open."""
-
-    database: tuple[str, ...]
-    output: Path
-    space: str | None = None
-    device: str | None = None
-    spec: Path | Spec | None = None
-    choice: str = AUTO
-    arch: str | None = None
-    require_choice: bool = False
-    seed: int = 0
-    weights: Path | None = None
-    format: tuple[str, ...] = ()
-
-    # How messages spell the options that they advise.
-    spec_option: ClassVar[str] = "--spec FILE"
-    choice_option: ClassVar[str] = "--require-choice"
-
-
-@dataclass(frozen=True)
-class DispatchArguments(DispatchOptions):
-    """The same, given in Python."""
-
-    spec_option: ClassVar[str] = "space=FILE"
-    choice_option: ClassVar[str] = "require_choice=True"
 
 
 @dataclass(frozen=True)
@@ -212,9 +187,9 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         raise UsageError(f"no choice `{options.choice}`; {hint}")
     check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
-    spec = _spec(options, campaigns)
+    spec = space_of(options, campaigns)
     check_formats(options.format, spec)
-    results = _results(campaigns, spec, options)
+    results = results_of(campaigns, spec, options)
     elsewhere = results_elsewhere(campaigns, results)
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
@@ -261,10 +236,8 @@ def _notices(
 ) -> tuple[list[str], Results]:
     """Say what is left out of the campaigns and of these results; also return the results that
     remain."""
-    others = [_describe(other) for other in campaigns if other is not results]
-    left_out = (
-        [f"Learnt from {_describe(results)}; left out: {'; '.join(others)}"] if others else []
-    )
+    others = [describe(other) for other in campaigns if other is not results]
+    left_out = [f"Learnt from {describe(results)}; left out: {'; '.join(others)}"] if others else []
     remaining, notices = in_current_space(results, spec)
     programs = program_notices(spec, results)
     return [*left_out, *record_lines(results), *notices, *programs], remaining
@@ -275,97 +248,6 @@ def _loss(out: Path, count: int, earlier: int) -> str:
         f"This dispatcher was learnt from {counted(count, 'input')}; the one that it replaces in "
         f"{out} was learnt from {earlier}."
     )
-
-
-def _spec(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
-    """Load the space of the results, unless it is there."""
-    path = options.spec
-    if isinstance(path, Spec):
-        return path
-    if path is None:
-        by_name = {results.campaign.space_name: results for results in campaigns}
-        results = the_one(list(by_name.values()), "choose one with --space NAME")
-        if results.is_recorded:
-            return recorded_spec(results)
-        path = results.tuned_space.path
-        if path is None:
-            raise UsageError(_no_file(results.tuned_space, campaigns, options))
-    if not path.is_file():
-        raise UsageError(
-            f"{path} not found; name the YAML file of the space with {options.spec_option}"
-        )
-    return load_spec(path)
-
-
-def _no_file(tuned: TunedSpace, campaigns: Sequence[Results], options: DispatchOptions) -> str:
-    if all(results.campaign.environment.backend == "replay" for results in campaigns):
-        return (
-            f"{campaigns[0].title} was replayed from a recording: there is no kernel to choose "
-            f"for; name a space of this kernel with {options.spec_option}"
-        )
-    if tuned.is_in_python:
-        return (
-            f"the space {tuned.name} was built in Python and has no file: write its dispatcher "
-            f"there, with harness.tune(space, ...).dispatcher({str(options.output)!r})"
-        )
-    return (
-        f"{tuned.file}, which was tuned, is not here; go to the folder where you tuned, or name "
-        f"the YAML file of {tuned.name} with {options.spec_option}"
-    )
-
-
-def _results(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> Results:
-    """Choose the results of the space as it is now, on one device; of several drivers, compilers or
-    campaigns the last.
-
-    Raises UsageError where the kernel has changed since, and for several devices.
-    """
-    same = [
-        results
-        for results in campaigns
-        if results.is_recorded
-        or (
-            results.campaign.space_name == spec.name
-            and results.campaign.key.program_sha256 == spec.program_sha256
-        )
-    ]
-    if not same:
-        raise UsageError(_changed(campaigns, spec, options))
-    device, latest = options.device, dict[tuple[str, ...], Results]()
-    for results in sorted(same, key=lambda results: results.last_at, reverse=True):
-        environment = results.campaign.environment
-        if device is None or device.casefold() in device_name(environment).casefold():
-            key = (environment.backend, device_name(environment), environment.platform)
-            latest.setdefault(key, results)
-    if not latest:
-        known = "; ".join(dict.fromkeys(device_name(r.campaign.environment) for r in same))
-        raise UsageError(f"nothing was measured on a device `{device}`; there are {known}")
-    return the_one(list(latest.values()), "choose one with --device NAME")
-
-
-def _changed(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> str:
-    known = list(dict.fromkeys(results.campaign.space_name for results in campaigns))
-    if spec.name not in known:
-        return (
-            f"nothing was measured of {spec.path}, whose name is {spec.name}; there are results of "
-            f"{', '.join(known)}: name the YAML file of one with {options.spec_option}"
-        )
-    was = (
-        "build it as it was"
-        if spec.is_in_python
-        else f"name the YAML file as it was with {options.spec_option}"
-    )
-    return (
-        f"{spec.path} is not what was measured: the kernel, a file that it includes, the host "
-        "module, the launch, an option or the verification has changed since; tune it again, or "
-        f"{was}"
-    )
-
-
-def _describe(results: Results) -> str:
-    key = results.campaign.key
-    inputs = counted(len(results.measured), "input")
-    return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}, {inputs}"
 
 
 def _arch(wanted: str | None, results: Results) -> str:

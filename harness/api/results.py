@@ -176,7 +176,8 @@ class TuneResults:
         worked and, with `require_choice`, where choosing by input is not significantly faster than
         one configuration for all.
         """
-        from harness.api.dispatching import DispatchArguments, learn
+        from harness.api.dispatched_results import DispatchArguments
+        from harness.api.dispatching import learn
         from harness.tuning.progress import SilentDisplay
 
         options = DispatchArguments(

@@ -16,13 +16,13 @@ from harness.core.config_diff import preference
 from harness.core.invocation import command_line
 from harness.core.records import Config, Input, Interleaved, Measurement, Value
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.portfolio import greedy_portfolio, static_order
+from harness.dispatch.portfolio import fastest_overall, greedy_portfolio, static_order
 from harness.dispatch.searched_times import SearchedTimes
 from harness.results.cells import CROSS
 from harness.results.measured import Measured, MeasuredConfigs
 from harness.results.sessions import Command
 from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
-from harness.stats.timing import TimeRatio, log_time, time_ratio
+from harness.stats.timing import TimeRatio, trimmed_log_time, trimmed_ratio
 
 if TYPE_CHECKING:
     from harness.results.view import Results
@@ -43,15 +43,16 @@ _SEEDS = "Give OpenTuner the same seed configurations on every input."
 def matrix_of(results: Results) -> Matrix:
     """Make the matrix of the candidates' times on every input on which anything worked.
 
-    Where the same candidates were measured interleaved on all of these inputs, times are the
+    Where the same candidates were measured interleaved on all of these inputs, times are trimmed
     geometric means of those samples, and each input's best time is the best interleaved one,
     finalists included. Otherwise the candidates are the default, every winner, and what was
     measured on all inputs, as the search and the measurements across inputs timed them; the
     matrix's note says so.
 
     Of candidates with the same times everywhere, such as those with equal machine code, only the
-    first is kept. A candidate applies where the space's constraints hold. Candidates are in the
-    order in which equally fast ones are chosen (`preference`), so the default has the index 0.
+    first is kept. A candidate applies where the space's constraints hold. The default has the
+    index 0; candidates that were measured interleaved are in the order in which equally fast ones
+    are chosen (`preference`).
 
     All inputs take part in choosing the candidates. `harness.dispatch.verdict.held_out` removes
     those that only held-out inputs won.
@@ -104,8 +105,10 @@ def interleaved_matrix(
         _InterleavedTimes({p: {**merge_sessions(found[p]), **failed[p]} for p in known})
         for found in (sessions, every)
     )
+    common.sort(key=lambda config: preference(config, default))
     matrix = _matrix(times, default, common, applies)
-    return dataclasses.replace(matrix, half_log=own.half_log(matrix.candidates))
+    reference = matrix.candidates[fastest_overall(matrix)]
+    return dataclasses.replace(matrix, half_log=own.half_log(matrix.candidates, reference))
 
 
 def crossing_advice(commands: Sequence[Command]) -> str:
@@ -238,7 +241,7 @@ class _Times(Protocol):
 
 @dataclass(frozen=True)
 class _InterleavedTimes:
-    """Times of interleaved measurements, which are compared by their geometric means."""
+    """Times of interleaved measurements, which are compared by trimmed geometric means."""
 
     rows: Mapping[Input, Measured]
 
@@ -258,20 +261,25 @@ class _InterleavedTimes:
         return np.array(found).reshape(len(self.rows), len(configs))
 
     def tied(self, configs: Sequence[Config]) -> Flags:
-        found = [not ratio.is_significant if ratio else False for ratio in self._ratios(configs)]
+        ratios = self._ratios(configs, self._best())
+        found = [not ratio.is_significant if ratio else False for ratio in ratios]
         return np.array(found, dtype=np.bool_).reshape(len(self.rows), len(configs))
 
-    def half_log(self, configs: Sequence[Config]) -> Array:
-        """Return half the 95 % intervals of the logarithms of slowdowns, shape (inputs,
-        configurations); 0 where there is no time."""
-        found = [math.log(r.high / r.value) if r else 0.0 for r in self._ratios(configs)]
+    def half_log(self, configs: Sequence[Config], reference: Config) -> Array:
+        """Return half the 95 % intervals of the logarithms of times over the reference's, shape
+        (inputs, configurations); 0 where there is no time."""
+        ratios = self._ratios(configs, [row.get(reference) for row in self.rows.values()])
+        found = [math.log(ratio.high / ratio.value) if ratio else 0.0 for ratio in ratios]
         return np.array(found).reshape(len(self.rows), len(configs))
 
-    def _ratios(self, configs: Sequence[Config]) -> Iterator[TimeRatio | None]:
-        """Yield the slowdown against the input's best, one input after another."""
-        for row, best in zip(self.rows.values(), self._best(), strict=True):
+    def _ratios(
+        self, configs: Sequence[Config], others: Sequence[Measurement | None]
+    ) -> Iterator[TimeRatio | None]:
+        """Yield the times over that of another one on each input, one input after another."""
+        for row, other in zip(self.rows.values(), others, strict=True):
+            base = other.timing if other else None
             for timing in (row[c].timing if c in row else None for c in configs):
-                yield time_ratio(timing, best.timing) if timing and best.timing else None
+                yield trimmed_ratio(timing, base) if timing and base else None
 
     def _best(self) -> list[Measurement]:
         return [min(row.values(), key=_mean_s) for row in self.rows.values()]
@@ -280,7 +288,7 @@ class _InterleavedTimes:
 def _mean_s(measurement: Measurement) -> float:
     """Return the mean by which interleaved times are compared."""
     timing = measurement.timing
-    return math.exp(log_time(timing)) if timing else math.inf
+    return math.exp(trimmed_log_time(timing)) if timing else math.inf
 
 
 # ------------------------------------------------------------------------------ the matrix
@@ -297,8 +305,7 @@ def _matrix(
     import pandas as pd  # here: it takes half a second to load
 
     inputs = times.inputs
-    order = sorted({default, *candidates}, key=lambda config: preference(config, default))
-    chosen = _distinct(times, order)
+    chosen = _distinct(times, [default, *candidates])
     shape = len(inputs), len(chosen)
     return make_matrix(
         pd.DataFrame([dict(problem) for problem in inputs]),
@@ -314,7 +321,7 @@ def _matrix(
 
 
 def _distinct(times: _Times, configs: Iterable[Config]) -> list[Config]:
-    listed = list(configs)
+    listed = list(dict.fromkeys(configs))
     columns = np.nan_to_num(times.time_s(listed), nan=-1.0, posinf=np.inf).T
     distinct: dict[bytes, Config] = {}
     for config, column in zip(listed, columns, strict=True):

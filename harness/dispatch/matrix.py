@@ -42,8 +42,8 @@ class Matrix:
     note: what a reader must know of the times.
     remedy: what would measure the candidates that lack times.
     weights: shape (inputs,); how often each input comes, on average 1; None: all count alike.
-    half_log: shape (inputs, candidates); half the 95 % interval of a measured log slowdown against
-        the best candidate; None: times are exact, or nothing is known of their errors.
+    half_log: shape (inputs, candidates); half the 95 % interval of the logarithm of a time over
+        that of `fastest_overall`; None: times are exact, or nothing is known of their errors.
     """
 
     features: pd.DataFrame

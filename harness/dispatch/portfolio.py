@@ -83,6 +83,14 @@ def static_order(matrix: Matrix) -> tuple[int, ...]:
         order = moved[trials.index(cost)]
 
 
+def fastest_overall(matrix: Matrix) -> int:
+    """Return the candidate with the least mean measured log slowdown over the inputs where it
+    applies, of those that apply to the most inputs."""
+    counts = matrix.applies.sum(axis=0)
+    means = _means(matrix.measured_log, matrix.applies, None)
+    return int(np.where(counts == counts.max(), means, np.inf).argmin())
+
+
 def _preferred_first(matrix: Matrix, order: list[int]) -> tuple[int, ...]:
     """Move to the front the candidate of the least index that is not significantly slower than the
     foremost, on the inputs where that one applies.

@@ -165,6 +165,12 @@ class Study:
         that of all inputs, whichever it gains less over."""
         return least_gain(self.judged[name], self._statics)
 
+    @property
+    def has_choice(self) -> bool:
+        """Whether the best dispatcher does not choose the same on every input."""
+        chosen = self.learnt(self.best).indices(self.matrix.features, self.matrix.applies)
+        return len(set(chosen.tolist())) > 1
+
     def is_in_hindsight(self, name: str) -> bool:
         """Whether `gain` compares with the static choice of all inputs, which has no row."""
         held_out, _ = self._statics

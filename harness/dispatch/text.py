@@ -39,9 +39,9 @@ def why_nothing(matrix: Matrix) -> str | None:
 
 
 def learnt_across(found: Study) -> Iterator[str | Table]:
-    """Render the rules by input, the verdict's table, and the sentence that sums it up; where
-    choosing by input does not pay, only the sentence."""
-    if found.gain(found.best).is_better:
+    """Render the rules by input, the verdict's table, and the sentence that sums it up; where there
+    is nothing to choose, only the sentence."""
+    if found.has_choice:
         learnt = {name: found.learnt(name) for name in found.dispatchers}
         yield from rule_lines(found)
         yield ""

@@ -23,7 +23,7 @@ from harness.core.errors import (
 from harness.core.program import Program
 from harness.core.records import Input
 from harness.measure.backends.choose import Backend
-from harness.measure.kernel_runner import KernelJob
+from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
 from harness.measure.processes import ProcessLost
 

@@ -28,7 +28,7 @@ from harness.fleet.messages import (
 )
 from harness.measure.backends.reference_kernel import ReferenceTimes
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
-from harness.measure.kernel_runner import KernelJob
+from harness.measure.kernel_job import KernelJob
 
 T = TypeVar("T")
 

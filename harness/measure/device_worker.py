@@ -25,8 +25,9 @@ from harness.measure.backends.choose import Backend
 from harness.measure.backends.reference_kernel import ReferenceTimes, time_reference
 from harness.measure.kernel_checks import why_overwritten
 from harness.measure.kernel_data import KernelData, make_kernel_data
+from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_proof import ProofRuns
-from harness.measure.kernel_runner import KernelJob, measure_interleaved, measure_kernel
+from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.occasions import Block, join
 from harness.measure.sensors import SensorFacts, Sensors, open_sensors, other_processes
 from harness.measure.verify import Tolerance

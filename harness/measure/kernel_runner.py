@@ -7,12 +7,12 @@ import dataclasses
 import math
 import random
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
-from harness.core.program import Binary, Fill, Launch
-from harness.core.records import Config, Measurement, Outcome
+from harness.core.program import Fill, Launch
+from harness.core.records import Measurement, Outcome
 from harness.core.worst_element import WorstElement
 from harness.measure import trial
 from harness.measure.backends.base import Device
@@ -22,13 +22,13 @@ from harness.measure.host_module import Array
 from harness.measure.hot import hot_time
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernel_data import KernelData
-from harness.measure.occupancy import observe_occupancy
+from harness.measure.kernel_job import KernelJob, Twin
 from harness.measure.sensors import Sensors
 from harness.measure.sensors.energy import LONGEST_LAUNCH
 from harness.measure.sensors.log import SensorLog
 from harness.measure.slow_host import HostRetries
 from harness.measure.tracked_config import TrackedConfig
-from harness.measure.trial import Job, RunFailed
+from harness.measure.trial import RunFailed
 from harness.measure.verify import FILLS, Tolerance, describe_wrong, verify
 
 BIT_EXACT = "bit_exact"
@@ -40,49 +40,6 @@ _KEPT_BYTES = 1 << 26
 """Interleaved configurations keep right outputs up to this size: they all do so at once."""
 
 _SAMPLE = "the outputs of a sample"
-
-
-@dataclass(frozen=True)
-class Twin:
-    """The same configuration without compiler flags, whose output must be equal bit for bit.
-
-    With `must_repeat` the configuration fails where the twin's own output differs between runs.
-    """
-
-    config: Config
-    binary: Binary
-    launches: tuple[Launch, ...]
-    must_repeat: bool
-
-    def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
-        """Say whether these launches are the twin's own, of the same machine code."""
-        code = binary.build.binary_sha256
-        return code is not None and (code, launches) == (
-            self.binary.build.binary_sha256,
-            self.launches,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelJob(Job):
-    """What the measurement of a kernel needs.
-
-    Where `launches` is empty, the host module yields the launches of a run, which may be of these
-    `functions`. `arch` is the NVIDIA architecture that occupancy is computed for. With `is_hot`
-    the hot time is observed where configurations are interleaved.
-    """
-
-    launches: tuple[Launch, ...]
-    tolerance: Tolerance
-    arch: str | None = None
-    functions: tuple[str, ...] = ()
-    twin: Twin | None = None
-    is_hot: bool = False
-
-    def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
-        """Return the occupancy of the build under its launches' blocks and these others."""
-        every = (*(launch.block for launch in self.launches), *blocks)
-        return observe_occupancy(self.arch, self.binary.build, every)
 
 
 def measure_kernel(

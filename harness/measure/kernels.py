@@ -33,15 +33,14 @@ from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient, DeviceConnection
 from harness.measure.device_worker import SEARCH_SEED, DeviceWorker, Reply, Together
 from harness.measure.flags.fit import fitted_to_backend
+from harness.measure.kernel_job import KernelJob, Twin, failed_job
 from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
-from harness.measure.kernel_runner import KernelJob, Twin
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
 from harness.measure.processes import ProcessLost, spare_cores, usable_cores
 from harness.measure.sensors import energy_notices, processes_notice
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
-from harness.measure.trial import outcome_of
 from harness.measure.verify import Tolerance
 from harness.space import Space
 from harness.space.launches import make_program
@@ -284,7 +283,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         try:
             measured = self._run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ProcessLost, LaunchFailed) as error:
-            return _failed(job, error, timeout_s)
+            return failed_job(job, error, timeout_s)
         self._times.note([measured])
         return self._plausible(space, job, measured)
 
@@ -333,7 +332,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         try:
             return run(timeout_s=timeout_s, seed=block.seed)
         except (ProcessLost, LaunchFailed) as error:
-            return Together([_failed(job, error, timeout_s) for job in jobs], complete=False)
+            return Together([failed_job(job, error, timeout_s) for job in jobs], complete=False)
 
     # ---------------------------------------------------------------------------- plausibility
 
@@ -396,24 +395,3 @@ def _lost_proof(error: ProcessLost | LaunchFailed | HostModuleError) -> Refusal:
     elif isinstance(error, OutOfDeviceMemory | DataDoesNotFit):
         outcome = Outcome.OUT_OF_MEMORY
     return Refusal(outcome, f"a second run on other data failed: {error}")
-
-
-def _failed(job: KernelJob, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:
-    """Return the measurement of a configuration whose process was lost, or whose device broke."""
-    wall_s = 0.0
-    if isinstance(error, LaunchFailed):
-        outcome, message = outcome_of(error), str(error)
-    elif error.hung:
-        outcome, wall_s = Outcome.TIMEOUT, timeout_s
-        message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
-    else:
-        outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
-    return Measurement(
-        job.config,
-        job.input,
-        outcome,
-        build=job.binary.build,
-        message=message,
-        wall_s=wall_s,
-        observed=job.observed(),
-    )

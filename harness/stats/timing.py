@@ -20,6 +20,7 @@ from harness.stats import Estimate
 _GIVE_UP_SAMPLES = 3
 _LOOK_EVERY = 50
 _ROUNDING = 1e-9
+_LEAST_TRIMMED = 10  # rounds
 NEGLIGIBLE = 0.005
 """A difference of logarithms. Below 0.5 % a difference is not reproducible without many samples,
 even on a GPU with locked clocks."""
@@ -241,6 +242,47 @@ def time_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95)
         _logs(numerator.samples_s, statistic), _logs(denominator.samples_s, statistic), clock_error
     )
     return _time_ratio(found, confidence, min(numerator.count, denominator.count))
+
+
+def trimmed_ratio(numerator: Timing, denominator: Timing, confidence: float = 0.95) -> TimeRatio:
+    """Estimate how many times longer the numerator takes, for a choice between configurations.
+
+    Of interleaved rounds some are disturbed by other work. So a fifth of the ratios at each end
+    does not count (the trimmed mean and its error of Yuen, "The two-sample trimmed t for unequal
+    population variances", Biometrika 1974): on a busy machine this finds the same fastest
+    configuration far more often. With few rounds, and where means are compared, it is `time_ratio`.
+    """
+    one, other = numerator, denominator
+    if not (_is_trimmed(one) and _is_trimmed(other) and one.count == other.count):
+        return time_ratio(one, other, confidence)
+    logs = [math.log(a / b) for a, b in zip(one.samples_s, other.samples_s, strict=True)]
+    inner = _inner(logs)
+    cut = (len(logs) - len(inner)) // 2
+    winsorized = [inner[0]] * cut + inner + [inner[-1]] * cut
+    error = math.sqrt(variance(winsorized) * len(logs)) / len(inner)
+    clock_error = relative_clock_error(one, other)
+    found = LogDifference(statistics.fmean(inner), error, len(inner) - 1, clock_error)
+    return _time_ratio(found, confidence, len(logs))
+
+
+def trimmed_log_time(timing: Timing) -> float:
+    """Return the logarithm of the time by which `trimmed_ratio` compares, for rounds of one
+    level."""
+    if not _is_trimmed(timing):
+        return log_time(timing)
+    return statistics.fmean(_inner([math.log(sample_s) for sample_s in timing.samples_s]))
+
+
+def _is_trimmed(timing: Timing) -> bool:
+    is_interleaved = timing.stopped is StopReason.INTERLEAVED and len(timing.occasions) < 2
+    is_median = timing.statistic is Statistic.MEDIAN
+    return is_interleaved and is_median and timing.count >= _LEAST_TRIMMED
+
+
+def _inner(values: Sequence[float]) -> list[float]:
+    """Return the values without a fifth at each end, sorted."""
+    cut = len(values) // 5
+    return sorted(values)[cut : len(values) - cut]
 
 
 def _occasion_means_s(timing: Timing) -> tuple[float, ...]:

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -28,7 +29,6 @@ from harness.commands.check.inspection import Compiled, Inspection, SampledBuild
 from harness.commands.check.options import SPACE_SCHEMA, CheckOptions
 from harness.commands.check.program import try_program
 from harness.commands.check.program_builds import ProgramInspection
-from harness.commands.check.source_arguments import SourceArguments
 from harness.commands.check.sweep import describe_sweep, sweep
 from harness.commands.check.targets import (
     CompileTarget,
@@ -56,6 +56,9 @@ from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.processes import usable_cores
 from harness.measure.tracked_config import TrackedConfig
 from harness.space_file import Spec, load_specs, space_schema
+
+if TYPE_CHECKING:
+    from harness.commands.check.source_arguments import SourceArguments
 
 _LISTED_LAUNCHES = 4
 
@@ -242,6 +245,9 @@ def _report_sweep(
 def _check_host(console: Console, spec: Spec, inspections: Sequence[Inspection]) -> str:
     """Run the host module on the smallest input; return why it fails, or why the kernel takes
     other arguments; empty where all is well."""
+    # Here: it loads the parser.
+    from harness.commands.check.source_arguments import SourceArguments
+
     smallest = min(spec.inputs, key=lambda problem: math.prod(map(_size, problem.values())))
     try:
         data = make_kernel_data(spec.host, smallest)

@@ -87,7 +87,7 @@ def _add_learning(group: argparse._ArgumentGroup) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     # Here: they take a second to load.
-    from harness.api.dispatching import DispatchOptions
+    from harness.api.dispatched_results import DispatchOptions
     from harness.commands.dispatch.command import dispatch
 
     return dispatch(options_of(DispatchOptions, args), args.json)

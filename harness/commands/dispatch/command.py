@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 
 from harness.api.describing import describe_choice, describe_single, describe_weights
-from harness.api.dispatching import DispatchOptions, LearntDispatcher, learn
+from harness.api.dispatched_results import DispatchOptions
+from harness.api.dispatching import LearntDispatcher, learn
 from harness.api.documents import DispatchDocument
 from harness.commands.run import print_json
 from harness.dispatch.text import verdict_table

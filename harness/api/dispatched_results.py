@@ -1,0 +1,168 @@
+"""Which results a dispatcher is learnt from: those of the space as it is now, on one device; and
+how it does on the other devices that the same databases hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from harness.core.errors import UsageError
+from harness.core.records import Environment
+from harness.core.text import counted
+from harness.dispatch.candidates import matrix_of
+from harness.dispatch.elsewhere import DeviceTransfer, transfer_to
+from harness.dispatch.recorded import recorded_spec
+from harness.dispatch.study import AUTO, Study
+from harness.results.tuned_space import TunedSpace
+from harness.results.view import Results, the_one
+from harness.space_file import Spec, load_spec
+
+
+@dataclass(frozen=True)
+class DispatchOptions:
+    """What to learn from, and where to write it; None where the user left it open."""
+
+    database: tuple[str, ...]
+    output: Path
+    space: str | None = None
+    device: str | None = None
+    spec: Path | Spec | None = None
+    choice: str = AUTO
+    arch: str | None = None
+    require_choice: bool = False
+    seed: int = 0
+    weights: Path | None = None
+    format: tuple[str, ...] = ()
+
+    # How messages spell the options that they advise.
+    spec_option: ClassVar[str] = "--spec FILE"
+    choice_option: ClassVar[str] = "--require-choice"
+
+
+@dataclass(frozen=True)
+class DispatchArguments(DispatchOptions):
+    """The same, given in Python."""
+
+    spec_option: ClassVar[str] = "space=FILE"
+    choice_option: ClassVar[str] = "require_choice=True"
+
+
+def space_of(options: DispatchOptions, campaigns: Sequence[Results]) -> Spec:
+    """Load the space of the results, unless it is there."""
+    path = options.spec
+    if isinstance(path, Spec):
+        return path
+    if path is None:
+        by_name = {results.campaign.space_name: results for results in campaigns}
+        results = the_one(list(by_name.values()), "choose one with --space NAME")
+        if results.is_recorded:
+            return recorded_spec(results)
+        path = results.tuned_space.path
+        if path is None:
+            raise UsageError(_no_file(results.tuned_space, campaigns, options))
+    if not path.is_file():
+        raise UsageError(
+            f"{path} not found; name the YAML file of the space with {options.spec_option}"
+        )
+    return load_spec(path)
+
+
+def _no_file(tuned: TunedSpace, campaigns: Sequence[Results], options: DispatchOptions) -> str:
+    if all(results.campaign.environment.backend == "replay" for results in campaigns):
+        return (
+            f"{campaigns[0].title} was replayed from a recording: there is no kernel to choose "
+            f"for; name a space of this kernel with {options.spec_option}"
+        )
+    if tuned.is_in_python:
+        return (
+            f"the space {tuned.name} was built in Python and has no file: write its dispatcher "
+            f"there, with harness.tune(space, ...).dispatcher({str(options.output)!r})"
+        )
+    return (
+        f"{tuned.file}, which was tuned, is not here; go to the folder where you tuned, or name "
+        f"the YAML file of {tuned.name} with {options.spec_option}"
+    )
+
+
+def results_of(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> Results:
+    """Choose the results of the space as it is now, on one device; of several drivers, compilers or
+    campaigns the last.
+
+    Raises UsageError where the kernel has changed since, and for several devices.
+    """
+    same = [
+        results
+        for results in campaigns
+        if results.is_recorded
+        or (
+            results.campaign.space_name == spec.name
+            and results.campaign.key.program_sha256 == spec.program_sha256
+        )
+    ]
+    if not same:
+        raise UsageError(_changed(campaigns, spec, options))
+    device, latest = options.device, dict[tuple[str, ...], Results]()
+    for results in sorted(same, key=lambda results: results.last_at, reverse=True):
+        environment = results.campaign.environment
+        if device is None or device.casefold() in device_name(environment).casefold():
+            key = (environment.backend, device_name(environment), environment.platform)
+            latest.setdefault(key, results)
+    if not latest:
+        known = "; ".join(dict.fromkeys(device_name(r.campaign.environment) for r in same))
+        raise UsageError(f"nothing was measured on a device `{device}`; there are {known}")
+    return the_one(list(latest.values()), "choose one with --device NAME")
+
+
+def _changed(campaigns: Sequence[Results], spec: Spec, options: DispatchOptions) -> str:
+    known = list(dict.fromkeys(results.campaign.space_name for results in campaigns))
+    if spec.name not in known:
+        return (
+            f"nothing was measured of {spec.path}, whose name is {spec.name}; there are results of "
+            f"{', '.join(known)}: name the YAML file of one with {options.spec_option}"
+        )
+    was = (
+        "build it as it was"
+        if spec.is_in_python
+        else f"name the YAML file as it was with {options.spec_option}"
+    )
+    return (
+        f"{spec.path} is not what was measured: the kernel, a file that it includes, the host "
+        "module, the launch, an option or the verification has changed since; tune it again, or "
+        f"{was}"
+    )
+
+
+def describe(results: Results) -> str:
+    key = results.campaign.key
+    inputs = counted(len(results.measured), "input")
+    return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}, {inputs}"
+
+
+def results_elsewhere(campaigns: Sequence[Results], results: Results) -> list[Results]:
+    """Return the last results of each other device, of the same kernel with the same caches."""
+    here, latest = results.campaign, dict[tuple[str, str], Results]()
+    for one in sorted(campaigns, key=lambda one: one.last_at, reverse=True):
+        there = one.campaign.environment
+        is_same = (
+            one.campaign.space_name == here.space_name
+            and one.campaign.key.program_sha256 == here.key.program_sha256
+            and there.caches == here.environment.caches
+        )
+        if is_same and there.device != here.environment.device:
+            latest.setdefault((there.device, there.platform), one)
+    return list(latest.values())
+
+
+def transfers(found: Study, name: str, elsewhere: Sequence[Results]) -> tuple[DeviceTransfer, ...]:
+    """Judge a dispatcher on each of these devices; those with too few common times are left out."""
+    judged = (
+        transfer_to(found, name, matrix_of(one), one.campaign.environment) for one in elsewhere
+    )
+    return tuple(one for one in judged if one is not None)
+
+
+def device_name(environment: Environment) -> str:
+    """Name a device; one that was measured with cold and with warm caches counts as two."""
+    return ", ".join(filter(None, (environment.device, environment.caches)))
