@@ -28,12 +28,11 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.measure import kernels
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceWorker, Together
-from harness.measure.kernel_job import KernelJob
+from harness.measure.kernel_job import KernelJob, failed_job
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.processes import ProcessLost
@@ -415,7 +414,7 @@ def test_one_that_breaks_the_rounds_of_others_alone_fails(fake: Fake, culprit: i
         sizes.append(len(jobs))
         if len(jobs) > 1 and any(job.config == Config({"V": culprit}) for job in jobs):
             lost = LaunchFailed("it broke")
-            return Together([kernels._failed(job, lost, 1.0) for job in jobs], complete=False)
+            return Together([failed_job(job, lost, 1.0) for job in jobs], complete=False)
         return together(jobs, block)
 
     with mock.patch.object(local, "_together", breaking):

@@ -86,9 +86,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
         later. `devices` is how many measure at once, with builds of other models behind the same
-        `gate`. The device, and what compiles for it, may be
-        `elsewhere`, on other machines. Raises BackendUnavailable, DeviceBusy where another process
-        measures on the device.
+        `gate`. The device, and what compiles for it, may be `elsewhere`, on other machines. Raises
+        BackendUnavailable, DeviceBusy where another process measures on the device.
         """
         self._backend = backend
         self._elsewhere = elsewhere
@@ -104,9 +103,9 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             disturb = self._facts.shares_cpu or spare == 0
             # Where the device waits for all builds, they may have its cores as well.
             at_once = usable_cores() if disturb else spare
-            compiler = self._facts.environment.compiler
             queue = partial(BuildQueue, at_once=at_once, processes=processes, gate=gate)
-            builds = queue(backend, compiler) if equal is None else equal._builds
+            compiler = self._facts.environment.compiler
+            builds = equal._builds if equal else queue(backend, compiler)
         except BaseException:
             self._device.close()
             raise
@@ -121,9 +120,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         )
         self._is_tried = False
         self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
-        self._looked_at: set[Input] = set()
-        self._looked_s = 0.0
-        self._weaknesses: set[str] = set()
+        self._looked_s: dict[Input, float] = {}  # how long weak tests were looked for
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
         sensors = self._facts.sensors
         self.notices: tuple[str, ...] = (
@@ -131,8 +128,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             *sensors.denied,
             *energy_notices(spec.measure.energy, sensors.no_energy),
         )
-        has_energy = spec.measure.energy and sensors.no_energy is None
-        self._energy_s = ENERGY_S if has_energy else 0.0
+        self._energy_s = ENERGY_S * (spec.measure.energy and sensors.no_energy is None)
         if owner:
             self._times.seen_by_any = owner._times.seen_by_any
 
@@ -166,18 +162,18 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def _look_for_weak_tests(self, problem: Input) -> None:
         """Note what verification would let pass on an input, each weakness once."""
-        if self._elsewhere or problem in self._looked_at or self._looked_s > _WEAK_TESTS_S:
+        looked_s = sum(self._looked_s.values())
+        if self._elsewhere or problem in self._looked_s or looked_s > _WEAK_TESTS_S:
             return
-        self._looked_at.add(problem)
         began_s, method, found = time.perf_counter(), DeviceWorker.weak_tests, list[str]()
         with suppress(ProcessLost, LaunchFailed, HostModuleError):
             found = self._device.run(
                 problem, method, problem, self._tolerance, timeout_s=_WEAK_TIMEOUT_S
             )
-        self._looked_s += time.perf_counter() - began_s
-        new = [text for text in found if text not in self._weaknesses]
-        self._weaknesses.update(new)
-        self.notices += tuple(f"verify is weak on {problem}: {text}." for text in new)
+        self._looked_s[problem] = time.perf_counter() - began_s
+        for text in found:
+            if not any(known.endswith(f": {text}.") for known in self.notices):
+                self.notices += (f"verify is weak on {problem}: {text}.",)
 
     @property
     def cpu(self) -> str | None:
