@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        hint = suggestion(name, COMMANDS, "`{command_line('--help')}` lists the commands")
+        hint = suggestion(name, COMMANDS, f"`{command_line('--help')}` lists the commands")
         print(f"error: unknown command `{name}`; {hint}", file=sys.stderr)
         return 2
     return int(importlib.import_module(f"harness.commands.{name}").main(rest))

@@ -126,6 +126,14 @@ def test_an_unknown_command_is_answered_with_the_nearest(
     assert "unknown command `tunes`; did you mean `tune`?" in capsys.readouterr().err
 
 
+def test_a_command_like_no_other_is_answered_with_where_they_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["harness", "zzz"])
+    assert main(["zzz"]) == 2
+    assert capsys.readouterr().err.endswith("harness --help` lists the commands\n")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_loads_no_slow_libraries(name: str) -> None:
     code = (
