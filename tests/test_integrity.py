@@ -118,6 +118,14 @@ def test_rows_that_were_changed_by_hand_are_read_without_their_checksum(database
     assert "title='mine'" in everything(database)
 
 
+def test_rows_from_before_commands_had_arguments_keep_their_checksums(database: Path) -> None:
+    before = "ALTER TABLE commands DROP COLUMN arguments; UPDATE schema_version SET version = 9"
+    tamper(database, before, forget_checksums=False)
+    everything(database)
+    write(database, make_ok(4))
+    everything(database)
+
+
 def test_what_a_merge_adds_or_updates_has_checksums(database: Path, tmp_path: Path) -> None:
     merged = tmp_path / "all.db"
     assert merge([str(merged), str(database)]) == 0

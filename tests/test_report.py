@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,6 @@ import pytest
 from PIL import Image
 
 from harness.commands.report import main
-from harness.commands.tune.options import make_parser
-from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Input, Measurement, Timing
@@ -25,7 +22,7 @@ from harness.display.inputs import noise_warning
 from harness.report import figures, plots, write_report
 from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of
-from harness.report.reproducing import Origin, commands, when
+from harness.report.reproducing import commands, when
 from harness.report.sections import sections
 from harness.results.view import Results, read_results, the_one
 from tests.replays import FormulaMeasurer, make_spec, opened
@@ -176,38 +173,27 @@ def test_a_page_that_cannot_be_written_is_an_error(results: Results, tmp_path: P
         write_report(tmp_path / "none" / "x.html", [results])
 
 
-def test_the_commands_are_those_of_the_runs(results: Results) -> None:
-    """As if it were a device: what a recording gave needs no search."""
+def test_the_commands_are_as_they_were_typed(results: Results) -> None:
+    """The fixture tuned from Python, where nobody typed a command."""
     assert [line.split()[2] for line in commands(results)] == [
         "harness.analyse",
         "harness.dispatch",
         "harness.report",
     ]
-    found = replayed_as("opencl", results)
-    searches = [line for line in commands(found) if "harness.tune" in line]
-    args = make_parser().parse_args(shlex.split(searches[0])[3:])
-    assert (args.technique, args.seed, args.test_limit) == (["AUCBanditMetaTechniqueA"], 0, 40)
-    assert (args.backend, args.fresh) == ("opencl", True)
-    assert args.space == found.tuned_space.path, "the file that was tuned"
-    elsewhere = dataclasses.replace(found, runs=(dataclasses.replace(found.runs[0], notes={}),))
-    assert next(commands(elsewhere)) == "# in the folder where you tuned:", "nothing is noted"
-    origin = Origin("my/base.yaml", "n > 7", frozenset(results.measured))
-    line = next(commands(found, origin))
-    assert shlex.split(line)[3] == "my/base.yaml"
-    assert "--inputs 'n > 7'" in line
-    assert [
-        problem for problem in results.measured if Expression(args.inputs).holds(problem)
-    ] == list(results.measured)
-    sampled, first = (
-        dataclasses.replace(found.runs[0], technique=name, seed=7)
-        for name in ("UniformRandom (training)", "A,B (taught by 0a1b2c3d)")
-    )
-    lines = list(commands(dataclasses.replace(found, runs=(first, sampled))))[:2]
-    assert "--seed 7 --test-limit 40 --technique A --technique B --warm-start 0a1b2c3d" in lines[0]
-    assert "--seed 7 --validate --inputs" in lines[1]
-    assert ("--fresh" in lines[0], "--fresh" in lines[1]) == (True, False)
-    warm = dataclasses.replace(first, technique="A", notes={**first.notes, "warm_start": "[...]"})
-    assert " --warm-start database " in next(commands(dataclasses.replace(found, runs=(warm,))))
+    (command,) = results.commands
+    typed = [("x.yaml", "--inputs", "n > 7"), ("x.yaml",), ("x.yaml",)]
+    repeated = tuple(dataclasses.replace(command, arguments=words) for words in typed)
+    lines = list(commands(dataclasses.replace(results, commands=repeated)))
+    assert lines[:2] == [
+        "python -m harness.tune x.yaml --inputs 'n > 7'",
+        "python -m harness.tune x.yaml",
+    ]
+    runs = tuple(dataclasses.replace(run, notes={}) for run in results.runs)
+    elsewhere = dataclasses.replace(results, commands=repeated, runs=runs)
+    assert next(commands(elsewhere)) == "# in the folder where you tuned:"
+    in_python = (dataclasses.replace(runs[0], notes={"space_file": "<x>"}),)
+    found = list(commands(dataclasses.replace(results, runs=in_python)))
+    assert found[1] == 'harness.tune(space, ...).dispatcher("out")'
 
 
 def replayed_as(backend: str, results: Results) -> Results:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import os
 import re
@@ -103,6 +104,23 @@ def test_a_replay_ends_with_the_table_the_tree_and_the_next_command(
     assert re.search(r"^(Use|Choose by|Keep the default)", message, re.MULTILINE)
     assert (
         f"{shlex.join(['python', '-m', 'harness.tune', *replayed_four])} --test-limit 40" in message
+    )
+
+
+def test_the_report_has_the_commands_as_typed_without_passwords(
+    replayed: list[str], tmp_path: Path
+) -> None:
+    """Of two databases the last one counts; pages and databases are passed on."""
+    page, words = tmp_path / "x.html", [replayed[0], "--database", "postgresql://me:sesame@host/x"]
+    words += ["--inputs", "m > 99 or n > 99", *replayed[1:], "--report", str(page)]
+    assert tune.main(words) == 0
+    shown = [word.replace("sesame", "***") for word in words]
+    assert html.escape(shlex.join(["python", "-m", "harness.tune", *shown])) in (
+        page.read_text(encoding="utf-8").replace("&#39;", "&#x27;")
+    )
+    assert _rows(replayed, "SELECT arguments FROM commands") == [(json.dumps(shown),)]
+    assert b"sesame" not in b"".join(
+        path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
     )
 
 
@@ -417,7 +435,7 @@ def test_a_program_that_does_not_work_fails_and_its_page_says_why(
     html = page.read_text()
     assert "Nothing was measured." in html
     assert "ended with exit status 5" in html
-    assert f"harness.tune {space} --backend" in html
+    assert f"harness.tune {space} --database" in html
     assert "--inputs &#39;n &gt; 0&#39;" in html
     monkeypatch.setattr("harness.report.write_output", full)
     assert tune.main([*words, "--report", str(page)]) == 1, "that it cannot be written is printed"

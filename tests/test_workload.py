@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.api.options import TuneOptions
 from harness.api.workload import WorkloadChoice, with_inputs_of
 from harness.commands import tune
 from harness.constraints.expression import Expression
@@ -177,12 +176,6 @@ def test_an_input_on_which_nothing_can_be_launched_is_left_out(tmp_path: Path, s
     calls.write_text("m,n,calls\n64,0,2\n64,1,1\n")
     _, notices = with_inputs_of(spec, WorkloadChoice(calls), str(tmp_path / "none.db"), False)
     assert "the launch has `ceil_div(n, BLOCK)` = 0" in notices[0]
-
-
-def test_the_command_that_repeats_a_search_names_its_workload() -> None:
-    options = TuneOptions(inputs_from=Path("calls.csv"), cover=0.9)
-    assert options.of_workload == ("--inputs-from", "calls.csv", "--cover", "0.9")
-    assert TuneOptions().of_workload == ()
 
 
 def inputs_of(database: Path) -> list[Input]:

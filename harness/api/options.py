@@ -55,14 +55,15 @@ class TuneOptions:
     no_cross: bool = False
     finalists: int | None = None
     no_reduce: bool = False
+    arguments: Sequence[str] = ()
+    """The words of the command as they were typed; none in Python."""
 
     @property
-    def of_workload(self) -> tuple[str, ...]:
-        """The options that name a workload, as words of the command."""
-        named = {"--inputs-from": self.inputs_from, "--cover": self.cover}
-        named["--most-inputs"] = self.most_inputs
-        words = ((option, f"{value}") for option, value in named.items() if value is not None)
-        return tuple(word for pair in words for word in pair) if self.inputs_from else ()
+    def typed(self) -> Sequence[str]:
+        """The words of the command, without the passwords of databases."""
+        from harness.results.url import without_password  # here: it loads SQLAlchemy
+
+        return [without_password(word) if ":/" in word else word for word in self.arguments]
 
     @property
     def measure(self) -> Mapping[str, float]:

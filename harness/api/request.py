@@ -78,6 +78,7 @@ class TuneRequest:
             warm_start=self.warm_start,
             other_devices=Path(DATABASE) in options.warm_start,
             fresh=options.fresh,
+            arguments=options.typed,
         )
 
 

@@ -1,4 +1,4 @@
-"""The worst, the default, the predicted and the best configuration of each input: the comparison of
+"""The worst, the default and the predicted configuration of each input: the comparison of
 figures 3, 4 and 6 of G-ADAPT's paper (Liu, Zhang, Shen, IPDPS 2009)."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.results.view import Results
 
 @dataclass(frozen=True)
 class InputSlowdowns:
-    """Times of an input over its best known time, `best_s`: of the worst configuration that worked,
+    """Times of an input over its best known time: of the worst configuration that worked,
     of the default, and of the one that a dispatcher predicts without this input.
 
     Infinity for a failure; NaN for a default that does not apply to the input or has no time.
@@ -30,7 +30,6 @@ class InputSlowdowns:
     worst: float
     default: float
     predicted: float
-    best_s: float
 
 
 def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> list[InputSlowdowns]:
@@ -51,10 +50,9 @@ def slowdowns_by_input(results: Results, found: Study, choice: str = AUTO) -> li
             max(_worst(results.measured[problem]), float(most)),
             float(of_default),
             float(chosen),
-            float(best_s),
         )
-        for problem, most, of_default, chosen, best_s in zip(
-            inputs, known.max(axis=1), default, predicted, matrix.best_s, strict=True
+        for problem, most, of_default, chosen in zip(
+            inputs, known.max(axis=1), default, predicted, strict=True
         )
     ]
 

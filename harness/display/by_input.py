@@ -1,15 +1,14 @@
-"""The table of the worst, default, predicted and best configuration of each input."""
+"""The table of the worst, default and predicted configuration of each input."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 
-from harness.core.text import format_time
 from harness.dispatch.by_input import InputSlowdowns, geometric_means
 from harness.display.inputs import MOST_SHOWN
 
-BY_INPUT_HEAD = ("input", "worst", "default", "predicted", "best")
+BY_INPUT_HEAD = ("input", "worst", "default", "predicted")
 
 
 def by_input_title(name: str) -> str:
@@ -24,8 +23,8 @@ def by_input_rows(rows: Sequence[InputSlowdowns]) -> Iterator[tuple[str, ...]]:
     """Make a row an input, and the geometric means of all inputs."""
     for row in rows[:MOST_SHOWN]:
         slowdowns = map(_slowdown, (row.worst, row.default, row.predicted))
-        yield (str(row.problem), *slowdowns, format_time(row.best_s))
-    yield ("geometric mean", *map(_slowdown, geometric_means(rows)), "")
+        yield (str(row.problem), *slowdowns)
+    yield ("geometric mean", *map(_slowdown, geometric_means(rows)))
 
 
 def _slowdown(number: float) -> str:

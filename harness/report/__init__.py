@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from harness.core.outputs import marked, write_output
 
 if TYPE_CHECKING:
-    from harness.report.reproducing import Origin
     from harness.results.view import Results
 
 
@@ -26,7 +25,6 @@ REPORT = marked(
 def write_report(
     path: Path,
     found: Sequence[Results],
-    origin: Origin | None = None,
     *,
     weights: Path | None = None,
     option: str = "--output",
@@ -38,5 +36,5 @@ def write_report(
     """
     from harness.report.page import page  # here: it takes seconds to load
 
-    text = page(found, datetime.datetime.now(datetime.timezone.utc), origin, weights)
+    text = page(found, datetime.datetime.now(datetime.timezone.utc), weights)
     write_output(path, text, REPORT, option)

@@ -24,7 +24,6 @@ from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
 from harness.measure.sensors.energy import POWER
 from harness.models.starchart import TreeTarget
-from harness.report.reproducing import Origin
 from harness.results.view import Results
 from harness.space_file.workload import TunedInputs, read_workload
 
@@ -36,7 +35,6 @@ class Findings:
     """The findings that the page shows; each is computed when it is first read."""
 
     results: Results
-    origin: Origin | None = None
     kept: Kept = field(default_factory=Kept)
     weights: Path | None = None
 

@@ -18,7 +18,6 @@ from harness.display.inputs import claims_lines, noise_warning
 from harness.display.summary import HEADING, speedups_note, summary_tables
 from harness.report import figures, reproducing
 from harness.report.findings import Findings
-from harness.report.reproducing import Origin
 from harness.report.sections import sections
 from harness.results import without_password
 from harness.results.caveats import record_lines
@@ -30,7 +29,6 @@ _MOST_NAMED = 5  # inputs in a sentence; the first table lists all
 def page(
     found: Sequence[Results],
     when: datetime.datetime,
-    origin: Origin | None = None,
     weights: Path | None = None,
 ) -> str:
     """Render the page, with one part for each campaign and the reasons for inputs not measured.
@@ -40,7 +38,7 @@ def page(
     """
     shown = [results for results in found if results.measured or not_measured(results)]
     kept = Kept.in_cache()
-    all_findings = [Findings(results, origin, kept, weights) for results in shown]
+    all_findings = [Findings(results, kept, weights) for results in shown]
     parts = [_part(findings) for findings in all_findings]
     if not parts:
         why = [sentence for results in found for sentence in record_lines(results)]

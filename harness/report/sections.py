@@ -81,7 +81,7 @@ def sections(findings: Findings) -> Iterator[PageSection | None]:
         yield _energy(findings)
         yield _power(findings)
         yield _noise(findings)
-    lines = tuple(commands(findings.results, findings.origin))
+    lines = tuple(commands(findings.results))
     yield PageSection("commands", "Commands to reproduce", lines=lines)
 
 
@@ -248,7 +248,7 @@ def _across(findings: Findings) -> Iterator[PageSection]:
     rows = slowdowns_by_input(findings.results, found)
     yield PageSection(
         "by-input",
-        "Worst, default, predicted and best",
+        "Worst, default and predicted",
         (by_input_title(found.best), *not_shown(len(rows))),
         findings.picture(plots.slowdowns_by_input, figures.some_rows(rows)),
         PageTable(BY_INPUT_HEAD, list(by_input_rows(rows))),

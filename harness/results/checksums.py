@@ -1,8 +1,9 @@
 """Checksums of rows: a flipped bit, or a change by another program, does not go unnoticed.
 
 A checksum is a CRC-32, which finds accidents; it does not prove who wrote a row. It covers the
-cells of a row but its id, which is not known before the row is added. Databases before schema
-version 6 have none, and a row whose checksum is null is not checked.
+cells of a row but its id, which is not known before the row is added, and a command's arguments,
+which older rows lack. Databases before schema version 6 have none, and a row whose checksum is null
+is not checked.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ CHECKSUM, NUMBERS_CHECKSUM = "checksum", "numbers_checksum"
 """The columns of the checksums of a row's cells, and of a measurement's samples and
 observations."""
 
+_NOT_COVERED = ("id", CHECKSUM, "arguments")
 _BEHIND = "\0row"  # a stored text has no NUL
 _OPENED = crc32(b"[")
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
@@ -64,5 +66,5 @@ def _covered(table: Table) -> list[tuple[str, Callable[[Any], Any] | None]]:
     return [
         (column.name, next((make for kind, make in kinds if isinstance(column.type, kind)), None))
         for column in table.columns
-        if column.name not in ("id", CHECKSUM)
+        if column.name not in _NOT_COVERED
     ]

@@ -19,6 +19,7 @@ History of the schema, newest last:
     8   environments.cache: a new column, null in older rows, which count as warm
     9   the outcome `out_of_memory` of measurements, `launch_failed` in older rows: no table
         changed, but older versions of harness refuse an outcome that they do not know
+    10  commands.arguments: a new column, null in older rows
 
 Reading never changes a database: what an older one lacks is read as empty. Writing adds the
 missing tables and columns and sets the present version.
@@ -44,7 +45,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 9
+VERSION = 10
 
 TABLES_SINCE = {"observations": 2, "commands": 4}
 """The version that added a table; the others are of version 1."""
@@ -55,6 +56,7 @@ COLUMNS_SINCE = {
     ("measurements", "occasions"): 6,
     ("measurements", "numbers_checksum"): 6,
     ("environments", "cache"): 8,
+    ("commands", "arguments"): 10,
     **{
         (t, "checksum"): 6
         for t in ("spaces", "commands", "runs", "builds", "measurements", "tests")
@@ -152,6 +154,8 @@ commands = Table(  # one tuning command of one space in one environment
     # the reason. stages: by stage after the search what the stage left out, empty for nothing.
     Column("left_out", JSON, nullable=False),
     Column("stages", JSON, nullable=False),
+    # The words that the user typed after `tune`, without passwords; none in Python.
+    Column("arguments", JSON(none_as_null=True)),
     _checksum(),
     Index("ix_commands_campaign", "space_id", "environment_id", "campaign"),
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from harness.core.records import Input
+from harness.core.text import escaped
 from harness.results.notes import check_printable, one_line
 
 LEFT_OUT = "left out: "
@@ -30,6 +31,9 @@ class Command:
     """None while the command runs, and where it was stopped by hand or killed."""
     left_out: Mapping[Input, str]
     stages: Mapping[str, str]
+    arguments: tuple[str, ...] = ()
+    """The words that the user typed after `tune`, without passwords; none in Python, and in
+    databases before schema version 10."""
 
 
 def command_of(row: Mapping[Any, Any]) -> Command:
@@ -37,11 +41,12 @@ def command_of(row: Mapping[Any, Any]) -> Command:
 
     Raises ValueError, TypeError or AttributeError where harness did not write it.
     """
-    check_printable([row["inputs"], row["left_out"], row["stages"]])
-    texts = [*(why for _, why in row["left_out"]), *row["stages"].values()]
+    arguments = row["arguments"] or []
+    check_printable([row["inputs"], row["left_out"], row["stages"], arguments])
+    texts = [*(why for _, why in row["left_out"]), *row["stages"].values(), *arguments]
     texts += [row["started_at"], row["ended_at"] or ""]
     if not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"command {row['id']!r} has a reason or a date that is no text")
+        raise ValueError(f"command {row['id']!r} has a word, a reason or a date that is no text")
     return Command(
         row["uuid"],
         tuple(map(Input, row["inputs"])),
@@ -49,6 +54,7 @@ def command_of(row: Mapping[Any, Any]) -> Command:
         row["ended_at"],
         {Input(features): why for features, why in row["left_out"]},
         dict(row["stages"]),
+        tuple(arguments),
     )
 
 
@@ -57,10 +63,17 @@ def stored_inputs(inputs: Iterable[Input]) -> list[dict[str, object]]:
     return [dict(problem) for problem in inputs]
 
 
-def stored_begin(inputs: Iterable[Input], started_at: str) -> dict[str, object]:
+def stored_begin(
+    inputs: Iterable[Input], arguments: Sequence[str], started_at: str
+) -> dict[str, object]:
     """Return what a command was asked for, as `command_of` reads it."""
-    asked = {"uuid": uuid.uuid4().hex, "started_at": started_at, "inputs": stored_inputs(inputs)}
-    return asked | stored_end({}, {})
+    return {
+        "uuid": uuid.uuid4().hex,
+        "started_at": started_at,
+        "inputs": stored_inputs(inputs),
+        "arguments": list(map(escaped, arguments)),
+        **stored_end({}, {}),
+    }
 
 
 def stored_end(left_out: Mapping[Input, str], stages: Mapping[str, str]) -> dict[str, object]:

@@ -96,15 +96,20 @@ class Store(Transactions):
 
     # --------------------------------------------------------------- commands
 
-    def begin_command(self, spec: Spec, environment: Environment, campaign: int) -> int:
-        """Store what a command was asked for, at once: it is kept even if the command dies."""
+    def begin_command(
+        self, spec: Spec, environment: Environment, campaign: int, arguments: Sequence[str] = ()
+    ) -> int:
+        """Store what a command was asked for, at once: it is kept even if the command dies.
+
+        `arguments` are its words, without passwords.
+        """
 
         def begin() -> int:
             row = {
                 "space_id": self._keyed.space_id(spec),
                 "environment_id": self._keyed.environment_id(environment),
                 "campaign": campaign,
-                **stored_begin(spec.inputs, now()),
+                **stored_begin(spec.inputs, arguments, now()),
             }
             return self._insert(schema.commands, [row])[0]
 

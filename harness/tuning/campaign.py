@@ -187,7 +187,8 @@ class Campaign:
     def run(self) -> list[InputReport]:
         """Run all stages, and report each input; each measurement is stored when it ends."""
         state, store, stages = self.state, self.state.store, self._plan.stages
-        command = store.begin_command(self.spec, self._measurer.environment, state.number)
+        environment, arguments = self._measurer.environment, self._plan.arguments
+        command = store.begin_command(self.spec, environment, state.number, arguments)
         if self._plan.target is None:
             self._searching.run()
             if stages.cross:

@@ -31,7 +31,8 @@ class CampaignPlan:
     With a `target` the inputs are not searched but sampled, until a tree predicts times with this
     median relative error (harness.tuning.validation). `warm_start` are recordings of the same
     kernel on other devices, to learn from; `other_devices` says whether new searches start from
-    the results of other devices in the database. `fresh` uses no earlier measurements.
+    the results of other devices in the database. `fresh` uses no earlier measurements. `arguments`
+    are the words that the user typed after `tune`, for the database.
     """
 
     spec: Spec
@@ -41,3 +42,4 @@ class CampaignPlan:
     warm_start: Sequence[Recording] = ()
     other_devices: bool = False
     fresh: bool = False
+    arguments: Sequence[str] = ()

@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_choice,
         const=_AUTO,
         metavar="CHOICE",
-        help="print the worst, default, predicted and best time of each input; predicted by tree, "
+        help="print the worst, default and predicted time of each input; predicted by tree, "
         "ensemble or gadapt (G-ADAPT's model), without this input (default: the one that "
         "harness.dispatch writes)",
     )

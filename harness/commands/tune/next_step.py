@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from harness.analysis.inputs import InputReport
 from harness.commands.tune.options import TuneCommand
 from harness.core.invocation import command_words
-from harness.results import StoredCampaign, without_password
+from harness.results import StoredCampaign
 from harness.results.url import shown_database
 from harness.search import EndReason
 from harness.tuning import Campaign
@@ -95,17 +95,8 @@ def same_again(options: TuneCommand, kept: str) -> NextStep:
 def kept_arguments(options: TuneCommand, dropped: Collection[str] = _ONLY_ONCE) -> Iterator[str]:
     """Yield the arguments of a command that continues this one, without the `dropped` options; a
     password is not shown."""
-    for word in _without(options.arguments, dropped):
-        if options.database and options.database in word:
-            yield word.replace(options.database, without_password(options.database))
-        else:
-            yield word
-
-
-def _without(words: Iterable[str], dropped: Collection[str]) -> Iterator[str]:
-    """Yield the words without these options and their values."""
     is_value = False
-    for word in words:
+    for word in options.typed:
         option, assigned, _ = word.partition("=")
         was_value, is_value = is_value and not word.startswith("-"), False
         if option in dropped or (word.startswith("-t") and "-t" in dropped):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -23,10 +23,8 @@ _USE_REPLAY = "is now --replay FILE, without --backend"
 
 @dataclass(frozen=True)
 class TuneCommand(TuneOptions):
-    """The options of the command line, as `make_parser` describes them; `arguments` are its
-    words."""
+    """The options of the command line, as `make_parser` describes them."""
 
-    arguments: Sequence[str] = ()
     list_techniques: bool = False
     quiet: bool = False
     report: Path | None = None

@@ -131,17 +131,10 @@ def _model_document(options: TuneCommand, done: Tuned) -> ModelDocument:
 def _write_report(page: Path, models: Sequence[Tuned], console: Console) -> None:
     """Write the HTML report. If that fails, raise only where the tuning itself went well."""
     from harness.report import write_report  # here, since it loads what draws
-    from harness.report.reproducing import Origin
 
-    options = models[0].request.options
     found = [results for done in models if (results := done.results()) is not None]
-    inputs = frozenset(models[0].campaign.spec.inputs)
-    path = options.space_path
-    origin = (
-        None if path is None else Origin(str(path), options.inputs, inputs, options.of_workload)
-    )
     try:
-        write_report(page, found, origin, option="--report")
+        write_report(page, found, option="--report")
     except HarnessError as error:
         if _exit_code(models) == 0:
             raise
