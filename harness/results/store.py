@@ -99,10 +99,8 @@ class Store(Transactions):
     def begin_command(
         self, spec: Spec, environment: Environment, campaign: int, arguments: Sequence[str] = ()
     ) -> int:
-        """Store what a command was asked for, at once: it is kept even if the command dies.
-
-        `arguments` are its words, without passwords.
-        """
+        """Store what a command was asked for, by these words, at once: it is kept even if the
+        command dies."""
 
         def begin() -> int:
             row = {
@@ -211,7 +209,10 @@ class Store(Transactions):
             return None
         of_run = select(schema.tests).where(schema.tests.c.run_id == found["id"])
         with refusing_damage(self.connection):
-            tests = sorted(read_rows(self.connection, schema.tests, of_run), key=_ordinal)
+            tests = sorted(
+                read_rows(self.connection, schema.tests, of_run),
+                key=lambda test: int(test["ordinal"]),
+            )
         seeds = tuple(map(Config, found["seeds"]))
         answers = tuple(test["measurement_id"] for test in tests)
         return EndedRun(found["id"], seeds, found["notes"][ENDED], answers)
@@ -399,7 +400,3 @@ class Store(Transactions):
         if rows:
             self.note_witness(table, uuid=rows[-1]["uuid"])
         return insert_keyed(self.connection, table, rows, NATURAL_KEYS[table])
-
-
-def _ordinal(test: StoredRow) -> int:
-    return int(test["ordinal"])
