@@ -207,12 +207,10 @@ class Store(Transactions):
             return None
         if ENDED not in found["notes"]:  # it was searched by an earlier version
             return None
-        of_run = select(schema.tests).where(schema.tests.c.run_id == found["id"])
+        rows = schema.tests.c
+        of_run = select(schema.tests).where(rows.run_id == found["id"]).order_by(rows.ordinal)
         with refusing_damage(self.connection):
-            tests = sorted(
-                read_rows(self.connection, schema.tests, of_run),
-                key=lambda test: int(test["ordinal"]),
-            )
+            tests = list(read_rows(self.connection, schema.tests, of_run))
         seeds = tuple(map(Config, found["seeds"]))
         answers = tuple(test["measurement_id"] for test in tests)
         return EndedRun(found["id"], seeds, found["notes"][ENDED], answers)
