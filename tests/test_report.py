@@ -163,6 +163,36 @@ def test_winners_list_only_changes_and_stand_in_full_beside(results: Results) ->
     assert winners.in_full[1].startswith("(n=8): BLOCK=16, TILE=")
 
 
+@pytest.mark.parametrize("pays", [True, False])
+def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
+    tmp_path: Path, pays: bool
+) -> None:
+    def formula_s(problem: Input, config: Config) -> float:
+        n = problem["n"]
+        assert isinstance(n, int)
+        return 1e-3 if config["BLOCK"] == (16 if n < 12 or not pays else 64) else 2e-3
+
+    values = ", ".join(f"{{n: {n}}}" for n in range(1, 25))
+    spec = make_spec(
+        tmp_path,
+        f"{SPACE[: SPACE.index('inputs:')]}inputs: {{features: [n], values: [{values}]}}\n",
+    )
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(formula_s), test_limit=8) as (run, _):
+        run.run()
+    findings = Findings(the_one(read_results([str(tmp_path / "r.db")])))
+    found = {section.anchor: section for section in sections(findings) if section is not None}
+    assert ("verdict" in found) == bool(found["choice"].lines) == pays
+    assert ("Rings mark" in found["heat-map"].texts[0]) == pays
+    (text,) = found["choice"].texts
+    assert text.startswith("Which configuration" if pays else "Choosing by input (")
+
+
+def test_times_of_the_final_rounds_are_named_beside_those_of_others(results: Results) -> None:
+    found = {one.anchor: one for one in sections(Findings(results)) if one is not None}
+    assert "These times are of the final rounds." in found["inputs"].texts[1]
+    assert "over the best time of the same rounds" in found["by-input"].texts[0]
+
+
 def test_a_program_has_no_backend(results: Results) -> None:
     assert ("device", "formula") in facts_of(replayed_as("command", results))
     assert ("device", "formula (opencl)") in facts_of(replayed_as("opencl", results))
@@ -265,7 +295,7 @@ def test_the_page_shows_every_section_without_network(
     assert opened_page.locator("h1").inner_text() == "<b>A small</b> space"
     sections = opened_page.locator("section")
     titles = [one.locator("h2").inner_text() for one in sections.all()]
-    assert len(titles) == len(set(titles)) == 15
+    assert len(titles) == len(set(titles)) == 14
     assert opened_page.locator("nav a").all_inner_texts() == titles
     assert titles[-1] == "What was measured"
     first = opened_page.locator("p.verdict").first.inner_text()

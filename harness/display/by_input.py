@@ -14,7 +14,8 @@ BY_INPUT_HEAD = ("input", "worst", "default", "predicted")
 def by_input_title(name: str) -> str:
     """Explain the columns; `name` is the dispatcher that predicts."""
     return (
-        "Time of the worst, the default and the predicted configuration over the best known time. "
+        "Time of the worst, the default and the predicted configuration over the best time of the "
+        "same rounds. "
         f"Predicted: what `{name}` chooses, learnt without the input."
     )
 

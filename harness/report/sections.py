@@ -15,7 +15,7 @@ from harness.analysis.inputs import InputReport
 from harness.core.records import Config
 from harness.core.text import counted
 from harness.dispatch.by_input import slowdowns_by_input
-from harness.dispatch.study import sentence
+from harness.dispatch.study import Study, sentence
 from harness.dispatch.text import shown_tree, verdict_lines
 from harness.dispatch.tree_text import tree_lines
 from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
@@ -41,6 +41,11 @@ from harness.report.reproducing import commands
 from harness.results.flag_files import file_lines
 
 _MOST_FAILURES = 40
+_CHOICE = "Choice by input"
+_FINAL_ROUNDS = (
+    "These times are of the final rounds. The sections below also use earlier rounds; they compare "
+    "each time with the best of the same rounds."
+)
 
 
 @dataclass(frozen=True)
@@ -94,10 +99,11 @@ def _winners(findings: Findings) -> PageSection:
     gains = figures.speed_ups(shown)
     winners = [(report.problem, m.config) for report in shown if (m := report.recommended)]
     notes = (run.notes for run in findings.results.runs)
+    finals = [_FINAL_ROUNDS] if any(report.speedup for report in shown) else []
     return PageSection(
         "inputs",
         "Best configuration per input",
-        (times_note(default, findings.reports), *not_shown(len(findings.reports))),
+        (times_note(default, findings.reports), *finals, *not_shown(len(findings.reports))),
         findings.picture(plots.gains, gains) if gains else "",
         PageTable(_WINNERS_HEAD, [_winner(report, default) for report in shown]),
         lines=tuple(file_lines(notes, (config for _, config in winners))),
@@ -165,7 +171,7 @@ def _search(findings: Findings) -> PageSection | None:
     found = figures.search_curves(findings.results)
     if not found:
         return None
-    text = "Performance of the best configuration so far, over the best known one of the input."
+    text = "Performance of the best configuration so far, over the best one of the input's search."
     if len(found) > 1:
         text += " Grey lines are inputs; the blue line is their median."
     picture = findings.picture(plots.best_over_time, found)
@@ -179,7 +185,7 @@ def _distribution(findings: Findings) -> PageSection | None:
     near = float((found.slowdowns <= 1.05).mean())
     text = (
         f"Over all inputs, {len(found.slowdowns):,} tests worked and {found.failed:,} "
-        f"failed. {near:.1%} of those that worked are within 5 % of the input's best."
+        f"failed. {near:.1%} of those that worked are within 5 % of the best of the input's search."
     )
     picture = findings.picture(plots.times, found)
     return PageSection("times", "Distribution of slowdowns", (text,), picture)
@@ -214,13 +220,11 @@ def _across(findings: Findings) -> Iterator[PageSection]:
     found = findings.across
     if found is None:
         return
-    learnt = found.learnt(found.best)
-    chosen = learnt.indices(found.matrix.features, found.matrix.applies)
+    pays, learnt = found.gain(found.best).is_better, found.learnt(found.best)
+    chosen = learnt.indices(found.matrix.features, found.matrix.applies) if pays else None
     shown = figures.heat_map(found.matrix, chosen, findings.default)
-    text = (
-        "Slowdown of each candidate on each input. Rings mark the dispatcher's choices, crosses "
-        "mark failures."
-    )
+    rings = "Rings mark the dispatcher's choices. " if pays else ""
+    text = f"Slowdown of each candidate on each input. {rings}Crosses mark failures."
     yield PageSection(
         "heat-map",
         "Inputs and configurations",
@@ -231,20 +235,7 @@ def _across(findings: Findings) -> Iterator[PageSection]:
             for label, config in zip(shown.labels, shown.candidates, strict=True)
         ),
     )
-    name, heading = shown_tree(found)
-    tree = found.learnt(name).program(found.matrix.candidates)
-    yield PageSection(
-        "choice",
-        "Choice by input",
-        (f"{heading}:",),
-        lines=tuple(tree_lines(tree, findings.default, found.matrix)),
-    )
-    yield PageSection(
-        "verdict",
-        "Verdict on held-out inputs",
-        (sentence(found, found.best),),
-        lines=tuple(verdict_lines(found)),
-    )
+    yield from _choice(findings, found) if pays else [_no_choice(found)]
     rows = slowdowns_by_input(findings.results, found)
     yield PageSection(
         "by-input",
@@ -253,6 +244,25 @@ def _across(findings: Findings) -> Iterator[PageSection]:
         findings.picture(plots.slowdowns_by_input, figures.some_rows(rows)),
         PageTable(BY_INPUT_HEAD, list(by_input_rows(rows))),
     )
+
+
+def _choice(findings: Findings, found: Study) -> Iterator[PageSection]:
+    """Show the tree that chooses, and its verdict."""
+    name, heading = shown_tree(found)
+    tree = found.learnt(name).program(found.matrix.candidates)
+    lines = tuple(tree_lines(tree, findings.default, found.matrix))
+    yield PageSection("choice", _CHOICE, (f"{heading}:",), lines=lines)
+    yield PageSection(
+        "verdict",
+        "Verdict on held-out inputs",
+        (sentence(found, found.best),),
+        lines=tuple(verdict_lines(found)),
+    )
+
+
+def _no_choice(found: Study) -> PageSection:
+    """Say that choosing by input does not pay."""
+    return PageSection("choice", _CHOICE, (sentence(found, found.best),))
 
 
 # -------------------------------------------------------------- explanations and noise
