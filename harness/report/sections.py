@@ -220,10 +220,10 @@ def _across(findings: Findings) -> Iterator[PageSection]:
     found = findings.across
     if found is None:
         return
-    pays, learnt = found.gain(found.best).is_better, found.learnt(found.best)
-    chosen = learnt.indices(found.matrix.features, found.matrix.applies) if pays else None
+    has_choice, learnt = found.has_choice, found.learnt(found.best)
+    chosen = learnt.indices(found.matrix.features, found.matrix.applies) if has_choice else None
     shown = figures.heat_map(found.matrix, chosen, findings.default)
-    rings = "Rings mark the dispatcher's choices. " if pays else ""
+    rings = "Rings mark the dispatcher's choices. " if has_choice else ""
     text = f"Slowdown of each candidate on each input. {rings}Crosses mark failures."
     yield PageSection(
         "heat-map",
@@ -235,7 +235,7 @@ def _across(findings: Findings) -> Iterator[PageSection]:
             for label, config in zip(shown.labels, shown.candidates, strict=True)
         ),
     )
-    yield from _choice(findings, found) if pays else [_no_choice(found)]
+    yield from _choice(findings, found) if has_choice else [_no_choice(found)]
     rows = slowdowns_by_input(findings.results, found)
     yield PageSection(
         "by-input",
