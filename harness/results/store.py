@@ -99,18 +99,12 @@ class Store(Transactions):
     def begin_command(
         self, spec: Spec, environment: Environment, campaign: int, arguments: Sequence[str] = ()
     ) -> int:
-        """Store what a command was asked for, at once: it is kept even if the command dies.
-
-        `arguments` are its words, without passwords.
-        """
+        """Store what a command was asked for, at once: it is kept even if the command dies."""
 
         def begin() -> int:
-            row = {
-                "space_id": self._keyed.space_id(spec),
-                "environment_id": self._keyed.environment_id(environment),
-                "campaign": campaign,
-                **stored_begin(spec.inputs, arguments, now()),
-            }
+            row = stored_begin(spec.inputs, arguments, now()) | {"campaign": campaign}
+            row["space_id"] = self._keyed.space_id(spec)
+            row["environment_id"] = self._keyed.environment_id(environment)
             return self._insert(schema.commands, [row])[0]
 
         return self.transact(begin)
