@@ -95,16 +95,15 @@ def test_heat_map_keeps_what_is_best_or_chosen() -> None:
     assert found.labels[kept.index(40)] == "BLOCK=40"
 
 
-def test_labels_that_are_cut_differ_by_their_numbers() -> None:
+def test_labels_that_do_not_fit_are_numbers() -> None:
     import pandas as pd
 
     names = [f"parameter_{number}" for number in range(9)]
     configs = [Config(dict.fromkeys(names, value)) for value in (1, 2)]
     matrix = make_matrix(pd.DataFrame({"n": [1]}), configs, np.array([[1.0, 2.0]]))
     found = figures.heat_map(matrix, None, configs[0])
-    assert found.labels[0] == "1: default"
-    assert found.labels[1].startswith("2: parameter_0=2, ")
-    assert len(found.labels[1]) <= 32
+    assert found.labels == ("1", "2")
+    assert found.changes == ("default", ", ".join(f"{name}=2" for name in names))
 
 
 def test_one_point_of_a_search_is_drawn_as_a_dot_and_one_input_as_a_line() -> None:
@@ -304,6 +303,48 @@ def test_the_page_shows_every_section_without_network(
     assert pictures.count() >= 8
     for picture in pictures.all():
         assert _has_colours(picture.screenshot()), picture.get_attribute("aria-label")
+    opened_page.close()
+
+
+LONG = """\
+name: long
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64], default: 64}
+PARAMETERS
+launch: {group: [BLOCK], grid: ["batch * SIZES"]}
+inputs:
+  features: [batch, channels, resolution]
+  values: [{batch: 128, channels: 1024, resolution: 224}, {batch: 8, channels: 64, resolution: 56}]
+"""
+
+
+def test_long_configurations_and_inputs_fit_the_page_and_no_label_is_cut(
+    tmp_path: Path, browser: Any
+) -> None:
+    names = [f"ELEMENTS_PER_THREAD_{letter}" for letter in "ABCDEFG"]
+    parameters = "\n".join(f"  {name}: {{values: [1, 16], default: 1}}" for name in names)
+    text = LONG.replace("PARAMETERS", parameters).replace("SIZES", " * ".join(names))
+
+    def formula_s(problem: Input, config: Config) -> float:
+        return 7.345e-3 * (1 + 1.5 * list(config.values()).count(1))
+
+    every = tuple(Config({"BLOCK": 16, **dict.fromkeys(names, number)}) for number in (1, 16))
+    with opened(
+        make_spec(tmp_path, text), tmp_path / "r.db", FormulaMeasurer(formula_s), seeds=every
+    ) as (run, _):
+        run.run()
+    page = tmp_path / "r.html"
+    assert main([str(tmp_path / "r.db"), "-o", str(page)]) == 0
+    opened_page = browser.new_page(viewport={"width": 1280, "height": 800})
+    opened_page.goto(page.as_uri())
+    assert "ELEMENTS_PER_THREAD_G=16" in opened_page.locator("td").all_inner_texts()[1]
+    assert "Best configuration per input" not in cut(opened_page, ".wide")
+    outside = """[...document.querySelectorAll("figure svg text")].filter(text => {
+        const [own, all] = [text, text.closest("svg")].map(one => one.getBoundingClientRect());
+        return own.left < all.left - 1 || own.right > all.right + 1;
+    }).map(text => text.textContent)"""
+    assert opened_page.evaluate(outside) == []
     opened_page.close()
 
 

@@ -205,12 +205,14 @@ def speed_ups(reports: Sequence[InputReport]) -> list[SpeedUp]:
 @dataclass(frozen=True)
 class HeatMap:
     """Slowdowns of candidates on inputs, shape (inputs, candidates): NaN where not measured,
-    infinity where a candidate failed. `labels` are the candidates' changes from the default, cut
-    to fit. `chosen` is the column that the dispatcher picks for each input, -1 where it is not
-    shown or there is no dispatcher."""
+    infinity where a candidate failed. `changes` are the candidates' changes from the default,
+    `labels` the same, or numbers where one is too long to stand beside a plot. `chosen` is the
+    column that the dispatcher picks for each input, -1 where it is not shown or there is no
+    dispatcher."""
 
     inputs: tuple[str, ...]
     candidates: tuple[Config, ...]
+    changes: tuple[str, ...]
     labels: tuple[str, ...]
     slowdowns: Array
     chosen: tuple[int, ...]
@@ -230,24 +232,18 @@ def heat_map(
     shown_at = {int(column): index for index, column in enumerate(columns)}
     inputs = [matrix.features.iloc[row] for row in rows]
     candidates = tuple(matrix.candidates[column] for column in columns)
+    changes = tuple(difference(config, default or {}) for config in candidates)
+    fit = max(map(len, changes), default=0) <= _LONGEST_LABEL
     return HeatMap(
         tuple(", ".join(f"{name}={value}" for name, value in row.items()) for row in inputs),
         candidates,
-        tuple(_labels([difference(config, default or {}) for config in candidates])),
+        changes,
+        changes if fit else tuple(f"{number}" for number in range(1, len(changes) + 1)),
         slowdowns[:, columns],
         tuple(-1 for _ in rows)
         if picked is None
         else tuple(shown_at.get(int(p), -1) for p in picked),
     )
-
-
-def _labels(texts: Sequence[str]) -> list[str]:
-    """Cut texts to what fits next to a plot; where one is too long, number all of them, so that
-    cut ones still differ."""
-    if max(map(len, texts), default=0) <= _LONGEST_LABEL:
-        return list(texts)
-    numbered = (f"{number}: {text}" for number, text in enumerate(texts, start=1))
-    return [x if len(x) <= _LONGEST_LABEL else f"{x[: _LONGEST_LABEL - 4]} ..." for x in numbered]
 
 
 def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArray[np.intp]:

@@ -69,10 +69,13 @@ def _svg(figure: Figure) -> str:
 
     text = io.StringIO()
     with rc_context(_SETTINGS):
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+        # Tight: the label of an axis may be wider than the figure.
+        figure.savefig(
+            text, format="svg", transparent=True, metadata={"Date": None}, bbox_inches="tight"
+        )
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor").replace(_PAPER, "var(--paper)")
-    points = 72 * figure.get_figwidth()
+    points = float(svg.partition(' width="')[2].partition("pt")[0])
     style = f' style="min-width: {_LEAST * points:.0f}px; max-width: {_MOST * points:.0f}px"'
     without_height = re.sub(r' height="[^"]*"', "", svg, count=1)
     return re.sub(r'(<svg[^>]*?) width="[^"]*"', rf"\1{style}", without_height, count=1)
@@ -234,6 +237,8 @@ def _estimates(rows: Sequence[tuple[str, Estimate]], label: str) -> str:
 def inputs_by_candidates(found: HeatMap) -> str:
     """Draw slowdowns as colours, the dispatcher's choices as rings and failures as crosses."""
 
+    longest = max(map(len, found.labels), default=0)
+
     def paint(axes: Axes) -> None:
         from matplotlib.colors import LogNorm
 
@@ -257,7 +262,7 @@ def inputs_by_candidates(found: HeatMap) -> str:
         axes.set_xticks(
             range(len(found.candidates)),
             labels=found.labels,
-            rotation=90,
+            rotation=90 if longest > 2 else 0,  # numbers stand upright
             fontsize=7,
         )
         bar = axes.figure.colorbar(image, ax=axes, label="slowdown", ticks=[1, 1.5, 2, 3, 5, _CAP])
@@ -265,7 +270,6 @@ def inputs_by_candidates(found: HeatMap) -> str:
         bar.ax.minorticks_off()
 
     width = _width_with(found.inputs) + _COLUMN * max(0, len(found.labels) - _FEW_COLUMNS)
-    longest = max(map(len, found.labels), default=0)
     return _drawn(1.2 + _LETTER * longest + 0.2 * len(found.inputs), paint, width)
 
 
@@ -288,7 +292,7 @@ def slowdowns_by_input(found: Sequence[InputSlowdowns]) -> str:
         axes.axvline(1, color=_FAINT, linewidth=0.8)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
-        axes.set_xlabel("time over the best known time")
+        axes.set_xlabel("time over the best time of the same rounds")
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
 
     return _drawn(1.1 + _ROW * len(found), paint, _width_with(labels))

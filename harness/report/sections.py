@@ -230,6 +230,11 @@ def _across(findings: Findings) -> Iterator[PageSection]:
         "Inputs and configurations",
         (f"{text} Configurations list only changes from the default.",),
         findings.picture(plots.inputs_by_candidates, shown),
+        lines=tuple(
+            f"{label}: {change}"
+            for label, change in zip(shown.labels, shown.changes, strict=True)
+            if label != change
+        ),
         in_full=tuple(
             f"{label}: {config}"
             for label, config in zip(shown.labels, shown.candidates, strict=True)
