@@ -375,14 +375,17 @@ def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_pat
     assert single.loss[1].value == pytest.approx(1.2, rel=0.01)
 
 
-def test_where_configurations_tie_every_input_has_the_single_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("baselines", ["", "baselines: {named: {BLOCK: 16}}\n"])
+def test_where_configurations_tie_every_input_has_the_single_one(
+    tmp_path: Path, baselines: str
+) -> None:
     """On the first of two inputs 16 is as fast, has as few changes, and a smaller value."""
 
     def times(problem: Input, config: Config) -> float:
         both = {16: (1.0, 3.0), 32: (1.0, 1.0)}.get(int(str(config["BLOCK"])), (4.0, 4.0))
         return 1e-3 * both[problem["n"] == 16]
 
-    two = FREE.replace(", {n: 32}, {n: 64}, {n: 128}", "")
+    two = FREE.replace(", {n: 32}, {n: 64}, {n: 128}", "") + baselines
     findings = Findings(tuned(tmp_path, Drifting(times=times), two))
     assert findings.single is not None
     best = [report.recommended.config for report in findings.reports if report.recommended]

@@ -224,7 +224,7 @@ def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path: Path) ->
             space=space,
             searched=(16, 64, 128),
             chosen=(16, 128),
-            finals=(32, 16, 64),
+            finals=(16, 32, 64),
         )
         for name, factors in (("base", {}), ("edited", every))
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import math
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -75,9 +76,12 @@ def fill(
             search = begin_search(store, plan, notes=notes)
             for config in ConstrainedSpace.of(spec, given, LIMITS_HERE, spec.program_compiler):
                 time_s = times(given, config)
-                samples_s = (time_s, time_s * 1.001, time_s * 0.999)
-                timing = Timing(samples_s, StopReason.RECORDED)
-                search.test(Measurement(config, given, Outcome.OK, timing))
+                found = Measurement(config, given, Outcome.WRONG_RESULT, message="wrong")
+                if math.isfinite(time_s):
+                    samples_s = (time_s, time_s * 1.001, time_s * 0.999)
+                    timing = Timing(samples_s, StopReason.RECORDED)
+                    found = Measurement(config, given, Outcome.OK, timing)
+                search.test(found)
             store.end_run(search.run_id, "complete")
     return place
 
@@ -197,7 +201,7 @@ def test_where_choosing_gains_nothing_one_configuration_is_written(
     required = run(database, space, "--choice", "auto", "--require-choice")
     printed = " ".join(capsys.readouterr().out.split())
     assert required == 1
-    assert "or leave out --require-choice to write that one, (BLOCK=16)." in printed
+    assert "or leave out --require-choice to write that one (default)." in printed
     assert not (tmp_path / "out").exists()
     assert run(database, space, "--choice", "auto") == 0
     printed = capsys.readouterr().out
@@ -221,6 +225,42 @@ def test_a_choice_that_is_asked_for_is_written_though_it_gains_nothing(
         )
     head = (tmp_path / "out" / "small.h").read_text().split("*/")[0]
     assert "takes the same time as one configuration" in " ".join(head.split())
+
+
+def wrong_once(given: Input, config: Config) -> float:
+    """64 is ten times as fast, and fails on one input."""
+    if config["BLOCK"] == 64:
+        return math.inf if given["n"] == 128 else 1e-4
+    return 1e-3
+
+
+def test_what_failed_on_an_input_is_not_used_on_every_input(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=wrong_once)
+    assert run(database, space, "--choice", "auto") == 0
+    (found,) = harness.open_results(database)
+    assert found.findings.single is not None
+    assert found.findings.single.config == Config({"BLOCK": 16})
+    capsys.readouterr()
+    assert run(database, space, "--choice", "tree") == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    chosen = written(space).select(n=128)
+    said = (
+        "The tree chooses a configuration that failed when it was tuned on 1 input, such as n=128."
+    )
+    assert (said in printed) == (chosen == {"BLOCK": 64})
+
+
+def test_where_constraints_rule_the_single_configuration_out_the_default_stands_in(
+    space: Path, tmp_path: Path
+) -> None:
+    spec = load_spec(space)
+    large = dataclasses.replace(spec, inputs=spec.inputs[-3:])
+    assert run(fill(tmp_path / "r.db", large), space, "--choice", "auto") == 0
+    module = written(space)
+    assert module.select(n=8192) == {"BLOCK": 64}
+    assert module.select(n=16) == {"BLOCK": 16}
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -104,7 +104,7 @@ def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
         (Single(DEFAULT, inputs=4), "Keep the default on every input; nothing better was found."),
         (
             Single(SMALL),
-            "Use BLOCK=16 on every input. Its speed-up over the default was not measured.",
+            "Use BLOCK=16 on every input. Its speed-up over the default is not known.",
         ),
         (
             Single(DEFAULT, lacking="Only one configuration was measured on all inputs: default."),
@@ -129,6 +129,14 @@ def test_one_sentence_says_what_to_use_on_several_inputs(single: Single, text: s
 )
 def test_one_input_has_its_own_sentence(single: Single, text: str) -> None:
     assert recommendation([report(1, CLEAR)], None, single, DEFAULT) == text
+
+
+def test_an_input_on_which_nothing_works_is_named() -> None:
+    nothing = InputReport(Input({"n": 9}), None, None, None, 0, {Outcome.CRASHED: 4}, 100)
+    single = Single(DEFAULT, inputs=1)
+    assert recommendation([report(1, CLEAR), nothing], None, single, DEFAULT) == (
+        "Keep the default: nothing faster was found. Nothing worked on n=9."
+    )
 
 
 def test_nothing_is_recommended_where_nothing_worked() -> None:

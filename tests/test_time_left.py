@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.core.records import Outcome, Timing
 from harness.display.time_left import TimeLeft
 from harness.search import Ahead
 from tests.replays import FormulaMeasurer, Tests, make_spec, opened
@@ -122,12 +124,14 @@ def test_a_stage_that_was_interrupted_knows_what_the_database_answers(
 def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four inputs with 20 tests of 3 s each, and 2.5 tests' worth of later stages for each."""
+    """The first input has 20 tests of 30 s; what is built, takes twice the samples and 30 ms."""
 
     class Slow(FormulaMeasurer):
         def measure(self, *words: Any) -> Any:
-            clock.now_s += 3.0
-            return super().measure(*words)
+            clock.now_s += 30.0
+            found = super().measure(*words)
+            timing = Timing((4.0, 4.0, 4.0))
+            return dataclasses.replace(found, outcome=Outcome.OK, timing=timing)
 
     notes: list[str] = []
     spec = make_spec(tmp_path)
@@ -135,5 +139,5 @@ def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(
         monkeypatch.setattr(tests, "note", notes.append)
         campaign.run()
     inputs = len(spec.inputs)
-    minutes = 3 * inputs * 22.5 / 60
+    minutes = (20 * 30 + 24.03 * (inputs * 22.5 - 20)) / 60
     assert notes == [f"about {minutes:.0f} min with 20 tests on each of {inputs} inputs"]

@@ -77,12 +77,13 @@ def report_input(
     choices: Iterable[Measurement] = (),
 ) -> InputReport:
     """Report on an input from what the search `measured`, from the interleaved `choices` between
-    finalists, and from the `finals`, which include the default and the named baselines.
+    finalists, and from the `finals`: of the winner, then of the default, the named baselines, and
+    the single configuration of all inputs.
 
     `hold_discoveries` judges the speed-ups of several inputs.
     """
     known, final, note = SearchCounts.of(measured), {m.config: m for m in finals}, ""
-    winner, judged = _winner(final, ranked(choices, default, confidence), default, baselines)
+    winner, judged = _winner(final, any(choices), default)
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
     def speedup_over(config: Config) -> TimeRatio | None:
@@ -159,24 +160,19 @@ def ranked(
 
 
 def _winner(
-    final: Measured, finalists: Sequence[Config], default: Config, baselines: Mapping[str, Config]
+    final: Measured, has_choice: bool, default: Config
 ) -> tuple[Config | None, Mapping[Config, Timing]]:
     """Return the configuration to judge, and the samples of each one that judge it.
 
-    What chose the winner, the ranked `finalists`, does not judge it: other rounds do. A recording
-    has no choices: the first half of its rounds chooses, the other half judges. A configuration
-    that is neither a finalist nor a baseline is the winner without the flags that it does not need.
-    A finalist that was not judged gave way to the single configuration of all inputs.
+    What chose the winner does not judge it: other rounds do. The finals measure the winner first.
+    A recording has no rounds that choose: the first half of its finals does, the other half judges.
     """
     timings = {config: m.timing for config, m in final.items() if m.timing}
     others = [config for config in timings if config != default]
     if not others:
         return (default if timings else None), timings
-    known = {*finalists, *baselines.values()}
-    reduced = [c for c in others if c not in known] if finalists else []
-    chosen = [*reduced, *(config for config in finalists if config in others)]
-    if chosen or len(others) == 1:
-        return [*chosen, *others][0], timings
+    if has_choice or len(others) == 1:
+        return others[0], timings
     halves = {config: _halves(timing) for config, timing in timings.items()}
     winner = min(others, key=lambda config: log_time(halves[config][0]))
     return winner, {config: second for config, (_, second) in halves.items()}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from harness.analysis.coverage import input_reports
 from harness.api.dispatched_program import program_launcher, program_notices
 from harness.api.dispatched_results import (
@@ -19,8 +21,10 @@ from harness.api.dispatched_results import (
     space_of,
     transfers,
 )
+from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
+from harness.core.records import Config
 from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
@@ -123,9 +127,16 @@ class LearntDispatcher:
         stays = " The earlier dispatcher there stays." if out.exists() else ""
         return (
             f"Nothing is written to {out}: no choice by input is faster than one configuration for "
-            f"all. Tune more inputs, or leave out {option} to write that one, "
-            f"({self.single.config}).{stays}"
+            f"all. Tune more inputs, or leave out {option} to write that one "
+            f"({difference(self.single.config, self.results.default)}).{stays}"
         )
+
+    @property
+    def _stand_in(self) -> tuple[Config, ...]:
+        """The default, for inputs on which constraints rule the single configuration out."""
+        index = self.matrix.default
+        has_failed = index is None or np.isinf(self.matrix.time_s[:, index]).any()
+        return () if has_failed or not self.results.constraints else (self.results.default,)
 
     @property
     def program(self) -> DispatchProgram:
@@ -133,7 +144,7 @@ class LearntDispatcher:
         guards = dict.fromkeys(self.matrix.candidates, self.results.constraints)
         if self.name is not None:
             return self.learnt[self.name].program(self.matrix.candidates, guards)
-        order = self.single.order
+        order = tuple(dict.fromkeys([*self.single.order, *self._stand_in]))
         return DispatchProgram(
             columns=(),
             tuned=tuned_range(self.matrix.features),
@@ -207,6 +218,9 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     if why and options.choice != AUTO:
         raise UsageError("\n".join([f"{results.title}: {why}", *notices]))
     found = None if why else _judged(matrix, options, display)
+    name = _chosen(found, options.choice)
+    if found is not None and name is not None:
+        notices = [*notices, *_failures(found, name)]
     return LearntDispatcher(
         options,
         spec,
@@ -214,13 +228,28 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         matrix if found is None else found.matrix,
         found,
         single,
-        _chosen(found, options.choice),
+        name,
         arch,
         notices,
         elsewhere,
         coverage,
         why,
     )
+
+
+def _failures(found: Study, name: str) -> list[str]:
+    """Name the first tuned input on which a choice by input takes what failed there."""
+    matrix = found.matrix
+    chosen = found.learnt(name).indices(matrix.features, matrix.applies)
+    rows = np.flatnonzero(np.isinf(matrix.time_s[np.arange(len(chosen)), chosen]) & (chosen >= 0))
+    if not len(rows):
+        return []
+    features = matrix.features.iloc[int(rows[0])].items()
+    return [
+        f"The {name} chooses a configuration that failed when it was tuned on "
+        f"{counted(len(rows), 'input')}, such as "
+        f"{', '.join(f'{key}={value}' for key, value in features)}."
+    ]
 
 
 def _chosen(found: Study | None, choice: str) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -52,8 +52,11 @@ class Single:
 def single_configs(matrix: Matrix) -> list[Config | None]:
     """Return the configuration to use on each input of a matrix where one serves all inputs: the
     first of the static order that applies; None where nothing that was measured wherever it applies
-    does."""
+    does. One that failed on an input is not used, unless an input has no other."""
     judged = matrix.complete()
+    works = judged.applies & ~(judged.applies & np.isinf(judged.time_s)).any(axis=0)
+    if works.any(axis=1).all():
+        judged = replace(judged, applies=works)
     rows = np.flatnonzero(judged.applies.any(axis=1))
     chosen = np.full(len(matrix.features), -1)
     if len(rows):

@@ -9,7 +9,7 @@ import numpy as np
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, difference
 from harness.core.records import Config
-from harness.core.text import counted
+from harness.core.text import counted, first_few
 from harness.dispatch.learners import Default
 from harness.dispatch.program import TreeChoice
 from harness.dispatch.single import Single
@@ -29,6 +29,14 @@ def recommendation(
     known = [report for report in reports if report.recommended]
     if not known or single is None:
         return None
+    broken = [str(r.problem) for r in reports if r.measured and not r.recommended]
+    text = _what_to_use(known, found, single, default)
+    return f"{text} Nothing worked on {first_few(broken)}." if broken else text
+
+
+def _what_to_use(
+    known: Sequence[InputReport], found: Study | None, single: Single, default: Config
+) -> str:
     if found is not None and found.gain(found.best).is_better:
         return _by_input(found, default)
     if single.lacking:
@@ -62,7 +70,7 @@ def _of_single(single: Single, default: Config, inputs: int) -> str:
     if name == DEFAULT:
         return f"{text}: nothing faster was found" if inputs == 1 else text
     if single.speedup is None:
-        return f"{text}. Its speed-up over the default was not measured"
+        return f"{text}. Its speed-up over the default is not known"
     on = f", on {single.inputs} of {inputs} inputs" if single.inputs < inputs else ""
     noise = "" if single.speedup.is_faster else ", within noise"
     return f"{text}: {single.speedup.text('.2f', 'x')} over the default{noise}{on}"

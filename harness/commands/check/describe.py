@@ -23,7 +23,7 @@ from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted, format_time
 from harness.display.text import make_table, print_line, print_lines
 from harness.measure.backends.cuda_compilers import name_of
-from harness.models.folds import FEWEST_INPUTS
+from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
 from harness.space import InputSpaces
 from harness.space.switched_off import removed_where_off
 from harness.space_file import Parameter, ProgramPlan, Spec
@@ -56,7 +56,11 @@ def describe_space(console: Console, spec: Spec) -> None:
     chosen = f", and up to {more} that tuning chooses" if more else ""
     print_line(console, f"  {counted(len(spec.inputs), 'input')}{chosen}: {_inputs(spec)}")
     if len(spec.inputs) < FEWEST_INPUTS:
-        print_line(console, f"  note: choosing by input needs {FEWEST_INPUTS} inputs or more")
+        print_line(
+            console,
+            f"  note: choosing by input needs {FEWEST_INPUTS} inputs or more, and some "
+            f"{ENOUGH_INPUTS} to judge it",
+        )
     console.print(Padding(_parameters_table(spec), (0, 0, 0, 2), expand=False))
     print_lines(console, _relations(spec))
     default = Config({p.name: p.default for p in spec.parameters})
