@@ -46,7 +46,7 @@ OPTIONS = [
 ]  # fmt: skip
 MEMBERS = [
     "advice", "best", "dispatcher", "findings", "inputs", "measurements", "plot", "report", "rule",
-    "space", "stored", "table", "title", "to_dict", "tree", "verdict",
+    "single", "space", "stored", "table", "title", "to_dict", "tree", "verdict",
 ]  # fmt: skip
 
 

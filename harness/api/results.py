@@ -23,6 +23,7 @@ from harness.results.view import Results, read_results
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.dispatch.single import Single
     from harness.report.findings import Findings
     from harness.space_file import Spec
 
@@ -82,6 +83,12 @@ class TuneResults:
         return self.stored.table()
 
     # --------------------------------------------------------------------- across inputs
+
+    @property
+    def single(self) -> Single | None:
+        """The configuration to use where one serves all inputs, with its speed-up over the
+        default; None where nothing worked."""
+        return self.findings.single
 
     @property
     def advice(self) -> str:
