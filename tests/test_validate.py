@@ -44,6 +44,7 @@ GOOD: dict[Table, dict[str, Any]] = {
         "inputs": [{"n": 8}],
         "left_out": [],
         "stages": {},
+        "arguments": ["space.yaml"],
     },
     schema.runs: {
         "uuid": UUID,

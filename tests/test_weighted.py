@@ -169,13 +169,13 @@ def test_what_tries_cost_counts_by_the_calls() -> None:
 def test_the_report_shows_the_workload(tmp_path: Path) -> None:
     space = write_space(tmp_path, SPACE)
     database, calls = fill(tmp_path / "r.db", load_spec(space)), tmp_path / "calls.csv"
-    calls.write_text("n,calls\n16,50\n70,20\n99999,30\n")
+    calls.write_text("n,calls\n16,50\n70,10\n8192,30\n99999,10\n")
     page = tmp_path / "r.html"
     assert report.main([str(database), "-o", str(page), "--weights", str(calls)]) == 0
     text = page.read_text()
     for part in (
         "#workload-1",
-        "The most frequent 3 of 3 inputs:",
+        "The most frequent 4 of 4 inputs:",
         "50.0%",
         "counts for n=64",
         "outside of the tuned range",
