@@ -72,7 +72,7 @@ def message(matrix: Matrix) -> list[str]:
 
 def test_few_inputs_are_told_as_too_few() -> None:
     assert message(shapes(3)) == [
-        "Choosing by input can be learnt from 4 inputs, and judged with some 16; there are 3."
+        "A choice by input can be learnt from 4 inputs, and judged with some 16; there are 3."
     ]
     assert message(shapes(0)) == [
         "No configuration worked on any input: there is nothing to choose from."

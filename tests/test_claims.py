@@ -115,7 +115,7 @@ def test_winner_is_chosen_by_some_rounds_and_judged_by_others() -> None:
     choices = [measured(A, Timing((1.0, 1.0))), measured(B, Timing((1.1, 1.1)))]
     times_s = {DEFAULT: (2.0, 2.0), A: (2.1, 2.1)}
     finals = [measured(c, Timing(t, StopReason.INTERLEAVED)) for c, t in times_s.items()]
-    report = report_input(PROBLEM, {}, finals, DEFAULT, None, choices=choices)
+    report = report_input(PROBLEM, {}, finals, DEFAULT, None, has_choice=bool(choices))
     assert report.best is finals[0], "it only was lucky"
     assert report.speedup is not None
     assert report.speedup.value == 1
@@ -152,7 +152,7 @@ def test_winner_that_failed_in_the_finals_is_not_the_best() -> None:
     choices = [measured(A, Timing((1.0, 1.0))), measured(B, Timing((1.1, 1.1)))]
     wrong = Measurement(A, PROBLEM, Outcome.WRONG_RESULT, message="y[0] is 1, expected 2")
     finals = [wrong, measured(DEFAULT, Timing((2.0, 2.0), StopReason.INTERLEAVED))]
-    report = report_input(PROBLEM, {}, finals, DEFAULT, None, choices=choices)
+    report = report_input(PROBLEM, {}, finals, DEFAULT, None, has_choice=bool(choices))
     assert report.best is finals[1]
 
 
@@ -183,7 +183,7 @@ def final_report(rng: np.random.Generator, draw: Draw, faster: float = 0.0) -> I
     choices = [measured(c, timing(choosing[n])) for n, c in enumerate(configs) if n]
     winner = 1 + int(choosing[1:].mean(axis=(1, 2)).argmin())
     finals = [measured(configs[n], timing(judging[n], SIZES)) for n in (winner, 0)]
-    return report_input(PROBLEM, {}, finals, DEFAULT, None, choices=choices)
+    return report_input(PROBLEM, {}, finals, DEFAULT, None, has_choice=bool(choices))
 
 
 def older_report(rng: np.random.Generator, draw: Draw) -> InputReport:

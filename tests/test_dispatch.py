@@ -245,19 +245,19 @@ def test_what_failed_on_an_input_is_not_used_on_every_input(
     capsys.readouterr()
     assert run(database, space, "--choice", "tree") == 0
     printed = " ".join(capsys.readouterr().out.split())
-    chosen = written(space).select(n=128)
-    said = (
+    assert written(space).select(n=128) == {"BLOCK": 64}
+    assert (
         "The tree chooses a configuration that failed when it was tuned on 1 input, such as n=128."
-    )
-    assert (said in printed) == (chosen == {"BLOCK": 64})
+    ) in printed
 
 
+@pytest.mark.parametrize(("count", "choice"), [(3, "auto"), (5, "tree")])
 def test_where_constraints_rule_the_single_configuration_out_the_default_stands_in(
-    space: Path, tmp_path: Path
+    space: Path, tmp_path: Path, count: int, choice: str
 ) -> None:
     spec = load_spec(space)
-    large = dataclasses.replace(spec, inputs=spec.inputs[-3:])
-    assert run(fill(tmp_path / "r.db", large), space, "--choice", "auto") == 0
+    large = dataclasses.replace(spec, inputs=spec.inputs[-count:])
+    assert run(fill(tmp_path / "r.db", large), space, "--choice", choice) == 0
     module = written(space)
     assert module.select(n=8192) == {"BLOCK": 64}
     assert module.select(n=16) == {"BLOCK": 16}

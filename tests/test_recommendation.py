@@ -77,10 +77,10 @@ def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
     assert recommendation(four(), found, lost, DEFAULT) == (
         "Use BLOCK=16 on every input: 1.98x [1.60, 2.40] over the default. On n=3, BLOCK=64 is "
         "1.35x [1.30, 1.41] as fast. Choosing by input is not significantly faster on 4 held-out "
-        "inputs; some 16 show more."
+        "inputs; tune some 16 to know more."
     )
     assert str(recommendation(four(), None, lost, DEFAULT)).endswith(
-        "Some 16 inputs show if choosing by input pays; there are 4."
+        "Tune some 16 inputs to see if choosing by input pays; there are 4."
     )
 
 

@@ -40,7 +40,7 @@ def input_report(results: Results, problem: Input) -> InputReport:
         results.default,
         None,
         baselines=results.baselines,
-        choices=results.choices.get(problem, ()),
+        has_choice=problem in results.choices,
     )
 
 

@@ -74,16 +74,16 @@ def report_input(
     legal: int | None,
     confidence: float = 0.95,
     baselines: Mapping[str, Config] = MappingProxyType({}),
-    choices: Iterable[Measurement] = (),
+    has_choice: bool = False,
 ) -> InputReport:
-    """Report on an input from what the search `measured`, from the interleaved `choices` between
-    finalists, and from the `finals`: of the winner, then of the default, the named baselines, and
-    the single configuration of all inputs.
+    """Report on an input from what the search `measured`, and from the `finals`: of the winner,
+    then of the default, the named baselines, and the single configuration of all inputs. With
+    `has_choice`, other rounds chose the winner.
 
     `hold_discoveries` judges the speed-ups of several inputs.
     """
     known, final, note = SearchCounts.of(measured), {m.config: m for m in finals}, ""
-    winner, judged = _winner(final, any(choices), default)
+    winner, judged = _winner(final, has_choice, default)
     best, baseline = final.get(winner) if winner else None, final.get(default)
 
     def speedup_over(config: Config) -> TimeRatio | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from harness.api.dispatched_results import (
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
-from harness.core.records import Config
 from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
@@ -132,27 +131,29 @@ class LearntDispatcher:
         )
 
     @property
-    def _stand_in(self) -> tuple[Config, ...]:
-        """The default, for inputs on which constraints rule the single configuration out."""
-        index = self.matrix.default
-        has_failed = index is None or np.isinf(self.matrix.time_s[:, index]).any()
-        return () if has_failed or not self.results.constraints else (self.results.default,)
-
-    @property
     def program(self) -> DispatchProgram:
-        """What is written: the choice by input, or the single configuration."""
+        """What is written: the choice by input, or the single configuration. Where constraints rule
+        all of a tree's candidates out, the default stands in."""
         guards = dict.fromkeys(self.matrix.candidates, self.results.constraints)
         if self.name is not None:
-            return self.learnt[self.name].program(self.matrix.candidates, guards)
-        order = tuple(dict.fromkeys([*self.single.order, *self._stand_in]))
-        return DispatchProgram(
-            columns=(),
-            tuned=tuned_range(self.matrix.features),
-            portfolio=order,
-            static=0,
-            choice=TreeChoice(Leaf(order=tuple(range(len(order))))),
-            guards=tuple(self.results.constraints for _ in order),
-        )
+            made = self.learnt[self.name].program(self.matrix.candidates, guards)
+        else:
+            order = self.single.order
+            made = DispatchProgram(
+                columns=(),
+                tuned=tuned_range(self.matrix.features),
+                portfolio=order,
+                static=0,
+                choice=TreeChoice(Leaf(order=tuple(range(len(order))))),
+                guards=(self.results.constraints,) * len(order),
+            )
+        default, index = self.results.default, self.matrix.default
+        works = index is not None and not np.isinf(self.matrix.time_s[:, index]).any()
+        is_needed = self.results.constraints and default not in made.portfolio
+        if not (works and is_needed and isinstance(made.choice, TreeChoice)):
+            return made
+        portfolio = (*made.portfolio, default)
+        return replace(made, portfolio=portfolio, guards=(*made.guards, self.results.constraints))
 
     @property
     def loss(self) -> str:
@@ -214,10 +215,14 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         why = why_nothing(matrix) or "No configuration worked on any input."
         raise UsageError("\n".join([f"{results.title}: {why}", *notices]))
     check_candidates(matrix, results.constraints, spec, results.limits)
-    why = why_nothing(matrix) or ""
-    if why and options.choice != AUTO:
+    why, found = why_nothing(matrix) or "", None
+    if not why:
+        try:
+            found = _judged(matrix, options, display)
+        except ValueError as error:
+            why = f"No choice by input can be learnt: {error}."
+    if found is None and options.choice != AUTO:
         raise UsageError("\n".join([f"{results.title}: {why}", *notices]))
-    found = None if why else _judged(matrix, options, display)
     name = _chosen(found, options.choice)
     if found is not None and name is not None:
         notices = [*notices, *_failures(found, name)]
@@ -296,15 +301,12 @@ def _arch(wanted: str | None, results: Results) -> str:
     return arch
 
 
-def _judged(matrix: Matrix, options: DispatchOptions, display: Display) -> Study | None:
-    """Judge the choices by input; None where all inputs are of one group."""
+def _judged(matrix: Matrix, options: DispatchOptions, display: Display) -> Study:
+    """Judge the choices by input; raises ValueError where inputs are too few to hold some out."""
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     wanted = learners(names)
     display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
-    try:
-        return study(matrix, wanted, options.seed, display.step, Kept.in_cache())
-    except ValueError:
-        return None
+    return study(matrix, wanted, options.seed, display.step, Kept.in_cache())
 
 
 def _provenance(learnt: LearntDispatcher) -> Provenance:

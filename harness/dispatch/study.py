@@ -285,7 +285,7 @@ def _beside_one(study: Study, name: str) -> str:
     )
     if gain.is_better:
         return f"{choosing} is faster than one configuration for all: {figures}."
-    more = f" Some {ENOUGH_INPUTS} inputs say more." if count < ENOUGH_INPUTS else ""
+    more = f" Tune some {ENOUGH_INPUTS} inputs to know more." if count < ENOUGH_INPUTS else ""
     if gain.ratio.low > 1:
         return f"{choosing} is slower than one configuration for all: {figures}. Use that one."
     return f"{choosing} is no faster than one configuration for all: {figures}, within noise.{more}"

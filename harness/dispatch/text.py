@@ -27,7 +27,7 @@ def why_nothing(matrix: Matrix) -> str | None:
         return "No configuration worked on any input: there is nothing to choose from."
     if count < FEWEST_INPUTS:
         return (
-            f"Choosing by input can be learnt from {FEWEST_INPUTS} inputs, and judged with some "
+            f"A choice by input can be learnt from {FEWEST_INPUTS} inputs, and judged with some "
             f"{ENOUGH_INPUTS}; there {'is' if count == 1 else 'are'} {count}."
         )
     if left < FEWEST_INPUTS:

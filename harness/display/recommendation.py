@@ -79,8 +79,9 @@ def _of_single(single: Single, default: Config, inputs: int) -> str:
 def _of_choice(found: Study | None, inputs: int) -> str:
     """Say what is known of choosing by input, which does not pay so far."""
     if found is None:
-        return f"Some {ENOUGH_INPUTS} inputs show if choosing by input pays; there are {inputs}."
-    more = f"; some {ENOUGH_INPUTS} show more" if inputs < ENOUGH_INPUTS else ""
+        needed = f"Tune some {ENOUGH_INPUTS} inputs to see if choosing by input pays"
+        return f"{needed}; there are {inputs}."
+    more = f"; tune some {ENOUGH_INPUTS} to know more" if inputs < ENOUGH_INPUTS else ""
     return f"Choosing by input is not significantly faster on {inputs} held-out inputs{more}."
 
 

@@ -102,7 +102,7 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
             winners = _without_needless(state, problem, order)
             finals = _judged(state, problem, winners, [*default, *beside, *shared])
     report = report_input(
-        problem, measured, finals, space.default, space.count, confidence, named, choices
+        problem, measured, finals, space.default, space.count, confidence, named, bool(choices)
     )
     if problem in state.runs:
         exhausted = "yes" if report.is_exhausted else "no"

@@ -58,7 +58,7 @@ from harness.measure.tracked_config import TrackedConfig
 from harness.space_file import Spec, load_specs, space_schema
 
 if TYPE_CHECKING:
-    from harness.commands.check.source_arguments import SourceArguments
+    from harness.discover.source_arguments import SourceArguments
 
 _LISTED_LAUNCHES = 4
 
@@ -246,7 +246,7 @@ def _check_host(console: Console, spec: Spec, inspections: Sequence[Inspection])
     """Run the host module on the smallest input; return why it fails, or why the kernel takes
     other arguments; empty where all is well."""
     # Here: it loads the parser.
-    from harness.commands.check.source_arguments import SourceArguments
+    from harness.discover.source_arguments import SourceArguments
 
     smallest = min(spec.inputs, key=lambda problem: math.prod(map(_size, problem.values())))
     try:
