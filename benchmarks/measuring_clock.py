@@ -14,7 +14,7 @@ kernel different from itself, and `low` counts the runs that were thrown away, p
 Where there is no GPU, this runs over the stand-in for its driver that the tests use, whose
 stub.h describes the clocks that it can be given:
 
-    python -m tests.stub_driver FOLDER
+    python -m tests.helpers.stub_driver FOLDER
     export LD_LIBRARY_PATH=FOLDER CUDA_STUB_KERNEL_NS=5000 CUDA_STUB_SM_MHZ=990,1500,1980
     python -m benchmarks.measuring_clock
 

@@ -10,7 +10,7 @@ microseconds above the shortest time of a held launch. Where there is no GPU, th
 stand-in for its driver that the tests use, with the device's time of the kernel given:
 
     python -m benchmarks.measuring_host
-    python -m tests.stub_driver FOLDER
+    python -m tests.helpers.stub_driver FOLDER
     LD_LIBRARY_PATH=FOLDER CUDA_STUB_KERNEL_NS=2000 python -m benchmarks.measuring_host
 
 It takes half a minute at most, a few seconds of them with busy cores. The last line is one JSON

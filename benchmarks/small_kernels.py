@@ -7,7 +7,7 @@
 The last command also measures on the CUDA device, the others only simulate. Where there is no GPU,
 it runs over the stand-in for its driver that the tests use, with kernels 2 % apart:
 
-    python -m tests.stub_driver FOLDER
+    python -m tests.helpers.stub_driver FOLDER
     export LD_LIBRARY_PATH=FOLDER CUDA_STUB_TICK_NS=1024 CUDA_STUB_KERNEL_NS=add:5100,twice:5000
 
 A simulated clock counts in ticks, and a kernel takes 2 to 8 of them, and 0.5 % more or less in each

@@ -18,11 +18,11 @@ import sqlalchemy
 from harness.measure.backends.choose import Backend, choose
 from harness.measure.processes import Processes, Task, count_of_builders
 from harness.results import engine as engines
-from tests.fakes import call_with_worker
-from tests.postgres_server import ADVICE, Server, programs, running_server
-from tests.small_pocl import link_pocl
-from tests.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
-from tests.stub_nvml import nvml
+from tests.helpers.fakes import call_with_worker
+from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
+from tests.helpers.small_pocl import link_pocl
+from tests.helpers.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
+from tests.helpers.stub_nvml import nvml
 
 __all__ = ["_loaded_stub", "nvidia", "nvml", "package", "stub", "stub_of_module"]
 

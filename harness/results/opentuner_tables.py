@@ -1,8 +1,8 @@
 """OpenTuner's own tables, as OpenTuner 0.8.8 makes them (opentuner/resultsdb/models.py).
 
 `harness.search` writes them through OpenTuner. Here they are plain tables: whoever reads them needs
-no OpenTuner, and the pickles in them stay bytes. `tests/test_opentuner_tables.py` compares them
-with OpenTuner's.
+no OpenTuner, and the pickles in them stay bytes. `tests/results/test_opentuner_tables.py` compares
+them with OpenTuner's.
 """
 
 from __future__ import annotations

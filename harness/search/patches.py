@@ -1,9 +1,9 @@
 """Patches for OpenTuner 0.8.8, which predates Python 3.11, SQLAlchemy 2 and numpy 2.
 
 `apply` patches the installed package at run time, once. Each function of `PATCHES` fixes one
-defect and gives its symptom and location (file:line in opentuner 0.8.8); `tests/test_patches.py`
-fails without it. A patch that shadows a builtin does so in one OpenTuner module only. Code that
-`harness.search.drivers` and `durable_run` replace is not patched.
+defect and gives its symptom and location (file:line in opentuner 0.8.8), and a test of
+`tests/search/test_patches.py` fails without it. A patch that shadows a builtin does so in one
+OpenTuner module only. Code that `harness.search.drivers` and `durable_run` replace is not patched.
 """
 
 from __future__ import annotations

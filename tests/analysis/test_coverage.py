@@ -1,0 +1,204 @@
+"""What a database says of inputs that were not measured, and of searches that did not end."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.analysis.coverage import input_reports, not_measured, reservations
+from harness.core.errors import HostModuleError
+from harness.core.records import Config, DeviceLimits, Input
+from harness.report import write_report
+from harness.report.findings import Findings
+from harness.report.page import facts_of, warnings_of
+from harness.results import Run
+from harness.results.view import Results, read_results, the_one
+from harness.search.interface import TuningInterface
+from harness.space_file import Spec
+from harness.tuning.state import State
+from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened
+
+THREE = SPACE.replace("{m: 4096, n: 64}]", "{m: 4096, n: 64}, {m: 512, n: 512}]")
+ILLEGAL = "no configuration is legal on this device; the default: it is too large"
+BROKEN = "kernel.py: arguments() raised"
+
+
+def read(folder: Path) -> Results:
+    return the_one(read_results([str(folder / "r.db")]))
+
+
+def three(folder: Path) -> tuple[Spec, tuple[Input, ...]]:
+    spec = make_spec(folder, THREE)
+    return spec, spec.inputs
+
+
+def tune(spec: Spec, folder: Path, *inputs: Input, database: str = "r.db", **options: int) -> None:
+    """A command on some of the inputs."""
+    chosen = dataclasses.replace(spec, inputs=inputs)
+    measurer = FormulaMeasurer(**options)
+    with opened(chosen, folder / database, measurer, test_limit=6) as (campaign, _):
+        campaign.run()
+
+
+class BrokenHost(FormulaMeasurer):
+    """The host module raises on an input, after so many measurements of it."""
+
+    def __init__(self, after: dict[Input, int]) -> None:
+        super().__init__()
+        self._after = after
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        if sum(asked == problem for asked, _ in self.asked) >= self._after.get(problem, 1000):
+            raise HostModuleError(BROKEN)
+        return super().measure(space, problem, config, best_s)
+
+
+def test_what_the_time_did_not_suffice_for_is_reported_until_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    first, second = spec.inputs
+    stages: dict[str, int] = {}
+    with monkeypatch.context() as patched:
+        for judge in (State, TuningInterface):
+            patched.setattr(judge, "is_time_up", lambda _: len(measurer.asked) >= 8)
+        with opened(spec, tmp_path / "r.db", measurer) as (campaign, tests):
+            patched.setattr(
+                tests, "begin_stage", lambda name, steps, *_: stages.__setitem__(name, steps)
+            )
+            campaign.run()
+    results = read(tmp_path)
+    assert not_measured(results) == {second: "not measured: the time was up"}
+    assert [report.problem for report in input_reports(results)] == [first, second]
+    stopped, cut = reservations(results)
+    assert f"is not complete on ({first})" in stopped
+    assert cut.startswith("The time is up: 2 of 2 measurements of the default and winners")
+    assert stages["finalists and the default"] == 1  # of two inputs
+    assert stages[f"[2/2] {second}"] == 0
+    missing, *others = warnings_of(Findings(results))
+    assert missing == f"1 of 2 inputs were not measured: ({second}): the time was up."
+    assert others[:2] == [stopped, cut]
+    assert ("inputs", "1 of 2 requested") in facts_of(results)
+
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        campaign.run()
+    assert not not_measured(read(tmp_path))
+    assert not list(reservations(read(tmp_path)))
+
+
+def test_after_ctrl_c_the_inputs_that_were_still_to_come_are_named(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    first, second = spec.inputs
+    measurer = FormulaMeasurer(stop_after=5)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        opened(spec, tmp_path / "r.db", measurer) as (campaign, _),
+    ):
+        campaign.run()
+    results = read(tmp_path)
+    assert not_measured(results) == {second: "not measured: the search ended before it"}
+    (stopped,) = reservations(results)
+    assert f"({first})" in stopped
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ("running", "its search was killed, or is still running"),
+        ("interrupted", "its search was stopped"),
+    ],
+)
+def test_a_run_that_measured_nothing_has_a_reason(tmp_path: Path, state: str, why: str) -> None:
+    with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
+        campaign.run()
+    results = read(tmp_path)
+    problem = results.runs[0].problem
+    run = Run("u", problem, "t", 0, 1, "2026-01-01", "2026-01-01", state)
+    empty = Results(results.campaign, ("r.db",), (), runs=(run,))
+    assert not_measured(empty) == {problem: f"not measured: {why}"}
+
+
+def test_a_notice_stands_until_a_command_on_the_same_inputs_has_come_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, (first, second, third) = three(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(State, "is_time_up", lambda state: len(state.runs) == 2)
+        tune(spec, tmp_path, second, third)
+    notices = list(reservations(read(tmp_path)))
+    assert [notice.split(" of ")[0] for notice in notices] == [
+        "The time is up: candidates on 2",
+        "The time is up: 1",
+    ]
+    for inputs in ((third,), (first, second)):
+        tune(spec, tmp_path, *inputs)
+        assert list(reservations(read(tmp_path))) == notices
+    tune(spec, tmp_path, first, second, third)
+    assert not list(reservations(read(tmp_path)))
+
+
+@pytest.mark.parametrize("position", [0, 2])
+def test_an_input_with_nothing_legal_is_reported_wherever_it_stands_and_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, position: int
+) -> None:
+    spec, inputs = three(tmp_path)
+    empty, measured = inputs[position], inputs[1]
+
+    def is_empty(state: State, problem: Input) -> bool:
+        if problem == empty:
+            state.left_out[problem] = ILLEGAL
+        return problem == empty
+
+    with monkeypatch.context() as patched:
+        patched.setattr(State, "is_empty", is_empty)
+        tune(spec, tmp_path, *inputs)
+    assert not_measured(read(tmp_path)) == {empty: ILLEGAL}
+    tune(spec, tmp_path, measured)
+    assert not_measured(read(tmp_path)) == {empty: ILLEGAL}
+    tune(spec, tmp_path, empty)
+    assert not not_measured(read(tmp_path))
+
+
+def test_a_space_with_nothing_legal_at_all_is_known_and_has_a_page(tmp_path: Path) -> None:
+    spec, inputs = three(tmp_path)
+    measurer = FormulaMeasurer()
+    measurer.limits = DeviceLimits(1, (1, 1, 1), (1, 1, 1), 1, 1, 1)
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        campaign.run()
+    results = read(tmp_path)
+    assert set(not_measured(results)) == set(inputs)
+    write_report(tmp_path / "r.html", [results])
+    assert "no configuration is legal on this device" in (tmp_path / "r.html").read_text()
+
+
+def test_a_broken_host_module_is_the_reported_reason(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    first, second = spec.inputs
+    for after in ({first: 0, second: 0}, {first: 3, second: 0}):
+        with opened(spec, tmp_path / "r.db", BrokenHost(after)) as (campaign, _):
+            campaign.run()
+        why = {problem: f"left out: {BROKEN}" for problem, tests in after.items() if tests == 0}
+        assert not_measured(read(tmp_path)) == why
+    notice = f"Not completely measured: ({first}): left out: {BROKEN}."
+    assert list(reservations(read(tmp_path))) == [notice]
+    tune(spec, tmp_path, first, second)
+    assert not list(reservations(read(tmp_path)))
+
+
+def test_of_two_copies_of_a_database_the_later_one_counts_in_any_order(tmp_path: Path) -> None:
+    spec, (first, second, _) = three(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        tune(spec, tmp_path, first, second, stop_after=4)
+    early, late = tmp_path / "early.db", tmp_path / "r.db"
+    early.write_bytes(late.read_bytes())
+    (stopped,) = reservations(read(tmp_path))
+    assert "is not complete" in stopped
+    tune(spec, tmp_path, first, second)
+    for databases in ([early, late], [late, early]):
+        results = the_one(read_results(list(map(str, databases))))
+        assert not list(reservations(results))
+        assert results.notes == read(tmp_path).notes
+        assert len(results.commands) == 2

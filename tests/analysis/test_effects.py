@@ -1,0 +1,608 @@
+"""What values of parameters do: to failures, to times, and to a winner."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import random
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.analysis.effects import Trials, causes, effects_on_time
+from harness.analysis.effects.conditions import conditions
+from harness.analysis.effects.factors import MOST_LEVELS, factors
+from harness.analysis.effects.text import ablation_lines, effects_rows
+from harness.analysis.failures import describe_failures
+from harness.commands.analyse import main
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
+from harness.results.ablation import Ablation, AblationStep, StepResult
+from harness.search.techniques.designed import _OptimalDesign
+from harness.space import ConstrainedSpace, Space
+from harness.stats.timing import TimeRatio
+from harness.tuning.ablation import ablate
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+
+DEFAULT: dict[str, Value] = {
+    "fast": False,
+    "ftz": False,
+    "unroll": 1,
+    "cache": None,
+    "layout": "row",
+    **{f"f{number}": False for number in range(6)},
+}
+VALUES: dict[str, Sequence[Value]] = {
+    "unroll": (1, 2, 4, 8),
+    "cache": (None, "ca", "cg"),
+    "layout": ("row", "column", "tile"),
+}
+
+ENDS = ["outcome", "message", "time_s", "unbiased", "input", "configuration", "measurement"]
+Ends = Callable[[dict[str, Value], random.Random], str | float]
+
+
+def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Trials:
+    """Uniform samples of DEFAULT's parameters: each ends with a time or an outcome."""
+    rng, rows = random.Random(seed), []
+    for number in range(count):
+        config = {name: rng.choice(VALUES.get(name, (False, True))) for name in DEFAULT}
+        for problem in range(inputs):
+            end = ends({**config, "n": problem}, rng)
+            failed = isinstance(end, str)
+            row = {
+                "n": problem,
+                "outcome": end if failed else "ok",
+                "message": "as planned" if failed else "",
+                "time_s": math.nan if failed else end,
+                "unbiased": True,
+                "input": problem,
+                "configuration": number,
+                "measurement": number * inputs + problem,
+            }
+            rows.append({**config, **row})
+    whole = pd.DataFrame({name: pd.Series([row[name] for row in rows]) for name in rows[0]})
+    settings = {
+        name: pd.Series([row[name] for row in rows], dtype=object) for name in ("n", *DEFAULT)
+    }
+    features = ("n",) if inputs > 1 else ()
+    return Trials(pd.DataFrame(settings), whole[ENDS], features, tuple(DEFAULT), DEFAULT)
+
+
+# ----------------------------------------------------------------------------- failures
+
+
+def planted(config: dict[str, Value], rng: random.Random) -> str | float:
+    """Fast mathematics with ftz is wrong nearly always, `cg` never builds, else little fails."""
+    if config["cache"] == "cg":
+        return "build_failed"
+    wrong = 0.94 if config["fast"] and not config["ftz"] else 0.02
+    return "wrong_result" if rng.random() < wrong else 1e-3
+
+
+def test_the_pair_and_the_value_that_explain_failures_are_found() -> None:
+    found = causes(tried(planted))
+    assert [(cause.kind, [str(c) for c in cause.conditions]) for cause in found] == [
+        ("build_failed", ["cache=cg"]),
+        ("wrong_result", ["fast=true", "ftz=false"]),
+    ]
+    builds, wrong = found
+    assert builds.failed == builds.count
+    assert builds.others_failed == 0
+    assert wrong.count + wrong.others == 600 - builds.count  # what did not build tells nothing
+    assert wrong.share.low < 0.94 < wrong.share.high
+    assert str(wrong) == (
+        f"wrong_result: {wrong.failed / wrong.count:.0%} "
+        f"[{wrong.share.low:.0%}, {wrong.share.high:.0%}] of {wrong.count} "
+        f"configurations with fast=true and ftz=false "
+        f"({wrong.others_failed / wrong.others:.0%} of the others); explains "
+        f"{wrong.failed / (wrong.failed + wrong.others_failed):.0%} of these failures"
+    )
+
+
+def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
+    def end(config: dict[str, Value], _: random.Random) -> str | float:
+        unroll = config["unroll"]
+        assert isinstance(unroll, int)
+        return "launch_failed" if unroll >= 4 or (config["f0"] and config["f1"]) else 1e-3
+
+    listed = [{str(c) for c in cause.conditions} for cause in causes(tried(end))]
+    assert listed == [{"unroll >= 4"}, {"f0=true", "f1=true"}]
+
+
+EVERY = {
+    "real": ("double", "float"),
+    "fast": (False, True),
+    "march": (None, "native"),
+    "level": (None, 0, 1, 2, 3),
+}
+
+
+def test_two_causes_that_are_perfect_together_are_both_found() -> None:
+    """All of 40 configurations: each value alone leaves half of the others failing too."""
+    rows = [dict(zip(EVERY, values, strict=True)) for values in itertools.product(*EVERY.values())]
+    failed = [row["real"] == "float" or row["fast"] for row in rows]
+    ends = pd.DataFrame(
+        {"outcome": np.where(failed, "wrong_result", "ok"), "configuration": range(len(rows))}
+    )
+    default = {name: values[0] for name, values in EVERY.items()}
+    both = causes(Trials(pd.DataFrame(rows, dtype=object), ends, (), tuple(EVERY), default))
+    assert {str(c) for cause in both for c in cause.conditions} == {"real=float", "fast=true"}
+    assert [(cause.failed, cause.count, cause.others_failed) for cause in both] == [
+        (20, 20, 10)
+    ] * 2
+    assert all(cause.p_value <= 0.05 for cause in both)
+
+
+def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default() -> None:
+    def wrong(**values: Value) -> Measurement:
+        config = Config({**DEFAULT, **values})
+        return Measurement(config, Input({"n": 1}), Outcome.WRONG_RESULT, message="off by 3")
+
+    failures = [wrong(fast=True, ftz=True), wrong(fast=True), wrong(f1=True), wrong(unroll=2)]
+    measured = {failures[0].input: {m.config: m for m in failures}}
+    lines = list(describe_failures(measured, Config(DEFAULT)))
+    assert lines[1:3] == ["    4 wrong_result: off by 3", "        for example fast=true on (n=1)"]
+
+
+def test_failures_after_the_search_are_listed_of_configurations_that_had_worked() -> None:
+    def failed(**values: Value) -> Measurement:
+        config = Config({**DEFAULT, **values})
+        return Measurement(config, Input({"n": 1}), Outcome.IMPLAUSIBLE, message="too fast")
+
+    searched, later = failed(fast=True), failed(unroll=2)
+    measured = {searched.input: {searched.config: searched}}
+    lines = list(describe_failures(measured, Config(DEFAULT), [searched, later]))
+    assert lines[1:5] == [
+        "    1 implausible: too fast",
+        "        for example fast=true on (n=1)",
+        "    1 implausible in interleaved measurements: too fast",
+        "        for example unroll=2 on (n=1)",
+    ]
+
+
+def test_failures_by_chance_have_no_cause() -> None:
+    for seed in range(5):
+        assert (
+            causes(tried(lambda _, rng: "crashed" if rng.random() < 0.2 else 1e-3, seed=seed)) == []
+        )
+
+
+def test_the_same_failure_on_many_inputs_is_evidence_once() -> None:
+    """Two of three configurations with an accidental value fail, on each of 50 inputs."""
+
+    def end(config: dict[str, Value], _: random.Random) -> str | float:
+        digest = int(Config({k: v for k, v in config.items() if k != "n"}).digest[:4], 16)
+        return "build_failed" if digest % 4 == 0 else 1e-3
+
+    assert causes(tried(end, count=24, inputs=50)) == []
+
+
+@pytest.mark.parametrize("flips", [0, 1, 20])
+def test_one_test_that_ends_by_chance_makes_no_cause(flips: int) -> None:
+    """Configurations fail at random, each alike on all its inputs but for a few tests."""
+
+    def end(config: dict[str, Value], _: random.Random) -> str | float:
+        digest = int(Config({k: v for k, v in config.items() if k != "n"}).digest[:4], 16)
+        return "crashed" if digest % 3 == 0 else 1e-3
+
+    for seed in range(4):
+        found = tried(end, count=30, inputs=24, seed=seed)
+        for row in random.Random(seed).sample(range(720), flips):
+            failed = found.ends.at[row, "outcome"] == "crashed"
+            found.ends.at[row, "outcome"] = "ok" if failed else "crashed"
+        assert causes(found) == []
+
+
+def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike() -> None:
+    """Large inputs with unroll=4 time out always; where f0 is set a third of the tests crash."""
+
+    def end(config: dict[str, Value], rng: random.Random) -> str | float:
+        n = config["n"]
+        assert isinstance(n, int)
+        if n >= 4 and config["unroll"] == 4:
+            return "timeout"
+        return "crashed" if config["f0"] and rng.random() < 0.35 else 1e-3
+
+    found = {cause.kind: cause for cause in causes(tried(end, count=80, inputs=6))}
+    assert {str(c) for c in found["timeout"].conditions} == {"n >= 4", "unroll=4"}
+    assert (found["timeout"].unit, found["crashed"].unit) == ("tests", "configurations")
+    assert [str(c) for c in found["crashed"].conditions] == ["f0=true"]
+    assert found["crashed"].count + found["crashed"].others == 80
+    assert (
+        found["timeout"].share.low < 0.9
+    )  # of 27 configurations or so, not of twice as many tests
+
+
+def test_bounds_are_written_as_the_numbers_are_written() -> None:
+    sizes = [2**k for k in range(20, 40)]
+    listed, _ = conditions(pd.DataFrame({"n": sizes}, dtype=object), ["n"])
+    assert "n <= 67108864" in map(str, listed)
+
+
+# -------------------------------------------------------------------------------- times
+
+
+def slow(config: dict[str, Value], rng: random.Random) -> float:
+    """Two first-order effects, and one of a pair."""
+    factor = (0.8 if config["fast"] else 1) * (1.3 if config["unroll"] == 4 else 1)
+    factor *= 0.7 if config["ftz"] and config["layout"] == "tile" else 1
+    n = config["n"]
+    assert isinstance(n, int)
+    return 1e-3 * 10**n * factor * math.exp(rng.gauss(0, 0.05))
+
+
+def test_effects_have_the_planted_size_and_others_are_none() -> None:
+    found = effects_on_time(tried(slow))
+    clear = {effect.label: effect for effect in found.first if effect.is_significant}
+    assert set(clear) == {"fast=true", "unroll=4", "ftz=true", "layout=tile"}
+    assert clear["fast=true"].ratio.low < 0.8 < clear["fast=true"].ratio.high
+    assert clear["unroll=4"].ratio.low < 1.3 < clear["unroll=4"].ratio.high
+    assert clear["unroll=4"].baselines == ("1",)
+    (pair,) = found.pairs
+    assert pair.label == "ftz=true and layout=tile"
+    assert pair.ratio.low < 0.7 < pair.ratio.high
+    assert next(iter(found.shares)) == "fast"
+    assert sum(found.shares.values()) < 1
+
+
+def test_the_share_of_a_parameter_stands_once() -> None:
+    def times(config: dict[str, Value], rng: random.Random) -> float:
+        unroll = config["unroll"]
+        assert isinstance(unroll, int)
+        return 1e-3 * unroll * math.exp(rng.gauss(0, 0.01))
+
+    rows = effects_rows(effects_on_time(tried(times)))
+    assert [row[0] for row in rows] == ["unroll"] * 3
+    assert [bool(row[-1]) for row in rows] == [True, False, False]
+
+
+def test_every_input_has_a_level_of_its_own_and_a_configuration_is_one_cluster() -> None:
+    one, many = (effects_on_time(tried(slow, 200, inputs)) for inputs in (1, 3))
+    assert many.counts.samples == 3 * one.counts.samples
+    widths = [
+        next(math.log(e.ratio.high / e.ratio.low) for e in found.first if e.label == "fast=true")
+        for found in (one, many)
+    ]
+    assert widths[0] / 3 < widths[1] < widths[0]
+
+
+@pytest.mark.parametrize("tail", [0.0, 1.0])
+def test_configurations_that_differ_by_chance_on_several_inputs_have_no_effects(
+    tail: float,
+) -> None:
+    """Each is slow or fast by chance, alike on all its inputs; some are very slow."""
+
+    def end(config: dict[str, Value], _: random.Random) -> float:
+        own = random.Random(Config({k: v for k, v in config.items() if k != "n"}).digest)
+        return 1e-3 * math.exp(own.gauss(0, 0.1) + tail * (own.random() < 0.1))
+
+    found = [effects_on_time(tried(end, 50, inputs=4, seed=seed)) for seed in range(12)]
+    assert all(one.is_enough for one in found)
+    assert sum(any(e.is_significant for e in one.first) or bool(one.pairs) for one in found) <= 1
+
+
+def shared(code: Callable[[dict[str, Value]], object], seed: int) -> Trials:
+    """300 configurations of pure noise, of which those of one code share one measurement."""
+    own: dict[object, tuple[int, float]] = {}
+    found = tried(lambda config, _: 1e-3, 300, seed=seed)
+    rng = random.Random(seed)
+    made = [
+        own.setdefault(code(config), (len(own), math.exp(rng.gauss(0, 0.1))))
+        for config in found.settings[list(DEFAULT)].to_dict("records")
+    ]
+    numbers, times_s = zip(*made, strict=True)
+    return dataclasses.replace(found, ends=found.ends.assign(measurement=numbers, time_s=times_s))
+
+
+CODES: dict[str, Callable[[dict[str, Value]], object]] = {
+    "parameters that change nothing": lambda c: (c["fast"], c["unroll"], c["cache"], c["layout"]),
+    "most do nothing without one": lambda c: tuple(c.items()) if c["f0"] else (c["f1"], c["f2"]),
+}
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
+def test_noise_that_many_configurations_share_has_no_effects(
+    code: Callable[[dict[str, Value]], object],
+) -> None:
+    found = [effects_on_time(shared(code, seed)) for seed in range(12)]
+    assert all(one.is_enough for one in found)
+    assert all(one.counts.measurements < 0.7 * one.counts.samples for one in found)
+    assert sum(any(e.is_significant for e in one.first) for one in found) <= 2
+    assert sum(bool(one.pairs) for one in found) <= 2
+
+
+def test_few_measurements_of_many_configurations_tell_no_effects() -> None:
+    found = effects_on_time(shared(lambda config: config["unroll"], 0))
+    assert not found.is_enough
+    counts = found.counts
+    assert (counts.samples, counts.measurements, counts.independent) == (300, 4, 4)
+    assert counts.to_request == counts.needed * counts.configurations / 4
+
+
+def test_an_effect_that_one_measurement_alone_has_is_not_estimated() -> None:
+    """All with `tile` share one; it is slower by chance, and no interval can say by how much."""
+    found = effects_on_time(
+        shared(lambda c: 0 if c["layout"] == "tile" else tuple(c.items()), seed=1)
+    )
+    assert found.is_enough
+    assert "layout=tile" not in {effect.label for effect in found.first}
+    assert "layout=column" in {effect.label for effect in found.first}
+    assert not any("tile" in pair.label for pair in found.pairs)
+
+
+def test_those_that_fail_are_asked_for_as_well() -> None:
+    found = effects_on_time(tried(lambda c, _: "crashed" if c["fast"] else 1e-3, count=30))
+    assert not found.is_enough
+    counts = found.counts
+    assert counts.to_request == math.ceil(counts.needed * 30 / counts.configurations)
+
+
+def test_the_defaults_level_is_its_own_among_many_words() -> None:
+    rng = random.Random(0)
+    words = [f"w{number}" for number in range(15)]
+    values = [*rng.choices(words[1:], k=100), words[0]]
+    empty = pd.DataFrame()
+    (made,) = factors(
+        pd.DataFrame({"word": values}, dtype=object),
+        Trials(empty, empty, (), ("word",), {"word": words[0]}),
+    )
+    assert made.levels[0] == words[0]
+    assert len(made.levels) == MOST_LEVELS
+
+
+def test_intervals_cover_and_chance_is_not_clear() -> None:
+    hits, clear = [], 0
+    for seed in range(20):
+        found = effects_on_time(tried(slow, 120, seed=seed))
+        effect = next(effect for effect in found.first if effect.label == "fast=true")
+        hits.append(effect.ratio.low < 0.8 < effect.ratio.high)
+        clear += sum(
+            effect.is_significant for effect in found.first if effect.names[0].startswith("f1")
+        )
+    assert np.mean(hits) > 0.8
+    assert clear <= 1
+
+
+def test_what_a_search_asked_for_is_not_used() -> None:
+    found = tried(slow)
+    biased = dataclasses.replace(found, ends=found.ends.assign(unbiased=False))
+    none = effects_on_time(biased)
+    assert not none.is_enough
+    assert none.counts.samples == 0
+    assert effects_on_time(tried(slow, none.counts.needed)).is_enough
+
+
+# ------------------------------------------------------------------------------- minimal
+
+
+def interleaved(
+    times: Callable[[Config], float],
+) -> Callable[[Sequence[Config]], list[Measurement]]:
+    """Ten samples a configuration, with a spread of half a percent; infinity is a failure."""
+
+    def measure(configs: Sequence[Config]) -> list[Measurement]:
+        return [_measured(config, times(config)) for config in configs]
+
+    return measure
+
+
+def _measured(config: Config, time_s: float) -> Measurement:
+    if math.isinf(time_s):
+        return Measurement(config, Input({}), Outcome.WRONG_RESULT, message="planned")
+    rng = random.Random(config.digest)
+    samples_s = tuple(time_s * math.exp(rng.gauss(0, 0.005)) for _ in range(10))
+    return Measurement(config, Input({}), Outcome.OK, Timing(samples_s, StopReason.INTERLEAVED))
+
+
+PLAIN = Config({f"f{number}": False for number in range(8)})
+ALL = Config({f"f{number}": True for number in range(8)})
+
+
+def test_only_what_the_time_needs_is_left() -> None:
+    def time_s(config: Config) -> float:
+        return 1e-3 * (0.8 if config["f2"] else 1) * (0.9 if config["f5"] else 1)
+
+    found = ablate(ALL, PLAIN, interleaved(time_s), lambda c: c)
+    assert found.needed == ("f2", "f5")
+    assert found.ratio is not None
+    assert found.ratio.low < 1.02
+    assert str(found).startswith("2 of 8 settings are needed: f2=true, f5=true; ")
+
+
+def test_small_losses_do_not_add_up() -> None:
+    """Each flag is worth 0.9 %, in the noise of ten samples or not; together they are not."""
+
+    def time_s(config: Config) -> float:
+        return 1e-3 * 1.009 ** sum(not value for value in config.values())
+
+    found = ablate(ALL, PLAIN, interleaved(time_s), lambda c: c)
+    assert len(found.needed) >= 6
+    assert time_s(found.config) / time_s(ALL) < 1.02
+
+
+def test_flags_that_are_illegal_or_fail_without_stay() -> None:
+    def legal(config: Config) -> Config | None:
+        return None if config["f1"] and not config["f0"] else config
+
+    def time_s(config: Config) -> float:
+        return 1e-3 if config["f1"] else math.inf
+
+    found = ablate(ALL, PLAIN, interleaved(time_s), legal)
+    assert found.needed == ("f0", "f1")
+    results = {step.name: step.result for step in found.steps}
+    assert results["f0"] is StepResult.ILLEGAL
+    assert results["f1"] is StepResult.FAILED
+
+
+def test_a_lucky_drop_is_put_back() -> None:
+    """The last look is a fresh one: at the first, f0 seemed not to matter."""
+    looks = {"count": 0}
+
+    def measure(configs: Sequence[Config]) -> list[Measurement]:
+        looks["count"] += 1
+        factor = 1.0 if looks["count"] == 1 else 1.2
+        return [_measured(c, 1e-3 * (1 if c["f0"] else factor)) for c in configs]
+
+    one, none = Config({"f0": True}), Config({"f0": False})
+    found = ablate(one, none, measure, lambda c: c)
+    assert found.config == one
+    assert [step.result for step in found.steps] == [StepResult.DROPPED, StepResult.PUT_BACK]
+
+
+def noisy(config: Config, time_s: float, spread: float) -> Measurement:
+    """Interleaved, with samples alternately this much above and below."""
+    samples_s = tuple(time_s * math.exp(spread * (-1) ** k * (config == ALL)) for k in range(10))
+    return Measurement(config, Input({}), Outcome.OK, Timing(samples_s, StopReason.INTERLEAVED))
+
+
+WINNERS_TIME = r"[01]\.\d{3}x \[[01]\.\d{3}, [1-9]\.\d{3}\] of the winner's time"
+
+
+@pytest.mark.parametrize(
+    ("cost", "spread", "kept", "pattern"),
+    [
+        (1.0, 0.01, 0, f"0 of 8 settings are needed: none; {WINNERS_TIME}"),
+        (1.001, 0.3, 0, f"any of 8 settings may be needed: without them {WINNERS_TIME}"),
+        (1.2, 0.5, 8, r"f0=true, f1=true, .*, f7=true may be needed"),
+    ],
+)
+def test_what_noise_hides_is_not_called_needed_and_what_seems_slow_is_kept(
+    cost: float, spread: float, kept: int, pattern: str
+) -> None:
+    def measure(configs: Sequence[Config]) -> list[Measurement]:
+        return [noisy(c, 1e-3 * (1 if c == ALL else cost), spread) for c in configs]
+
+    found = ablate(ALL, PLAIN, measure, lambda c: c)
+    assert len(found.needed) == kept
+    assert re.fullmatch(pattern, str(found))
+    heading, line = ablation_lines({Input({"n": 1}): found})
+    assert line == f"    n=1: {found}"
+    assert ("more --repeats" in heading) == ("may be" in pattern)
+
+
+def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be() -> None:
+    slower, seems = StepResult.SLOWER, StepResult.SEEMS_SLOWER
+    steps = tuple(AblationStep(f"f{k}", "true", slower if k < 1 else seems, None) for k in range(3))
+    kept = Config({name: name in ("f0", "f1", "f2") for name in PLAIN})
+    known, wide = TimeRatio(0.99, 0.97, 1.02, 20), TimeRatio(0.955, 0.787, 1.159, 20)
+    part = Ablation(ALL, kept, PLAIN, steps, known)
+    assert str(part) == "f0=true is needed; f1=true, f2=true may be needed"
+    put_back = AblationStep("f2", "true", StepResult.PUT_BACK, wide)
+    assert str(dataclasses.replace(part, steps=(*steps[:1], put_back))) == (
+        "f0=true, f1=true are needed; f2=true may be needed"
+    )
+    assert str(dataclasses.replace(part, steps=steps[:1], ratio=wide)) == (
+        "f0=true, f1=true, f2=true are needed; the others may be needed: without them "
+        "0.955x [0.787, 1.159] of the winner's time"
+    )
+    one = Ablation(ALL, Config({**PLAIN, "f0": True}), PLAIN, steps[:1], known)
+    assert str(one).startswith("1 of 8 settings is needed: f0=true; 0.990x")
+    first, second = Input({"n": 1}), Input({"n": 2})
+    assert [line.split(":")[0] for line in ablation_lines({first: part, second: one})] == [
+        "Flags that the winners need (the others were dropped",
+        "    n=2",
+        "Flags that noise leaves open. To decide, close other programs or use more --repeats",
+        "    n=1",
+    ]
+
+
+# ------------------------------------------------------------------------------- designed
+
+TWO_LEVELS = f"""\
+name: two
+kernel: {{function: kernel, source: kernel.cl, host: kernel.py}}
+parameters:
+{chr(10).join(f"  P{number}: {{type: boolean, default: false}}" for number in range(11))}
+launch: {{group: [1], grid: [1]}}
+inputs: {{features: [n], values: [{{n: 1}}]}}
+"""
+
+
+@pytest.fixture
+def two_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Space:
+    kernel = "kernel " + " ".join(f"P{number}" for number in range(11))
+    monkeypatch.setattr("tests.helpers.replays.KERNEL", kernel)
+    spec = make_spec(tmp_path, TWO_LEVELS)
+    return ConstrainedSpace.of(spec, spec.inputs[0], None)
+
+
+def test_a_design_of_two_levels_is_plackett_and_burmans_with_its_mirror_image(
+    two_levels: Space,
+) -> None:
+    design, taken = _OptimalDesign(two_levels, random.Random(3)), list[Config]()
+    for _ in range(32):
+        asked = Config(design.propose(two_levels, set(taken), []))
+        design.add(asked)
+        taken.append(asked)
+    signs = 2 * two_levels.encode_all(taken) - 1
+    first = np.column_stack([np.ones(16), signs[:16]])
+    assert (first.T @ first == 16 * np.eye(12)).all()
+    pairs = np.array([signs[:, a] * signs[:, b] for a in range(11) for b in range(a)]).T
+    assert (pairs.T @ signs == 0).all()  # no first-order effect has a pairwise one in it
+
+
+# ------------------------------------------------------------------------------- the command
+
+SPACE = """\
+name: flags
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64, 256], default: 256}
+  TILE: {values: [1, 2], default: 1}
+  UNROLL: {values: [1, 2, 4], default: 1}
+  CACHE: {type: boolean, default: false}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}]}
+"""
+
+
+def flag_s(_: Input, config: Config) -> float:
+    """256 with TILE=2 does not build; UNROLL=4 costs a fifth."""
+    if config["BLOCK"] == 256 and config["TILE"] == 2:
+        return math.inf
+    return 1e-3 * (1.2 if config["UNROLL"] == 4 else 1)
+
+
+def test_analyse_prints_causes_and_effects(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
+    with opened(spec, database, FormulaMeasurer(flag_s), technique=["Designed"]) as (run, _):
+        run.run()
+    assert main([str(database)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"build_failed: 100% \[\d+%, 100%\] of \d configurations with ", out)
+    assert "with BLOCK=256 and TILE=2 (0% of the others); explains 100% of these" in out
+    assert re.search(r"from \d+ designed or uniform samples of \d+ configurations", out)
+    assert "UNROLL 4 1 1.20x [1.20, 1.20]" in out
+    assert re.search("No significant effect: (BLOCK|TILE|CACHE), ", out)
+
+
+def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
+    with opened(spec, database, FormulaMeasurer(flag_s), test_limit=12) as (run, _):
+        run.run()
+    assert main([str(database)]) == 0
+    out = capsys.readouterr().out
+    assert "0 configurations were designed or drawn uniformly" in out
+    command = r"/space\.yaml --technique Designed --test-limit \d+ --database \S*r.db\n"
+    assert re.search(command, out)
+
+
+def test_a_space_that_was_measured_whole_needs_no_draws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
+    with opened(spec, database, FormulaMeasurer(flag_s), test_limit=60) as (run, _):
+        run.run()
+    assert main([str(database)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "from 126 designed or uniform samples of 42 configurations" in out
+    assert "of 126 samples, all designed, drawn uniformly or the whole space" in out

@@ -1,0 +1,193 @@
+"""Energy and power in a database: tables, trees, boxes of time and power, throttling."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.analysis.clocks import throttled_lines
+from harness.analysis.coverage import input_reports, reservations
+from harness.analysis.energy import input_energies
+from harness.analysis.explain import explain, samples
+from harness.api.describing import describe_results
+from harness.api.documents import ObservedDocument
+from harness.commands.analyse import main
+from harness.commands.analyse.options import TreeOptions
+from harness.commands.analyse.tree import print_tree
+from harness.core.kept import Kept
+from harness.core.records import Config, Input, Measurement
+from harness.core.text import format_energy
+from harness.dispatch.candidates import matrix_of
+from harness.display.energy import energy_lines, energy_rows
+from harness.display.formats import make_console
+from harness.models.starchart import TreeTarget, importance
+from harness.report import sections
+from harness.report.findings import Findings
+from harness.results.view import Results, read_results, the_one
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64, 256], default: 256}
+  TILE: {values: [1, 2], default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}]}
+"""
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """The default is the slowest, the smallest block the fastest; TILE does not matter."""
+    n, block = problem["n"], config["BLOCK"]
+    assert isinstance(n, int)
+    assert isinstance(block, int)
+    return 1e-5 * n * (1 + block / 256)
+
+
+def power_w(config: Config) -> float:
+    """TILE=2 takes half of the power."""
+    return 300.0 if config["TILE"] == 1 else 150.0 + float(config["BLOCK"]) / 100
+
+
+class PoweredMeasurer(FormulaMeasurer):
+    """Measures the energy of all but one block size, and a GPU that is throttled by one."""
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        found: Measurement = super().measure(space, problem, config, best_s)
+        observed = {"throttled": float(config["BLOCK"] == 16)}
+        if config["BLOCK"] == 16:
+            observed["throttled_by_sw_power_cap"] = 1.0
+        if config["BLOCK"] == 64:
+            observed["launch_share"] = 0.1
+        else:
+            power = power_w(config)
+            energy_j = power * found.time_s
+            observed |= {"power_w": power, "energy_j": energy_j, "launch_share": 0.5}
+            observed |= {"energy_spread_j": energy_j / 100}
+        return dataclasses.replace(found, observed=observed)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("energy")
+    with opened(make_spec(folder, SPACE), folder / "r.db", PoweredMeasurer(time_s)) as (run, _):
+        run.run()
+    return str(folder / "r.db")
+
+
+@pytest.fixture(scope="module")
+def results(database: str) -> Results:
+    return the_one(read_results([database]))
+
+
+def test_each_input_has_the_energy_of_the_default_of_the_best_and_the_least(
+    results: Results,
+) -> None:
+    found = input_energies(results, input_reports(results))
+    assert [one.problem["n"] for one in found] == [8, 16, 32, 64]
+    for one in found:
+        n = float(str(one.problem["n"]))
+        assert one.default is not None
+        assert one.default.observed["energy_j"] == pytest.approx(300 * 2e-5 * n)
+        assert one.least.config == Config({"BLOCK": 16, "TILE": 2})
+        assert one.known == 6, "two blocks of 64 have no energy"
+        assert one.slowdown == pytest.approx(1)
+
+
+def test_the_table_has_units_and_says_that_the_least_is_lucky(results: Results) -> None:
+    found = input_energies(results, input_reports(results))
+    row = next(iter(energy_rows(found, results.default)))
+    assert row[:2] == ("n=8", "48.0 mJ +- 480 uJ, 300 W")
+    assert row[3:] == ("12.8 mJ +- 130 uJ, 150 W", "BLOCK=16, TILE=2", "1.00x")
+    (line,) = energy_lines(found)
+    assert "known of 24 measurements" in line
+    assert "may be chance" in line
+
+
+def test_energies_and_hot_times_stand_in_the_json(results: Results) -> None:
+    (found, *_) = describe_results(Findings(results)).inputs
+    assert found.energy_j == ObservedDocument(
+        pytest.approx(12.76e-3, rel=1e-3), pytest.approx(0.1276e-3, rel=1e-3)
+    )
+    assert found.default_energy_j == ObservedDocument(pytest.approx(0.048), pytest.approx(48e-5))
+    assert (found.hot_s, found.default_hot_s) == (None, None)
+
+
+def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:
+    (first, *_) = input_energies(results, input_reports(results))
+    row = next(energy_rows([dataclasses.replace(first, default=None, best=None)], {}))
+    assert (row[1], row[2], row[5]) == ("-", "-", "-")
+
+
+@pytest.mark.parametrize(
+    ("joules", "text"), [(0.0, "0 J"), (12.34, "12.3 J"), (0.5, "500 mJ"), (4.2e-6, "4.20 uJ")]
+)
+def test_energy_is_shown_in_its_unit(joules: float, text: str) -> None:
+    assert format_energy(joules) == text
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    return Kept(tmp_path_factory.mktemp("kept"))
+
+
+def test_a_tree_of_power_finds_what_takes_it(results: Results, kept: Kept) -> None:
+    found = explain(samples(results), TreeTarget("power_w"), kept)
+    assert len(found.tree.samples) == 24, "those with a power"
+    assert importance(found.tree)["TILE"] > 0.99
+    assert found.accuracy.r2 > 0.9
+
+
+def test_boxes_of_time_and_power_count_only_what_has_both(
+    results: Results, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = (("time_s", 1e-3), ("power_w", 200.0))
+    options = TreeOptions(limits=limits)
+    assert print_tree(make_console(), results, matrix_of(results), options, Kept(tmp_path))
+    out = capsys.readouterr().out
+    assert "Settings with time_s <= 0.001 and power_w <= 200" in out
+    regions = re.findall(r"^ .*TILE = 2.* (\d+) +(\d+)$", out, flags=re.M)
+    wanted = [
+        (n, block) for n in (8, 16, 32, 64) for block in (16, 32, 256)
+        if 1e-5 * n * (1 + block / 256) <= 1e-3
+    ]  # fmt: skip
+    assert sum(int(count) for count, _ in regions) == len(wanted)
+    assert all(count == met for count, met in regions)
+    assert "TILE = 1" not in out
+
+
+def test_the_command_prints_the_table(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([database, "--target", "energy_j", "--per", "n"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"n=8 +48\.0 mJ \+- 480 uJ, 300 W", out)
+    assert "The GPU held its clocks back in 8 of 32 measurements (sw_power_cap in 8)" in out
+    assert "The energy of 8 of 32 measurements is unknown: the launches take less than" in out
+    assert "Importance of parameters and inputs for energy_j / n" in out
+
+
+def test_the_report_has_the_energy_and_the_tree_of_power(results: Results, kept: Kept) -> None:
+    findings = Findings(results, kept=kept)
+    energy, power = sections._energy(findings), sections._power(findings)
+    assert energy is not None
+    assert energy.table is not None
+    assert len(energy.table.rows) == 4
+    assert power is not None
+    assert "TILE 100%" in power.texts[0]
+    assert "<svg" in power.picture
+
+
+def test_without_sensors_nothing_is_said(tmp_path: Path) -> None:
+    measurer = FormulaMeasurer(time_s)
+    with opened(make_spec(tmp_path, SPACE), tmp_path / "r.db", measurer, test_limit=2) as (run, _):
+        run.run()
+    plain = the_one(read_results([str(tmp_path / "r.db")]))
+    assert list(throttled_lines(plain)) == []
+    assert not any("GPU" in line for line in reservations(plain))
+    findings = Findings(plain)
+    assert (findings.energies, findings.power) == ([], None)
+    assert (sections._energy(findings), sections._power(findings)) == (None, None)

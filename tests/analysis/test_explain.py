@@ -1,0 +1,297 @@
+"""What explains the times: from a database to importance, settings and G-ADAPT's accuracy."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from harness.analysis import explain as explanation
+from harness.analysis.explain import Samples, explain, pooled, samples
+from harness.commands.analyse import main, tree
+from harness.commands.analyse.options import TreeOptions
+from harness.core.errors import UsageError
+from harness.core.kept import Kept
+from harness.core.records import Config, Environment, Input
+from harness.dispatch.candidates import matrix_of
+from harness.dispatch.published import gadapt_judgement
+from harness.models.starchart import Accuracy, TreeTarget, cross_validate, importance
+from harness.results.view import Results, read_results, the_one
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64, 256], default: 256}
+  TILE: {values: [1, 2], default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
+"""
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """Time grows with n; BLOCK matters much, TILE not at all; 256 with TILE=2 does not work."""
+    n, block, tile = problem["n"], config["BLOCK"], config["TILE"]
+    assert isinstance(n, int)
+    assert isinstance(block, int)
+    if block == 256 and tile == 2:
+        return float("inf")
+    return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("results")
+    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
+        run.run()
+    return str(folder / "r.db")
+
+
+@pytest.fixture(scope="module")
+def results(database: str) -> Results:
+    return the_one(read_results([database]))
+
+
+def test_samples_are_what_worked_with_slowdowns_by_input(results: Results) -> None:
+    found = samples(results)
+    assert len(found.table) == 6 * 7
+    assert set(found.parameters) == {"n", "BLOCK", "TILE"}
+    assert (found.table.groupby("n")["slowdown"].min() == 1).all()
+    rows = found.table[found.table["n"] == 64].set_index(["BLOCK", "TILE"])
+    assert rows.loc[(16, 1), "slowdown"] == pytest.approx(3)
+    assert rows.loc[(64, 2), "slowdown"] == pytest.approx(1)
+
+
+def test_what_matters_is_important_and_what_does_not_is_not(results: Results) -> None:
+    found = explain(samples(results), TreeTarget("slowdown", log=True))
+    shares = importance(found.tree)
+    assert shares["BLOCK"] > 0.3
+    assert shares["TILE"] < 0.01
+    assert shares.sum() > 0.99
+    assert found.accuracy.r2 > 0.7
+
+
+def test_a_tree_that_explains_nothing_is_not_printed(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explained = explain(samples(results), TreeTarget("slowdown", log=True))
+    assert explained.nothing is None
+    poor = dataclasses.replace(explained.accuracy, r2=-0.05)
+    known = dataclasses.replace(explained, accuracy=poor)
+    monkeypatch.setattr(tree, "explain", lambda found, target, *_: known)
+    stream = io.StringIO()
+    console, matrix = Console(file=stream, width=140), matrix_of(results)
+    assert tree.print_tree(console, results, matrix, TreeOptions(), Kept())
+    text = stream.getvalue()
+    assert "Nothing explains the slowdown: a tree's R2 on held-out samples is -0.050." in text
+    assert "Importance" not in text
+
+
+def test_samples_that_share_a_measurement_are_held_out_together() -> None:
+    """Times of pure noise, each of eight configurations: a tree that has seen seven knows the
+    eighth, and one that has seen none knows nothing."""
+    rng = np.random.default_rng(0)
+    code = np.repeat(np.arange(60), 8)
+    table = pd.DataFrame({f"f{bit}": code >> bit & 1 for bit in range(6)}).assign(
+        none=np.tile(np.arange(8), 60),
+        slowdown=np.exp(rng.normal(0, 0.1, 60))[code],
+        unbiased=True,
+        measurement=code,
+    )
+    names = tuple(name for name in table.columns if name[0] in "fn")
+    found = explain(Samples(table, names, ()), TreeTarget("slowdown", log=True))
+    assert found.measurements == found.accuracy.error.count == 60
+    assert found.accuracy.r2 < 0.1
+    assert len(list(found.tree.root.leaves())) < 8
+    with pytest.raises(
+        UsageError, match=r"^15 measurements .* \(120 samples share .*; 20 and 1 are"
+    ):
+        explain(Samples(table[:120], names, ()), TreeTarget("slowdown", log=True))
+
+
+def test_what_shares_machine_code_has_the_number_of_what_was_measured(results: Results) -> None:
+    rows = [
+        dataclasses.replace(
+            row,
+            measurement=dataclasses.replace(
+                row.measurement,
+                shared_with=Config({**row.measurement.config, "TILE": 1}).digest,
+            ),
+        )
+        if row.measurement.config["TILE"] == 2 and row.measurement.timing
+        else row
+        for row in results.rows
+    ]
+    found = samples(Results(results.campaign, results.databases, tuple(rows))).table
+    made = found.groupby("measurement")
+    assert len(made) == 6 * 4
+    assert (made[["n", "BLOCK"]].nunique() == 1).all(axis=None)
+
+
+def test_an_unknown_target_names_those_there_are(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([database, "--target", "power_w"]) == 2
+    assert "no target `power_w`; there are time_s, slowdown" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--per", "BLOCK"],
+            "--per needs a feature of the input, and `BLOCK` is none; there are n",
+        ),
+        (["--inside", "BLOCK > 999"], "`BLOCK > 999` holds for 0 of 42 samples"),
+        (["--below", "watts=3"], "no target `watts`; there are time_s, slowdown"),
+        (["--inside", "BLOK > 3"], "the table has no column `BLOK`; did you mean `BLOCK`?"),
+        (["--inside", "BLOCK >"], "`BLOCK >`"),
+    ],
+)
+def test_wrong_options_are_reported_before_anything_is_printed(
+    options: list[str], message: str, database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([database, *options]) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert not out
+
+
+def test_a_limit_that_is_no_number_is_reported_before_anything_is_read(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([database, "--below", "slowdown=nan"])
+    assert "must be TARGET=LIMIT, such as time_s=0.01" in capsys.readouterr().err
+
+
+def test_the_command_prints_importance_settings_and_accuracy(
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))  # another module has the same data
+    judged: list[str] = []
+
+    def noted(learn: Any, table: Any, target: str, folds: int, groups: str) -> Accuracy:
+        judged.append(target)
+        return cross_validate(learn, table, target, folds, groups=groups)
+
+    monkeypatch.setattr(explanation, "cross_validate", noted)
+    options = ["--tree", "2", "--inside", "n <= 32", "--below", "time_s=0.0002"]
+    assert main([database, *options, "--below", "slowdown=1.5"]) == 0
+    # Two kinds of trees and the linear model; settings need trees alone.
+    assert judged == ["slowdown"] * 3
+    out = capsys.readouterr().out
+    assert "of 42 samples, all designed, drawn uniformly or the whole space" in out
+    assert "where n <= 32: BLOCK 100% of the squared error" in out
+    assert "held-out samples, leaves as cross-validation chooses (6): R2 0." in out
+    assert "of trees with the published stopping rule (6 leaves): R2 0." in out
+    assert "all: 2.192 (max 3; 42, 100%; split on BLOCK: 9%)" in out
+    assert "Settings with time_s <= 0.0002 and slowdown <= 1.5" in out
+    assert re.search(r"n = 16, BLOCK = 16 +0\.00016 +1 +2 +2", out)
+    assert "G-ADAPT's model, one input held out at a time: the best configuration on" in out
+
+
+def test_a_part_that_cannot_be_printed_takes_nothing_else_away(
+    database: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> None:
+        raise UsageError("not today")
+
+    monkeypatch.setattr(tree, "settings_below", refused)
+    picture = tmp_path / "tree.svg"
+    options = ["--below", "slowdown=1.5", "--picture", str(picture), "--tree"]
+    assert main([database, *options]) == 2
+    out = capsys.readouterr().out
+    expected = ["all: ", "error: not today", f"{picture}: the tree", "G-ADAPT's model", "oracle"]
+    assert [text for text in expected if text in out] == expected
+    assert picture.is_file()
+    monkeypatch.setattr(explanation, "FEWEST_SAMPLES", 43)
+    assert main([database, "--tree"]) == 2
+    out = capsys.readouterr().out
+    assert "No tree: 42 measurements" in out
+    assert "oracle" in out
+    assert main([database]) == 0
+
+
+def test_a_tree_for_limits_on_small_times_is_grown_on_their_logarithm(
+    database: str, capsys: pytest.CaptureFixture[str], results: Results
+) -> None:
+    wide = samples(results)
+    table = pd.concat([wide.table] * 20, ignore_index=True)
+    rng = np.random.default_rng(0)
+    scale = np.where(table["BLOCK"] == 16, 1e-4, np.where(table["BLOCK"] == 32, 1e-3, 1.0))
+    table["time_s"] = scale * np.exp(rng.normal(0, 0.3, len(table)))
+    table["measurement"] = range(len(table))
+    console = Console(width=200)
+    skewed = dataclasses.replace(wide, table=table)
+    tree._print_settings(console, skewed, [("time_s", 2e-4)])
+    assert "BLOCK = 16" in capsys.readouterr().out
+    tree._print_settings(console, skewed, [("time_s", 5e-5)])
+    out = capsys.readouterr().out
+    assert re.search(r"\d+ of 840 samples are within all limits, but the mean of no region is", out)
+    assert re.search(r":\s+0\s+regions", out)
+
+
+def test_integers_beside_an_absent_flag_stay_integers(results: Results) -> None:
+    rows = tuple(
+        dataclasses.replace(
+            row,
+            measurement=dataclasses.replace(
+                row.measurement,
+                config=Config({**row.measurement.config, "level": level}),
+            ),
+        )
+        for row in results.rows
+        for level in (None, 0, 1)
+    )
+    key = dataclasses.replace(results.campaign, default={**results.campaign.default, "level": None})
+    found = samples(Results(key, results.databases, rows))
+    assert set(map(repr, found.table["level"])) == {"None", "0", "1"}
+
+
+def test_each_of_several_trees_is_drawn_into_a_file_of_its_own() -> None:
+    picture = Path("out/tree.png")
+    found = [TreeOptions(picture=picture).with_picture_of(name) for name in ("1", "platforms")]
+    assert [str(one.picture) for one in found] == ["out/tree-1.png", "out/tree-platforms.png"]
+    assert TreeOptions().with_picture_of("1") == TreeOptions()
+
+
+def test_gadapts_accuracy_is_of_inputs_that_were_left_out(results: Results) -> None:
+    judged = gadapt_judgement(matrix_of(results))
+    assert judged is not None
+    assert judged.accuracy == pytest.approx(5 / 6)
+    assert judged.worst_fraction == pytest.approx(1 / 3)
+    assert 0.5 < judged.mean_fraction < 1
+
+
+def test_platforms_are_separate_in_one_tree(results: Results) -> None:
+    campaign = results.campaign
+    others = Environment(**{**vars(campaign.environment), "device": "twice as slow"})
+    key = type(campaign)(**{**vars(campaign), "environment": others})
+    observed = {"occupancy": 0.5}
+    rows = [
+        dataclasses.replace(
+            row, measurement=dataclasses.replace(row.measurement, observed=observed)
+        )
+        for row in results.rows
+    ]
+    both = pooled([results, Results(key, results.databases, tuple(rows))])
+    assert both.parameters[0] == "platform"
+    assert both.targets == ["time_s", "slowdown"]  # and not what one of them alone observed
+    assert len(both.table) == 2 * len(samples(results).table)
+    with pytest.raises(UsageError, match="each platform with one campaign"):
+        pooled([results, results])

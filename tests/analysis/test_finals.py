@@ -1,0 +1,282 @@
+"""The finals: some rounds choose an input's winner, others judge it, on several occasions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.analysis.coverage import input_reports
+from harness.analysis.inputs import InputReport
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.dispatch.candidates import matrix_of
+from harness.measure.occasions import ONE_OCCASION
+from harness.results import FINAL
+from harness.results.view import Results, read_results, the_one
+from harness.tuning import Stages
+from harness.tuning.finals import CHOICE_SEEDS, FINAL_SEEDS
+from harness.tuning.interleaved import is_complete
+from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, opened
+from tests.helpers.results_examples import query
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64], default: 16}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}]}
+"""
+
+SEARCH_S = {16: 3.0, 32: 1.0, 64: 1.001, 128: 1.9, 256: 2.1}
+WITH_BASELINES = SPACE.replace("64]", "64, 128, 256]") + (
+    "baselines: {near: {BLOCK: 128}, slow: {BLOCK: 256}}\n"
+)
+FOUR_INPUTS = SPACE.replace("[{n: 8}]", "[{n: 8}, {n: 16}, {n: 32}, {n: 64}]")
+NAMED = "baselines: {named: {BLOCK: 64}}\n"
+
+
+class Staged(FormulaMeasurer):
+    """Measures other seconds, by BLOCK, in each stage; blocks that are `wrong` fail in the finals.
+
+    `turns` are the blocks that were measured interleaved, with the seeds of their occasions.
+    """
+
+    def __init__(
+        self,
+        choice_s: Mapping[int, float] = SEARCH_S,
+        final_s: Mapping[int, float] = SEARCH_S,
+        wrong: tuple[int, ...] = (),
+        search_s: Mapping[int, float] = SEARCH_S,
+    ) -> None:
+        super().__init__(lambda _, config: search_s[block(config)])
+        self._staged = {ONE_OCCASION: SEARCH_S, CHOICE_SEEDS: choice_s, FINAL_SEEDS: final_s}
+        self._wrong = wrong
+        self.turns: list[tuple[set[int], tuple[int, ...]]] = []
+        self.rounds: list[int] = []
+
+    def measure_interleaved(
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ONE_OCCASION
+    ) -> list[Measurement]:
+        self.turns.append((set(map(block, configs)), seeds))
+        self.rounds.append(rounds)
+        return [self._one(problem, config, rounds, seeds) for config in configs]
+
+    def _one(self, problem: Input, config: Config, rounds: int, seeds: Any) -> Measurement:
+        if seeds == FINAL_SEEDS and block(config) in self._wrong:
+            message = "wrong result at the first launch"
+            return Measurement(config, problem, Outcome.WRONG_RESULT, message=message)
+        time_s = self._staged[seeds][block(config)]
+        samples_s = [time_s * (1 + 0.001 * (n % 3)) for n in range(rounds)]
+        return Measurement(config, problem, Outcome.OK, in_occasions(samples_s, seeds))
+
+
+def block(config: Config) -> int:
+    value = config["BLOCK"]
+    assert isinstance(value, int)
+    return value
+
+
+def tuned(
+    folder: Path, measurer: Staged, text: str = SPACE, test_limit: int = 40
+) -> tuple[InputReport, Results]:
+    """The report of the first input, and what is stored."""
+    spec, database = make_spec(folder, text), folder / "r.db"
+    stages = Stages(cross=text != SPACE)
+    with opened(spec, database, measurer, stages=stages, test_limit=test_limit) as (campaign, _):
+        (report, *_) = campaign.run()
+    return report, the_one(read_results([str(database)]))
+
+
+def best_block(report: InputReport) -> int:
+    assert report.best is not None
+    return block(report.best.config)
+
+
+def test_finalists_are_measured_once_to_choose_and_the_winner_again_to_be_judged(
+    tmp_path: Path,
+) -> None:
+    measurer = Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1}, final_s={16: 3.0, 64: 1.5})
+    report, _ = tuned(tmp_path, measurer)
+    assert measurer.turns == [({32, 64}, CHOICE_SEEDS), ({16, 64}, FINAL_SEEDS)]
+    assert best_block(report) == 64
+    assert report.speedup is not None
+    assert round(report.speedup.value, 6) == 2
+    assert report.speedup.is_faster
+
+
+def test_choice_has_the_data_of_one_half_of_the_finals_and_the_search_has_others() -> None:
+    assert list(Counter(FINAL_SEEDS).values()) == [3, 3]
+    assert set(CHOICE_SEEDS) < set(FINAL_SEEDS)
+    assert set(ONE_OCCASION).isdisjoint(FINAL_SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("measure", "rounds"),
+    [
+        ("", [20, 20]),
+        ("measure: {repeats: 1}\n", [2, 6]),
+        (f"measure: {{repeats: 1}}\n{NAMED}", [20, 20]),
+    ],
+)
+def test_the_choice_and_the_finals_have_as_many_rounds_as_repeats(
+    tmp_path: Path, measure: str, rounds: list[int]
+) -> None:
+    """At least two, and one for each occasion; twenty beside named baselines."""
+    measurer = Staged()
+    tuned(tmp_path, measurer, SPACE + measure)
+    assert measurer.rounds == rounds
+
+
+def test_winner_that_is_not_faster_when_it_is_judged_gives_way_to_the_default(
+    tmp_path: Path,
+) -> None:
+    report, _ = tuned(tmp_path, Staged(final_s={16: 3.0, 32: 3.3}))
+    assert best_block(report) == 16
+
+
+def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path: Path) -> None:
+    measurer = Staged()
+    report, _ = tuned(tmp_path, measurer, WITH_BASELINES)
+    turns = [({32, 64, 128}, CHOICE_SEEDS), ({16, 32, 128, 256}, FINAL_SEEDS)]
+    assert measurer.turns[-2:] == turns
+    assert set(report.baseline_speedups) == {"near", "slow"}
+
+
+def test_stored_results_give_the_same_report(tmp_path: Path) -> None:
+    report, results = tuned(tmp_path, Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1}))
+    (stored,) = input_reports(results)
+    assert (stored.best, stored.speedup) == (report.best, report.speedup)
+    occasions = [len(m.timing.by_occasion) for m in results.finals[report.problem] if m.timing]
+    assert occasions == [len(FINAL_SEEDS)] * 2
+
+
+def test_judged_winner_is_not_measured_again(tmp_path: Path) -> None:
+    measurer = Staged()
+    tuned(tmp_path, measurer)
+    count = len(measurer.turns)
+    tuned(tmp_path, measurer)
+    assert len(measurer.turns) == count
+
+
+def test_finals_of_one_occasion_are_measured_again_on_several(tmp_path: Path) -> None:
+    """Finals of an older version."""
+    measurer = Staged()
+    _, results = tuned(tmp_path, measurer)
+    (finals,) = results.finals.values()
+    older = [
+        dataclasses.replace(m, timing=dataclasses.replace(m.timing, occasions=()))
+        for m in finals
+        if m.timing
+    ]
+    spec = make_spec(tmp_path, SPACE)
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        state, problem = campaign.state, spec.inputs[0]
+        begun = state.store.begin_run(state.run_plan(problem), {})
+        state.store.add_interleaved(begun.id, state.run_plan(problem), FINAL, older)
+        state.store.commit()
+    count = len(measurer.turns)
+    tuned(tmp_path, measurer)
+    assert [seeds for _, seeds in measurer.turns[count:]] == [FINAL_SEEDS]
+
+
+def test_winner_that_is_wrong_on_other_data_gives_way_to_the_next(tmp_path: Path) -> None:
+    measurer = Staged(wrong=(32,))
+    report, _ = tuned(tmp_path, measurer)
+    assert measurer.turns[1:] == [({16, 32}, FINAL_SEEDS), ({16, 64}, FINAL_SEEDS)]
+    assert best_block(report) == 64
+    again, _ = tuned(tmp_path, measurer)
+    assert len(measurer.turns) == 3, "it is not tried again"
+    assert best_block(again) == 64
+
+
+def test_default_is_best_where_all_finalists_are_wrong_on_other_data(tmp_path: Path) -> None:
+    report, _ = tuned(tmp_path, Staged(wrong=(32, 64)))
+    assert best_block(report) == 16
+
+
+def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_path: Path) -> None:
+    for name, search_s, test_limit, finals in (
+        ("worked", SEARCH_S, 40, {16, 32, 64}),
+        ("failed", SEARCH_S | {64: math.inf}, 40, {16, 32}),
+        ("not tried", SEARCH_S, 1, {16, 64}),
+    ):
+        (folder := tmp_path / name).mkdir()
+        measurer = Staged(search_s=search_s)
+        tuned(folder, measurer, SPACE + NAMED, test_limit)
+        assert measurer.turns[-1] == (finals, FINAL_SEEDS), name
+
+
+def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path: Path) -> None:
+    measurer = Staged(choice_s={32: 1.1, 64: 1.2}, final_s={16: 3.0, 32: 1.5})
+    report, _ = tuned(tmp_path, measurer, SPACE + NAMED.replace("64", "32"), test_limit=2)
+    assert {block(config) for _, config in measurer.asked} == {16, 64}
+    assert measurer.turns == [({32, 64}, CHOICE_SEEDS), ({16, 32}, FINAL_SEEDS)]
+    assert best_block(report) == 32
+
+
+def test_only_a_run_that_tried_all_configurations_is_noted_as_exhausted(tmp_path: Path) -> None:
+    for test_limit, exhausted in ((40, "yes"), (2, "no")):
+        (folder := tmp_path / exhausted).mkdir()
+        tuned(folder, Staged(), test_limit=test_limit)
+        assert query(folder / "r.db", "SELECT json_extract(notes, '$.exhausted') FROM runs") == [
+            (exhausted,)
+        ]
+
+
+# ------------------------------------------------------------------------- stored results
+
+
+def timed(value: int, rounds: int = 20, occasions: tuple[int, ...] = ()) -> Measurement:
+    timing = Timing((1.0,) * rounds, StopReason.INTERLEAVED, occasions)
+    return Measurement(Config({"BLOCK": value}), Input({"n": 8}), Outcome.OK, timing)
+
+
+def failed(value: int, outcome: Outcome) -> Measurement:
+    return Measurement(Config({"BLOCK": value}), Input({"n": 8}), outcome, message="gone")
+
+
+def complete(*stored: Measurement, occasions: int = 1, known: tuple[int, ...] = ()) -> bool:
+    """Whether 16 and 32 are completely measured, in 20 rounds."""
+    configs = [Config({"BLOCK": value}) for value in (16, 32)]
+    worked = {Config({"BLOCK": value}): None for value in known}
+    return is_complete(stored, configs, rounds=20, known=worked, occasions=occasions)
+
+
+def test_stored_results_are_complete_with_just_these_configurations_in_all_their_rounds() -> None:
+    assert complete(timed(16), timed(32))
+    assert not complete(timed(16))
+    assert not complete(timed(16), timed(32), timed(64))
+    assert not complete(timed(16), timed(32, rounds=19))
+    halves = timed(16, occasions=(10, 10)), timed(32, occasions=(10, 10))
+    assert complete(*halves, occasions=2)
+    assert not complete(*halves)
+    assert not complete(timed(16), timed(32), occasions=2)
+
+
+def test_a_crash_of_what_worked_in_the_search_is_measured_again_and_other_failures_stand() -> None:
+    assert complete(timed(16), failed(32, Outcome.WRONG_RESULT), known=(16, 32))
+    assert complete(timed(16), failed(32, Outcome.IMPLAUSIBLE), known=(16, 32))
+    assert not complete(timed(16), failed(32, Outcome.CRASHED), known=(16, 32))
+    assert complete(timed(16), failed(32, Outcome.CRASHED))
+    nothing_works = [failed(value, Outcome.WRONG_RESULT) for value in (16, 32)]
+    assert not complete(*nothing_works)
+
+
+def test_a_recording_has_the_rounds_that_it_has() -> None:
+    recorded = Timing((1.0,) * 3, StopReason.RECORDED)
+    assert complete(*(dataclasses.replace(timed(value), timing=recorded) for value in (16, 32)))
+
+
+def test_what_is_wrong_on_other_data_is_not_chosen_by_input_either(tmp_path: Path) -> None:
+    _, results = tuned(tmp_path, Staged(wrong=(32,)), FOUR_INPUTS)
+    matrix = matrix_of(results)
+    assert matrix.note == ""
+    columns = [block(config) for config in matrix.candidates]
+    assert not (matrix.time_s[:, columns.index(64)] == float("inf")).any()
+    assert 32 not in columns or (matrix.time_s[:, columns.index(32)] == float("inf")).all()

@@ -1,0 +1,183 @@
+"""Programs by devices: failures, and speed-ups over each baseline, of merged databases."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from harness.analysis.coverage import input_reports
+from harness.analysis.inputs import InputReport
+from harness.analysis.summary import Summary, summarize
+from harness.commands.analyse import main as analyse
+from harness.commands.merge import main as merge
+from harness.commands.report import main as report
+from harness.core.records import Config, Input, Outcome
+from harness.report.findings import Findings
+from harness.results.view import Results, read_results
+from harness.space_file.baselines import level_of
+from harness.stats.timing import TimeRatio
+from harness.tuning.plan import Stages
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+
+SPACE = """\
+name: NAME
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  TILE: {values: [24, 32, 64], default: 32}
+flags: {nvcc: {level: {values: [0, 1, 2], option: "-Xptxas --opt-level={value}"}}}
+baselines: {few: {TILE: 24}}
+launch: {group: [GROUP], grid: [n]}
+inputs: {features: [n], values: INPUTS}
+measure: {repeats: 6}
+"""
+SLOW, FAST = "a slow GPU", "a fast GPU"
+
+
+def formula_s(problem: Input, config: Config) -> float:
+    """Level 2 takes 1.12 times the default's time, a tile of 64 0.8 times; level 0 fails."""
+    time_s = {0: math.inf, 1: 2.2e-3, 2: 1.12e-3, None: 1e-3}[config["level"]]  # type: ignore[index]
+    return time_s * (0.8 if config["TILE"] == 64 else 1.0)
+
+
+def fill(folder: Path, name: str, device: str, inputs: str = "[{n: 8}]") -> Path:
+    """Tune one program on one device, and return the database."""
+    group = str(len(name))  # without a difference of the program, both would be one space
+    text = SPACE.replace("NAME", name).replace("INPUTS", inputs).replace("GROUP", group)
+    spec = make_spec(folder, text)
+    measurer = FormulaMeasurer(formula_s, interleaves=True)
+    measurer.compiler = "nvcc"
+    measurer.environment = dataclasses.replace(measurer.environment, device=device)
+    stages = Stages(cross=False, ablate=False)
+    path = folder / f"{name} {device}.db"
+    with opened(spec, path, measurer, stages=stages) as (campaign, _):
+        campaign.run()
+    return path
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two programs on one device, and one of them on another, in one database."""
+    folder = tmp_path_factory.mktemp("merged")
+    parts = [
+        fill(folder, "product", SLOW, "[{n: 8}, {n: 16}]"),
+        fill(folder, "product", FAST, "[{n: 8}]"),
+        fill(folder, "sum", FAST, "[{n: 8}]"),
+    ]
+    assert merge([str(folder / "all.db"), *map(str, parts)]) == 0
+    return str(folder / "all.db")
+
+
+def test_tables_have_programs_as_rows_and_devices_as_columns(
+    merged: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert analyse([merged, "--summary"]) == 0
+    out = capsys.readouterr().out
+    lines = [line.rstrip() for line in out.splitlines()]
+    titles = [line for line in lines if line.startswith(("Failed", "Speed-up "))]
+    over = ("-O2", "the default", "-O1", "few")
+    assert titles == ["Failed tests", *(f"Speed-up over {name}" for name in over)]
+    start = {title: lines.index(title) for title in titles}
+    for title in titles:
+        head, _, *rows = lines[start[title] + 2 : start[title] + 6]
+        assert head.index("program") < head.index(FAST) < head.index(SLOW)
+        assert [row.split()[0] for row in rows] == ["product", "sum"]
+        assert rows[1].endswith("not tuned")
+    assert "3 of 12 (25 %): 3 build_failed" in lines[start["Failed tests"] + 5]
+    assert "6 of 24 (25 %): 6 build_failed" in lines[start["Failed tests"] + 4]
+    two = lines[start["Speed-up over -O2"] + 4]
+    assert "1.40x [1." in two
+    assert two.endswith(", 2 inputs")
+    assert "1.25x [1." in lines[start["Speed-up over the default"] + 4]
+    assert "95 % interval" in out
+    assert "Which configuration" not in out
+
+
+def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
+    merged: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
+    assert analyse([merged]) == 0
+    assert "Speed-up over -O2" in capsys.readouterr().out.split("Programs and devices")[1]
+    assert analyse([merged, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)["summary"]
+    assert {(one["program"], one["device"]) for one in summary} == {
+        ("product", SLOW),
+        ("product", FAST),
+        ("sum", FAST),
+    }
+    (one,) = (s for s in summary if s["device"] == SLOW)
+    assert (one["tests"], one["failures"], one["inputs"]["-O2"]) == (24, {"build_failed": 6}, 2)
+    assert one["speedups"]["-O2"]["value"] == pytest.approx(1.12 / 0.8)
+    assert one["speedups"]["-O2"]["is_faster"]
+    page = tmp_path / "page.html"
+    assert report([merged, "-o", str(page)]) == 0
+    text = page.read_text()
+    assert text.index("Programs and devices") < text.index("Speed-up over -O2")
+    assert text.index("Speed-up over -O2") < text.index("Best configuration per input")
+    assert report([merged, "-o", str(page), "--space", "sum"]) == 0
+    assert "Programs and devices" not in page.read_text()
+
+
+def test_options_of_trees_do_not_go_with_the_summary(
+    merged: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in (["--tree"], ["--platforms"]):
+        assert analyse([merged, "--summary", *more]) == 2
+        assert "--summary prints nothing else" in capsys.readouterr().err
+    assert analyse([merged, "--summary", "--json"]) == 2
+
+
+def named(results: list[Results]) -> Summary:
+    return summarize((one, input_reports(one)) for one in results)
+
+
+def with_key(results: Results, **changes: object) -> Results:
+    key = dataclasses.replace(results.campaign.key, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(results, campaign=dataclasses.replace(results.campaign, key=key))
+
+
+def test_names_say_what_else_differs(merged: str) -> None:
+    found = read_results(merged, "product")
+    (fast,) = (r for r in found if r.campaign.environment.device == FAST)
+    newer = dataclasses.replace(fast.campaign.environment, driver="580")
+    campaign = dataclasses.replace(fast.campaign, environment=newer)
+    other = dataclasses.replace(fast, campaign=campaign)
+    assert named([*found, other]).devices == [f"{FAST}, 580", f"{FAST}, recorded", SLOW]
+    again = with_key(fast, campaign=2)
+    assert named([fast, again]).programs == ["product, campaign 1", "product, campaign 2"]
+    edited = with_key(fast, program_sha256="f" * 64)
+    assert "product, version ffffffff" in named([fast, edited]).programs
+    assert len(named([fast, edited]).programs) == 2
+
+
+def ratio(value: float, factor: float) -> TimeRatio:
+    return TimeRatio(value, value / factor, value * factor, 6)
+
+
+def test_mean_over_inputs_is_geometric_and_narrower_than_each(merged: str) -> None:
+    results = read_results(merged, "sum")[0]
+    speedups = [ratio(2.0, 1.1), ratio(0.5, 1.1), ratio(8.0, 1.1), ratio(8.0, 1.1)]
+    reports = [
+        InputReport(Input({"n": n}), None, None, one, 0, {Outcome.OK: 1}, None)
+        for n, one in enumerate(speedups)
+    ]
+    found = summarize([(results, reports)]).cells[0].speedups["default"]
+    assert found.value == pytest.approx(64**0.25)
+    assert found.high / found.value == pytest.approx(1.1**0.5)
+    assert found.low * found.high == pytest.approx(found.value**2)
+    assert found.count == 4
+    assert found.is_significant
+
+
+def test_levels_are_recognised_however_they_are_spelled() -> None:
+    for name in ("-O2", "-Xptxas -O2", "-Xptxas --opt-level=2", "-cl-nv-opt-level=2"):
+        assert level_of(name) == "-O2"
+    for name in ("-cl-opt-disable", "few", "-O22", "-foo-O2"):
+        assert level_of(name) is None

@@ -1,0 +1,387 @@
+"""`import harness`: the public names, tuning from Python, and what its results show."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import harness
+from harness.api.tuning import in_python
+from harness.commands.tune import main as tune_command
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.display.inputs import format_speedup
+from harness.display.notebook import NotebookListener
+from harness.display.progress import ProgressDisplay
+from harness.stats.timing import TimeRatio
+from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, opened, write_recording
+
+ROOT = Path(__file__).parents[2]
+
+PUBLIC = [
+    "HarnessError",
+    "Spec",
+    "TuneResults",
+    "__version__",
+    "load_space",
+    "make_space",
+    "open_results",
+    "tune",
+]
+"""What docs/python.md promises; a name that is removed or renamed breaks people's scripts."""
+
+OPTIONS = [
+    "space", "inputs", "inputs_from", "cover", "most_inputs", "backend", "device", "replay",
+    "technique", "test_limit", "max_time_s", "seed", "seed_configurations", "warm_start", "repeats",
+    "precision", "database", "label", "fresh", "wait", "cross", "finalists", "reduce", "progress",
+]  # fmt: skip
+MEMBERS = [
+    "advice", "best", "dispatcher", "findings", "inputs", "measurements", "plot", "report", "rule",
+    "single", "space", "stored", "table", "title", "to_dict", "tree", "verdict",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A space and its recording."""
+    return write_recording(tmp_path_factory.mktemp("recorded"), RECORDED)
+
+
+@pytest.fixture(scope="module")
+def tune(recorded: tuple[Path, Path]) -> Callable[..., harness.TuneResults]:
+    """Tune the recorded space into the database that all tests of this module share."""
+    space, recording = recorded
+    database = space.parent / "results.db"
+
+    def tuned(**options: Any) -> harness.TuneResults:
+        defaults = {"replay": recording, "database": database, "test_limit": 8, "progress": False}
+        return harness.tune(space, **defaults | options)
+
+    return tuned
+
+
+@pytest.fixture(scope="module")
+def results(tune: Callable[..., harness.TuneResults]) -> harness.TuneResults:
+    return tune()
+
+
+# ------------------------------------------------------------------------ the public names
+
+
+def test_public_names_are_these_and_documented() -> None:
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    assert harness.__all__ == sorted(harness.__all__) == PUBLIC
+    assert all(getattr(harness, name) is not None for name in PUBLIC)
+    for name in (*PUBLIC, *OPTIONS, *MEMBERS):
+        assert f"`{name}" in page or f".{name}" in page or name == "__version__", name
+
+
+def test_arguments_of_tune_and_members_of_results_are_these() -> None:
+    import inspect
+
+    assert list(inspect.signature(harness.tune).parameters) == OPTIONS
+    assert sorted(name for name in dir(harness.TuneResults) if name[0] != "_") == sorted(
+        set(MEMBERS) - {"stored"}
+    )
+
+
+def test_importing_harness_loads_nothing_else() -> None:
+    code = (
+        "import sys, harness\n"
+        "assert not {'numpy', 'pandas', 'pydantic', 'sqlalchemy', 'rich'} & set(sys.modules)\n"
+        "import harness.tune\n"
+        "assert callable(harness.tune)\n"
+        "harness.tuna\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert "module 'harness' has no attribute 'tuna'" in done.stderr
+
+
+# ------------------------------------------------------------------------------- tuning
+
+
+def test_python_and_the_command_share_one_database(
+    tune: Callable[..., harness.TuneResults],
+    results: harness.TuneResults,
+    recorded: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    space, recording = recorded
+    database = space.parent / "results.db"
+    command = [str(space), "--replay", str(recording), "--database", str(database), "--quiet"]
+    assert tune_command([*command, "--test-limit", "8"]) == 0
+    assert "tests were answered from the database" in capsys.readouterr().out
+    again = tune()
+    assert len(again.stored.searched) == len(results.stored.searched), "it resumes"
+    (found,) = harness.open_results(database)
+    assert found.best == results.best == again.best
+
+
+def test_callers_random_numbers_stay_as_they_were(
+    tune: Callable[..., harness.TuneResults], results: harness.TuneResults
+) -> None:
+    import numpy as np
+
+    before, state = random.getstate(), np.random.get_state()[1]
+    tune()
+    assert random.getstate() == before
+    assert (np.random.get_state()[1] == state).all()
+
+
+def test_error_is_that_of_the_command(tmp_path: Path) -> None:
+    with pytest.raises(harness.HarnessError, match=r"missing\.yaml does not exist"):
+        harness.tune(tmp_path / "missing.yaml")
+    with pytest.raises(harness.HarnessError, match="name a space"):
+        harness.tune()
+
+
+# ------------------------------------------------------------------------------- results
+
+
+SEEDS_OF_LISTS = r"^seed_configurations: must be a list of mappings, but is a list of list$"
+
+
+def test_an_unknown_argument_is_an_error_that_names_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"no argument `max_time`; did you mean `max_time_s`\?"):
+        harness.tune("space.yaml", max_time=3)  # type: ignore[call-arg]
+
+
+def test_an_error_names_arguments_not_options(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    space, recording = recorded
+    (tmp_path / "own.db").write_bytes(recording.read_bytes())
+    with pytest.raises(harness.HarnessError, match=r"^`replay` and `database` are both .*own\.db;"):
+        harness.tune(space, replay=tmp_path / "own.db", database=tmp_path / "own.db")
+    with pytest.raises(harness.HarnessError, match=SEEDS_OF_LISTS):
+        harness.tune(space, replay=recording, seed_configurations=[["BLOCK"]])  # type: ignore[list-item]
+    command = "run: python -m harness.tune x.yaml --database DB; leave out --no-cross or --mapping"
+    assert in_python(command) == (
+        "run: python -m harness.tune x.yaml --database DB; leave out `cross=False` or --mapping"
+    )
+
+
+def test_ctrl_c_keeps_everything_and_says_how_to_continue(
+    recorded: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    space, recording = recorded
+    database, real = tmp_path / "r.db", ProgressDisplay.test
+
+    def interrupted(display: ProgressDisplay, progress: Any) -> None:
+        real(display, progress)
+        if progress.plan.problem == Input({"m": 4096, "n": 64}):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProgressDisplay, "test", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        harness.tune(space, replay=recording, database=database)
+    assert str(caught.value) == (
+        f"all measurements are kept in {database}. To continue, call tune again with the same "
+        "arguments; to see them, open_results"
+    )
+    assert caught.value.__suppress_context__, "no traceback into the search"
+    assert "Best so far" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["r.db"]
+    (found,) = harness.open_results(database)
+    assert [report.problem for report in found.inputs if report.measured] == [
+        Input({"m": 64, "n": 4096})
+    ]
+
+
+def test_results_are_short_in_a_shell_and_a_table_in_a_notebook(
+    results: harness.TuneResults,
+) -> None:
+    lines = repr(results).splitlines()
+    assert lines[0].startswith("formula on recording.csv")
+    assert len(lines) == 3, "a title, and a line for each input"
+    shown = results._repr_html_()
+    assert shown.count("<tr>") == 3
+    assert "m=64, n=4096" in shown
+
+
+def test_a_best_within_noise_is_the_default_everywhere(results: harness.TuneResults) -> None:
+    """As in the table that the commands print."""
+    default, other = results.stored.default, results.inputs[0].best
+    assert other is not None
+    assert other.config != default
+    slower = Measurement(default, other.input, Outcome.OK, other.timing)
+    tie = TimeRatio(1.02, 0.97, 1.07, count=20)
+    report = dataclasses.replace(results.inputs[0], baseline=slower, speedup=tie)
+    found = harness.TuneResults(results.stored)
+    vars(found)["inputs"] = [report]
+    assert found.best == {other.input: default}
+    assert repr(found).splitlines()[1].endswith(": default  within noise")
+    assert found.table().loc[0, list(default)].to_dict() == dict(default)
+
+
+def test_an_input_prints_as_a_few_lines(results: harness.TuneResults) -> None:
+    printed = str(results.inputs[0]).splitlines()
+    head = ["m=64, n=4096", "recommended", "time", "default", "speed-up"]
+    assert [line.split(":")[0].strip() for line in printed] == head
+    assert all(len(line) <= 100 for line in printed)
+    config, time, default, speedup = (line.split(":", 1)[1].strip() for line in printed[1:])
+    best = results.inputs[0].recommended
+    assert best is not None
+    for name, value in best.config.items():
+        assert (f"{name}={value}" in config) == (value != results.stored.default[name])
+    assert re.fullmatch(r"\S+ (ms|us)( \+- .*)?", time)
+    assert re.fullmatch(r"\S+ (ms|us)( \+- .*)?", default)
+    assert speedup == format_speedup(results.inputs[0])
+
+
+def test_an_input_whose_default_fails_prints_its_outcome(results: harness.TuneResults) -> None:
+    default = Config(results.stored.default)
+    wrong = Measurement(default, results.inputs[0].problem, Outcome.WRONG_RESULT, message="y")
+    failed = {"baseline": None, "speedup": None, "failed_baselines": {"default": wrong}}
+    printed = str(dataclasses.replace(results.inputs[0], **failed))
+    assert "    default:     wrong_result\n" in printed
+
+
+def test_html_shows_names_as_text(results: harness.TuneResults) -> None:
+    from harness.api.html import describe_as_html
+
+    shown = describe_as_html("<script>", results.inputs, Config({}))
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+
+
+def test_tables_have_a_row_for_each_input_and_each_measurement(
+    results: harness.TuneResults,
+) -> None:
+    table = results.table()
+    assert len(table) == 2
+    first = results.best[Input({"m": 64, "n": 4096})]
+    assert table.loc[0, list(first)].to_dict() == dict(first)
+    assert (table["time_s"] > 0).all()
+    measured = results.measurements()
+    names = [*results.inputs[0].problem, *results.stored.default, "stage", "outcome", "time_s"]
+    assert list(measured)[: len(names)] == names
+    assert len(measured) == len(results.stored.rows)
+    assert set(measured["m"]) == {64, 4096}
+
+
+def test_columns_of_tables_hide_no_parameter_with_their_name(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cl").write_text("kernel time_s")
+    (tmp_path / "kernel.py").write_text(HOST)
+    space = harness.make_space(
+        folder=tmp_path,
+        name="small",
+        kernel={"function": "kernel", "source": "kernel.cl", "host": "kernel.py"},
+        parameters={"time_s": [1, 2], "BLOCK": [16, 64]},
+        launch={"group": ["BLOCK"], "grid": ["outcome"]},
+        inputs={"outcome": [8, 16]},
+    )
+    database = tmp_path / "r.db"
+    with opened(space, database, FormulaMeasurer(lambda _, config: 1e-3)) as (campaign, _):
+        campaign.run()
+    (results,) = harness.open_results(database)
+    measured = results.measurements()
+    assert set(measured["config.time_s"]) == {1, 2}
+    assert set(measured["input.outcome"]) == {8, 16}
+    assert set(measured["time_s"]) == {1e-3}
+    assert set(measured["outcome"]) == {"ok"}
+    table = results.table()
+    assert set(table["outcome"]) == {8, 16}
+    assert set(table["config.time_s"]) <= {1, 2}
+
+
+def test_rule_verdict_and_tree_are_text(results: harness.TuneResults) -> None:
+    assert results.advice
+    assert results.rule
+    assert results.verdict
+    assert results.tree.startswith(("slowdown: geometric mean", "There are too few samples"))
+
+
+def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:
+    picture = results.plot("search")
+    assert picture._repr_svg_().startswith("<svg")
+    assert picture.save(tmp_path / "search.svg").read_text() == picture.svg
+    assert "currentColor" not in picture.svg
+    with pytest.raises(harness.HarnessError, match=r"no plot `serch`; did you mean `search`\?"):
+        results.plot("serch")
+
+
+@pytest.mark.parametrize("write", ["save", "report"])
+def test_a_file_of_somebody_else_is_not_overwritten(
+    results: harness.TuneResults, tmp_path: Path, write: str
+) -> None:
+    path = tmp_path / "mine"
+    write_file = results.plot("search").save if write == "save" else results.report
+    write_file(path)
+    assert write_file(path) == path, "its own file is replaced"
+    path.write_text("mine")
+    with pytest.raises(harness.HarnessError, match=rf"mine already exists .* {write}\(path\)"):
+        write_file(path)
+    assert path.read_text() == "mine"
+
+
+def test_report_is_written(results: harness.TuneResults, tmp_path: Path) -> None:
+    assert "<html" in results.report(tmp_path / "page.html").read_text()
+
+
+def test_progress_in_a_notebook_is_one_line_that_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, data: dict[str, str], raw: bool) -> None:
+            shown[-1] = data["text/plain"]
+
+    def display(data: dict[str, str], raw: bool, display_id: bool) -> Handle:
+        shown.append(data["text/plain"])
+        return Handle()
+
+    fake = ModuleType("IPython.display")
+    fake.display = display  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+    with NotebookListener(Console()).progress(None) as progress:
+        progress.begin_stage("candidates", 2)
+        progress.step("n=1")
+        progress.step("n=2")
+    assert shown == ["candidates: 2 of 2, n=2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("space", 3),
+        ("inputs", ["n > 3"]),
+        ("technique", None),
+        ("max_time_s", 10**400),
+        ("max_time_s", 0),
+        ("max_time_s", -5),
+        ("max_time_s", 0.0),
+        ("max_time_s", True),
+        ("max_time_s", float("inf")),
+        ("wait", -1),
+        ("wait", float("nan")),
+        ("cover", True),
+        ("precision", float("inf")),
+        ("label", ""),
+        ("label", "\x1b[2J"),
+        ("max_time_s", float("nan")),
+        ("test_limit", 10**400),
+        ("test_limit", float("nan")),
+        ("seed", None),
+        ("seed_configurations", None),
+        ("warm_start", "recording.json"),
+        ("finalists", 1.5),
+        ("label", None),
+    ],
+)
+def test_argument_of_another_type_is_an_error_that_names_it(name: str, value: Any) -> None:
+    arguments = {"space": "spaces/mvmul.yaml", name: value}
+    with pytest.raises(harness.HarnessError, match=f"^{name}: must be .*, but is "):
+        harness.tune(**arguments)

@@ -1,0 +1,145 @@
+"""The examples of Python: a notebook, an analysis, and a check for continuous integration."""
+
+from __future__ import annotations
+
+import json
+import linecache
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+from harness.core.errors import UsageError
+from harness.core.modules import load_module
+from harness.core.records import Config, Input, Outcome
+from harness.measure.backends.choose import Backend
+from harness.measure.kernels import KernelMeasurer
+from harness.space import ConstrainedSpace
+from tests.helpers.replays import RECORDED, SPACE, FormulaMeasurer, write_recording, write_space
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NOTEBOOK = EXAMPLES / "tune_in_a_notebook.ipynb"
+
+
+def cells(kind: str) -> list[str]:
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    return ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == kind]
+
+
+def run_cell(number: int, text: str, names: dict[str, Any]) -> None:
+    """Run a cell as IPython does, which keeps its lines for `inspect`."""
+    file = f"<cell {number} of the notebook>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec"), names)
+
+
+def example(name: str) -> Any:
+    module = load_module(EXAMPLES / name, "example")
+    assert module is not None
+    return module
+
+
+def written(folder: Path, space: str) -> Path:
+    (folder / "kernel.cl").write_text("void kernel() { TILE UNROLL DEPTH LAYOUT CACHE }")
+    (folder / "kernel.py").write_text("def arguments(): ...\ndef reference(): ...\n")
+    path = folder / "space.yaml"
+    path.write_text(space)
+    return path
+
+
+def test_a_plot_of_a_space_in_which_everything_fails_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measurer = FormulaMeasurer(lambda *_: float("inf"))
+    monkeypatch.setattr("harness.api.devices.open_measurers", lambda *_: ({"": measurer}, "a test"))
+    database = tmp_path / "r.db"
+    space = written(tmp_path, SPACE)
+    found = harness.tune(space, test_limit=2, database=database, progress=False)
+    with pytest.raises(UsageError, match=r"nothing to draw .*: every configuration failed"):
+        found.plot("speed-ups")
+
+
+def test_where_no_device_runs_a_space_no_database_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = written(tmp_path, SPACE.replace("source: kernel.cl", "source: {cuda: kernel.cl}"))
+    only_opencl = Backend("opencl", "opencl", "no GPU was found")
+    monkeypatch.setattr("harness.measure.choose.choose_devices", lambda *_: (only_opencl,))
+    database = tmp_path / "r.db"
+    with pytest.raises(UsageError, match=r"no GPU was found.*--arch sm_90") as error:
+        harness.tune(space, database=database, progress=False)
+    assert "has no opencl source, only cuda" in str(error.value)
+    assert not database.exists()
+
+
+def test_notebook_is_a_notebook_without_outputs() -> None:
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+    for cell in notebook["cells"]:
+        keys = {"cell_type", "id", "metadata", "source"}
+        is_code = cell["cell_type"] == "code"
+        assert set(cell) == (keys | {"execution_count", "outputs"} if is_code else keys)
+        assert not is_code or (cell["outputs"] == [] and cell["execution_count"] is None)
+
+
+def test_notebook_tunes_a_kernel_in_25_lines() -> None:
+    code = "\n".join(cells("code"))
+    until_tuned = code[: code.index("harness.tune(")].splitlines()
+    assert sum(bool(line.strip()) for line in until_tuned) <= 25
+
+
+def test_cells_of_the_notebook_run_and_its_kernel_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opencl: Backend
+) -> None:
+    def times(problem: Input, config: Config) -> float:
+        return 1e-3 * (1 + (config["BLOCK"] == 64) + (config["STEP"] == 1))
+
+    measurer = FormulaMeasurer(times, interleaves=True)
+    monkeypatch.setattr("harness.api.devices.open_measurers", lambda *_: ({"": measurer}, "a test"))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, text in enumerate(cells("code")):
+        run_cell(number, text, names)
+    found = names["results"]
+    assert isinstance(found, harness.TuneResults)
+    assert {config["BLOCK"] for config in found.best.values()} <= {16, 256}
+    assert Path("results/row_sums.db").is_file()
+
+    spec = names["space"].with_measure({"repeats": 2, "min_repeats": 2})
+    problem = Input({"m": 16, "n": 16384})
+    with closing(KernelMeasurer(spec, opencl)) as real:
+        space = ConstrainedSpace.of(spec, problem, real.limits, real.compiler)
+        assert real.measure(space, problem, space.default, None).outcome is Outcome.OK
+
+
+def test_analysis_prints_every_space_and_draws_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, recording = write_recording(tmp_path, RECORDED)
+    database = tmp_path / "r.db"
+    harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
+    assert example("analyse_results.py").main(str(database), str(tmp_path / "out")) == 0
+    assert (tmp_path / "out" / "search-0.svg").is_file()
+    assert "formula on " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("slower", "status"), [(1.0, 0), (2.0, 1)])
+def test_check_fails_where_the_default_is_certain_to_be_slow(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    slower: float,
+    status: int,
+) -> None:
+    def times(factor: float, problem: Input, config: Config) -> float:
+        return 1e-3 * (factor if config["BLOCK"] == 256 else 1.0)
+
+    space = write_space(tmp_path)
+    measurer = FormulaMeasurer(partial(times, slower), interleaves=True)
+    monkeypatch.setattr("harness.api.devices.open_measurers", lambda *_: ({"": measurer}, "a test"))
+    assert example("check_in_ci.py").main(str(space), str(tmp_path / "r.db")) == status
+    assert ("2.00x [2.00, 2.00]\n" in capsys.readouterr().out) == bool(status)

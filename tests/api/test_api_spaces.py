@@ -1,0 +1,210 @@
+"""Spaces that are built in Python: their shapes, their faults, and functions of a notebook."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy import float32
+
+from harness.api import spaces
+from harness.api.host_text import host_text
+from harness.api.spaces import load_space, make_space
+from harness.core.errors import SpecError, UsageError
+from harness.core.records import Input
+from harness.measure.host_module import HostModule
+from harness.space_file import Spec, document, read_document
+
+ROOT = Path(__file__).parents[2]
+FACTOR = 3
+TABLE = np.zeros(3)
+
+SOURCE = """
+__kernel void scale(__global const float *x, __global float *y, int n) {
+    int i = get_global_id(0) * PER;
+    for (int k = 0; k < PER; k++) if (i + k < n) y[i + k] = 3 * x[i + k];
+}
+"""
+
+
+def numbers(n: int) -> Any:
+    return np.arange(n, dtype=float32)
+
+
+def arguments(features: Mapping[str, int], rng: np.random.Generator) -> dict[str, Any]:
+    n = features["n"]
+    return {"x": numbers(n), "y": np.zeros(n, float32), "n": np.int32(n)}
+
+
+def reference(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"y": FACTOR * arguments["x"]}
+
+
+def with_a_table(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"y": TABLE}
+
+
+def scale(**changes: Any) -> Spec:
+    keys: dict[str, Any] = {
+        "name": "scale",
+        "kernel": {"function": "scale", "source": SOURCE, "host": [arguments, reference]},
+        "parameters": {"BLOCK": [64, 16, 256], "PER": range(1, 5)},
+        "launch": {"group": ["BLOCK"], "grid": ["ceil_div(n, BLOCK * PER)"]},
+        "inputs": {"n": [1000, 2000]},
+    }
+    return make_space(**keys | changes)
+
+
+def faults(**changes: Any) -> list[str]:
+    with pytest.raises(SpecError) as raised:
+        scale(**changes)
+    return [fault.text for fault in raised.value.faults]
+
+
+def test_number_too_large_for_a_space_is_a_fault() -> None:
+    with pytest.raises(SpecError, match="has more than 100 digits"):
+        scale(inputs={"n": [10**400]})
+
+
+def test_space_in_python_is_the_space_of_the_file(tmp_path: Path) -> None:
+    spec = scale()
+    (tmp_path / "scale.cl").write_text(SOURCE)
+    (tmp_path / "scale.py").write_text(spec.host_text)
+    (tmp_path / "scale.yaml").write_text(
+        "name: scale\n"
+        "kernel: {function: scale, source: {opencl: scale.cl}, host: scale.py}\n"
+        "parameters:\n"
+        "  BLOCK: {values: [64, 16, 256], default: 64}\n"
+        "  PER: {values: [1, 2, 3, 4], default: 1}\n"
+        'launch: {group: [BLOCK], grid: ["ceil_div(n, BLOCK * PER)"]}\n'
+        "inputs: {features: [n], values: [{n: 1000}, {n: 2000}]}\n"
+    )
+    loaded = load_space(tmp_path / "scale.yaml")
+    assert spec.space_sha256 == loaded.space_sha256, "they share their measurements"
+    assert spec.inputs == loaded.inputs
+
+
+@pytest.mark.parametrize("name", ["mvmul", "blur_gcc"])
+def test_data_of_a_file_as_arguments_is_its_space(name: str) -> None:
+    path = ROOT / "spaces" / f"{name}.yaml"
+    loaded, made = load_space(path), make_space(folder=path.parent, **read_document(path).data)
+    assert (made.space_sha256, made.inputs) == (loaded.space_sha256, loaded.inputs)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"n": range(1, 3), "m": 7},
+        {"n": np.array([1, 2]), "m": (7,)},
+        ({"n": n, "m": 7} for n in (1, 2)),
+        {"features": ["n", "m"], "values": [{"n": 1, "m": 7}, {"n": 2, "m": 7}]},
+    ],
+    ids=["product", "array", "generator", "as in a file"],
+)
+def test_inputs_are_products_or_any_iterable(inputs: Any) -> None:
+    assert scale(inputs=inputs).inputs == (Input({"n": 1, "m": 7}), Input({"n": 2, "m": 7}))
+
+
+def test_fault_names_the_keys_where_there_is_no_line() -> None:
+    assert faults(launch={"group": ["BLOC"], "grid": [1]})[0].startswith("launch.group.0: `BLOC`")
+    assert faults(inputs={"n": [3, 3]}) == [
+        "inputs.values.1: the input (n=3) is there already, as inputs.values.0; give each input "
+        "once"
+    ]
+    assert faults(mesure={}) == ["`mesure` is not a key here; did you mean `measure`?"]
+    assert faults(measure={"repeat": 3}) == [
+        "measure: `repeat` is not a key here; did you mean `repeats`?"
+    ]
+
+
+def test_data_that_no_file_could_hold_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (spaces, document):
+        monkeypatch.setattr(module, "MAX_NODES", 1000)
+    assert faults(measure=object()) == [
+        "measure: must be a number, a text, a list or a mapping, but is an object of the type "
+        "object"
+    ]
+    endless = ({"n": n} for n in itertools.count(1))
+    assert "has more than 1,000 values" in faults(inputs=endless)[0]
+
+
+def test_same_functions_give_the_same_file_and_the_kernel_its_text() -> None:
+    one, other = scale(), scale(inputs={"n": 5})
+    assert one.host == other.host
+    assert list(one.sources) == ["opencl"]
+    assert one.sources["opencl"].text == SOURCE
+
+
+def test_functions_are_copied_with_what_they_use() -> None:
+    spec = scale()
+    host = HostModule(spec.host)
+    problem = Input({"n": 4})
+    found = host.arguments(problem, np.random.default_rng(0))
+    assert host.reference(problem, found)["y"].tolist() == [0, 3, 6, 9]
+
+
+def with_locals(arguments: Mapping[str, Any], scale: float = FACTOR) -> dict[str, Any]:
+    TABLE = arguments["x"]  # noqa: N806 (a global of this name cannot be copied)
+    return {"y": scale * sum(TABLE)}
+
+
+def test_variables_of_a_function_are_not_those_of_the_notebook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(with_locals.__globals__, "sum", max)
+    text = host_text({"reference": with_locals})
+    assert f"FACTOR = {FACTOR}\n" in text
+    assert "from builtins import max as sum\n" in text, "a notebook's `sum` hides Python's"
+
+
+def test_mapping_gives_functions_other_names_and_constants() -> None:
+    text = host_text({"arguments": arguments, "reference": reference, "expected": reference})
+    assert text.count("def reference") == 1
+    assert "expected = reference" in text
+    assert "SCRATCH = ('t',)" in host_text({"arguments": arguments, "SCRATCH": ("t",)})
+
+
+def test_a_misspelled_name_of_the_host_mapping_is_an_error() -> None:
+    host = {"arguments": arguments, "reference": reference, "INOUTS": ("y",)}
+    with pytest.raises(UsageError, match="`INOUTS` is no name here; did you mean `INOUT`"):
+        scale(kernel={"function": "scale", "source": SOURCE, "host": host})
+
+
+def test_what_cannot_be_copied_is_named() -> None:
+    def inner() -> None:
+        print(made)
+
+    made = 3
+    with pytest.raises(UsageError, match=r"with_a_table\(\) uses `TABLE`, an object .* ndarray"):
+        host_text({"reference": with_a_table})
+    with pytest.raises(UsageError, match="not a plain function"):
+        host_text({"reference": lambda arguments: arguments})
+    with pytest.raises(UsageError, match=r"inner\(\) uses made of the function around it"):
+        host_text({"reference": inner})
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec("def typed(): pass", names)
+    with pytest.raises(UsageError, match="source of `typed` is not known"):
+        host_text({"reference": names["typed"]})
+
+
+def test_script_without_a_guard_is_not_run_again_by_the_processes_that_measure(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\n"
+        "from harness.measure.processes import Processes\n"
+        "processes = Processes(1)\n"
+        "print(processes.run(os.getpid, timeout_s=60) != os.getpid())\n"
+        "processes.close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, timeout=120
+    )
+    assert done.stdout == "True\n", done.stderr

@@ -1,0 +1,283 @@
+"""--json: one document on standard output and nothing else, of the shape that its schema says."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import TypeAdapter
+
+import harness
+from harness.api.documents import FORMAT
+from harness.api.schemas import DOCUMENTS, document_schema
+from harness.commands import analyse, check, compare, dispatch, report
+from harness.commands import tune as tune_command
+from harness.commands.run import WITH_JSON
+from harness.results.view import read_results
+from harness.space_file import load_spec
+from tests.commands.test_tune import SPACE
+from tests.dispatch.test_dispatch import SPACE as DISPATCH_SPACE
+from tests.dispatch.test_dispatch import always_16, by_size, fill
+from tests.helpers.replays import write_recording, write_space
+
+Run = Callable[..., tuple[int, dict[str, Any]]]
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "analyse": analyse.main,
+    "check": check.main,
+    "compare": compare.main,
+    "dispatch": dispatch.main,
+    "report": report.main,
+    "tune": tune_command.main,
+}
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command with --json; return its status and its document, which fits the schema."""
+
+    def of(command: str, *words: str | Path) -> tuple[int, dict[str, Any]]:
+        capsys.readouterr()
+        status = COMMANDS[command]([*map(str, words), "--json"])
+        document = json.loads(capsys.readouterr().out)
+        jsonschema.validate(document, document_schema(command))
+        TypeAdapter[Any](DOCUMENTS[command]).validate_python(document)
+        return status, document
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """A space, its recording, and a database of its search."""
+    space, recording = write_recording(tmp_path_factory.mktemp("tuned"), SPACE)
+    database = space.parent / "r.db"
+    harness.tune(space, replay=recording, database=database, test_limit=8, progress=False)
+    return space, recording, database
+
+
+def test_commands_with_a_document_are_those_with_the_option() -> None:
+    assert tuple(sorted(DOCUMENTS)) == WITH_JSON == tuple(sorted(COMMANDS))
+
+
+@pytest.mark.parametrize("command", sorted(DOCUMENTS))
+def test_schema_is_printed_and_is_one(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["--schema", command]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({}, schema)
+
+
+@pytest.mark.parametrize("command", sorted(DOCUMENTS))
+@pytest.mark.parametrize("words", [["none.yaml"], ["none.yaml", "--no-such-option"]])
+def test_an_error_is_a_document_too(
+    command: str, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = {"compare": ["b.db"], "dispatch": ["-o", "out"], "report": ["-o", "out.html"]}
+    name, *more = words
+    line = [str(tmp_path / name), *needed.get(command, []), *more]
+    try:
+        status = COMMANDS[command]([*line, "--json"])
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    assert status == 2
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    jsonschema.validate(document, document_schema(command))
+    said = "none.yaml" if not more else "unrecognized arguments: --no-such-option"
+    assert said in str(document)
+    assert document["format"] == FORMAT
+    assert said in printed.err or command == "check"
+
+
+def test_a_file_that_cannot_be_read_is_an_error_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "r.db")
+
+    monkeypatch.setattr("harness.results.view.read_results", full)
+    assert report.main(["r.db", "-o", str(tmp_path / "p.html"), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"] == "r.db: No space left on device"
+
+
+def test_tune_prints_each_inputs_best_and_nothing_else(
+    run: Run, tuned: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    space, recording, _ = tuned
+    words = (space, "--replay", recording, "--database", tmp_path / "r.db", "--test-limit", "8")
+    status, document = run("tune", *words)
+    assert status == 0
+    assert not document["has_failed"]
+    inputs = document["results"]["inputs"]
+    assert [one["input"]["m"] for one in inputs] == [64, 4096, 64, 1024]
+    assert all(one["measured"] >= 8 and one["legal"] == 48 for one in inputs)
+    assert all(set(one["best"]) == {"BLOCK", "TILE", "CACHE"} for one in inputs)
+
+
+SMALL = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64], default: 64}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}]}
+"""
+
+
+def replayed(folder: Path, rows: Mapping[int, str], default: str) -> tuple[str | Path, ...]:
+    """The words that tune a recording of SMALL with these rows of blocks 16 and 32, by input, and
+    with another end of the default."""
+    space, recording = write_space(folder, SMALL), folder / "recording.csv"
+    head = "n,BLOCK,outcome,time_s,message\n"
+    recording.write_text(head + "".join(f"{rows[n]}{n},64,{default}\n" for n in rows))
+    return space, "--replay", recording, "--database", folder / "r.db", "--test-limit", "1"
+
+
+QUIET = "{n},16,ok,1e-3,\n{n},16,ok,1.01e-3,\n{n},16,ok,1.02e-3,\n"
+NOISY = "{n},16,ok,1e-3,\n{n},16,ok,3e-3,\n{n},16,ok,9e-3,\n"
+
+
+def test_tune_says_how_the_default_failed_and_how_sure_times_are(run: Run, tmp_path: Path) -> None:
+    rows = {n: (QUIET if n == 8 else NOISY).format(n=n) + f"{n},32,ok,1,\n" for n in (8, 16)}
+    words = replayed(tmp_path, rows, "wrong_result,,y[3] is 1")
+    status, document = run("tune", *words, "--test-limit", "3")
+    assert (status, document["has_failed"]) == (0, False)
+    failed, everywhere = document["warnings"]
+    assert failed == "(n=8): the default failed, wrong_result: y[3] is 1"
+    assert everywhere.startswith("even the default is wrong on every input: the reference may be")
+    expected = [
+        "The default failed on 2 of 2 inputs, such as (n=8): wrong_result: y[3] is 1",
+        "Timings are noisy on 1 of 2 inputs (interval wider than +- 25 %). Close other programs, "
+        "or use more --repeats.",
+    ]
+    assert document["results"]["warnings"] == expected
+    first, last = document["results"]["inputs"]
+    for one in (first, last):
+        ended = (one["default_outcome"], one["default_message"], one["default_s"])
+        assert ended == ("wrong_result", "y[3] is 1", None)
+        assert one["default_spread_s"] is None
+    assert 0 < first["time_spread_s"] < 0.1 * first["time_s"]
+    assert last["time_spread_s"] > last["time_s"]
+    _, analysed = run("analyse", tmp_path / "r.db")
+    assert analysed["analyses"][0]["results"]["warnings"] == expected
+
+
+def test_tune_lists_the_next_commands_as_words(run: Run, tmp_path: Path) -> None:
+    rows = {8: QUIET.format(n=8), 16: QUIET.format(n=16)}
+    words = replayed(tmp_path, rows, "ok,2e-3,")
+    _, document = run("tune", *words)
+    look, again = document["next"]
+    assert look == ["python", "-m", "harness.analyse", str(tmp_path / "r.db")]
+    assert again[:3] == ["python", "-m", "harness.tune"]
+    assert again[-2:] == ["--test-limit", "2"]
+    _, document = run("tune", *again[3:], "--test-limit", "3")
+    assert document["next"] == [look], "the search is complete"
+    for one in document["results"]["inputs"]:
+        assert (one["default_outcome"], one["default_message"]) == ("ok", "")
+
+
+def test_where_nothing_worked_tune_has_failed(run: Run, tmp_path: Path) -> None:
+    words = replayed(tmp_path, {8: "", 16: QUIET.format(n=16)}, "crashed,,gone")
+    status, document = run("tune", *words, "--test-limit", "3")
+    assert (status, document["has_failed"]) == (1, True)
+
+
+def test_analyse_prints_what_python_returns(run: Run, tuned: tuple[Path, Path, Path]) -> None:
+    status, document = run("analyse", tuned[2])
+    assert status == 0
+    (found,) = document["analyses"]
+    (results,) = harness.open_results(tuned[2])
+    assert found["results"] == results.to_dict()
+    assert {one["outcome"] for one in found["failures"]} == {"crashed"}
+
+
+def test_the_reason_of_a_failure_is_not_cut(
+    run: Run, tuned: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.analysis.failures.MAX_HEADLINE", 3)
+    _, analysed = run("analyse", tuned[2])
+    (failure,) = analysed["analyses"][0]["failures"]
+    assert len(failure["reason"]) > 3
+    assert not failure["reason"].endswith("...")
+
+
+def test_analyse_refuses_the_options_of_trees(
+    tuned: tuple[Path, Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert analyse.main([str(tuned[2]), "--json", "--tree"]) == 2
+    captured = capsys.readouterr()
+    assert "--json" in json.loads(captured.out)["error"]
+    assert "--json" in captured.err
+
+
+def test_report_names_its_page(run: Run, tuned: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    status, document = run("report", tuned[2], "-o", page)
+    assert (status, document["report"]) == (0, str(page))
+    assert page.is_file()
+    assert document["results"][0]["inputs"] == 4
+
+
+def test_check_prints_faults_as_data(run: Run, tmp_path: Path) -> None:
+    space = write_space(tmp_path, SPACE.replace("min: 1, max: 8", "min: 9, max: 8"))
+    status, document = run("check", space, "--no-compile")
+    assert status == 2
+    assert not document["is_ok"]
+    (fault,) = document["faults"]
+    assert (fault["path"], fault["line"]) == (str(space), 5)
+
+
+def test_check_counts_the_configurations_of_a_space(run: Run, tmp_path: Path) -> None:
+    status, document = run("check", write_space(tmp_path, SPACE), "--no-compile")
+    assert status == 0
+    (space,) = document["spaces"]
+    assert (space["points"], space["legal"]) == (48, [48, 48, 48, 48])
+    assert space["default"] == {"BLOCK": 64, "TILE": 1, "CACHE": False}
+
+
+@pytest.mark.parametrize(
+    ("times", "choice", "status"), [(by_size, "tree", 0), (always_16, "auto", 1)]
+)
+def test_dispatch_says_what_it_wrote_or_why_not(
+    run: Run, tmp_path: Path, times: Any, choice: str, status: int
+) -> None:
+    space = write_space(tmp_path, DISPATCH_SPACE)
+    database = fill(tmp_path / "r.db", load_spec(space), times=times)
+    out = tmp_path / "out"
+    words = (database, "-o", out, "--spec", space, "--choice", choice)
+    calls = tmp_path / "calls.csv"
+    calls.write_text("n,calls\n16,10\n64,10\n99999,5\n")
+    more = ["--weights", calls, "--require-choice"] if status else []
+    found, document = run("dispatch", *words, *more)
+    assert found == status
+    weights = document["weights"]
+    assert (weights is not None) == (status == 1)
+    if weights is not None:
+        assert weights["workload"] == str(calls)
+        assert (weights["calls"], weights["inputs"]) == (25, 3)
+        shares = [weights[name]["value"] for name in ("measured", "between", "outside")]
+        assert shares == [0.8, 0.0, 0.2]
+    assert document["choice"]["is_worth_it"] == (status == 0)
+    assert all((out / name).is_file() for name in document["files"])
+    assert bool(document["files"]) == (status == 0)
+    assert bool(document["why_not_written"]) == (status == 1)
+    assert document["single"]["config"] == {"BLOCK": 16 if status else 64}
+
+
+def test_dispatcher_is_written_from_python_too(tmp_path: Path) -> None:
+    spec = load_spec(write_space(tmp_path, DISPATCH_SPACE))
+    (stored,) = read_results(str(fill(tmp_path / "r.db", spec)))
+    results = harness.TuneResults(stored, spec)
+    files = results.dispatcher(tmp_path / "out", choice="tree")
+    assert files
+    assert all(path.is_file() for path in files)
+    (stored,) = read_results(str(fill(tmp_path / "same.db", spec, times=always_16)))
+    with pytest.raises(harness.HarnessError, match="no choice by input is faster than one"):
+        harness.TuneResults(stored, spec).dispatcher(tmp_path / "none", require_choice=True)
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,827 @@
+"""The check command: spaces described, and their configurations compiled."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.console import Console
+
+from harness.analysis.failures import group_failures
+from harness.commands.check import command as check
+from harness.commands.check import main
+from harness.commands.check.describe import describe_sample, print_reasons
+from harness.commands.check.inspection import Compiled, Inspection, size_of
+from harness.commands.check.sweep import _rows
+from harness.commands.check.targets import (
+    ARCHITECTURE_LIMITS,
+    CompileTarget,
+    architecture_target,
+    device_target,
+    target_spaces,
+    unchecked,
+    why_no_dynamic_memory,
+)
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.program import Binary
+from harness.core.records import Build, Config
+from harness.measure.backends import nvcc
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.nvcc import find_nvcc
+from harness.space import ConstrainedSpace, InputSpaces
+from harness.space.launches import make_program
+from harness.space_file import load_spec
+
+try:
+    find_nvcc()
+    NO_NVCC = "" if shutil.which("gcc") else "nvcc needs gcc, which is not on PATH"
+except BackendUnavailable as error:
+    NO_NVCC = str(error)
+
+needs_nvcc = pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+
+MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
+
+# UNROLL 8 is refused by the compiler; the others need UNROLL * BLOCK floats of shared memory.
+CUDA = """\
+#if UNROLL == 8
+#error "eight is too many"
+#endif
+extern "C" __global__ void scale(float *x, int n) {
+    __shared__ float tile[BLOCK * UNROLL];
+    for (int i = 0; i < UNROLL; i++) tile[threadIdx.x * UNROLL + i] = x[i * n];
+    __syncthreads();
+    x[threadIdx.x] = tile[(3 * threadIdx.x) % BLOCK];
+}
+"""
+OPENCL = """\
+#if UNROLL == 8
+#error "eight is too many"
+#endif
+kernel void scale(global float *x, int n) {
+    local float tile[BLOCK * UNROLL];
+    for (int i = 0; i < UNROLL; i++) tile[get_local_id(0) * UNROLL + i] = x[i * n];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    x[get_global_id(0)] = tile[(3 * get_local_id(0)) % BLOCK];
+}
+"""
+HOST = """\
+import numpy as np
+def arguments(features, rng): return {"x": np.zeros(4, np.float32), "n": np.int32(1)}
+def reference(arguments): return {"x": arguments["x"]}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_build_cache(tmp_path_factory):
+    """Builds of these tests come from a compiler, not from an earlier run of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HARNESS_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a space with some of its sections replaced, and returns its path."""
+
+    def write_space(name: str = "scale", **sections: object) -> Path:
+        for file, text in (("scale.cu", CUDA), ("scale.cl", OPENCL), ("scale.py", HOST)):
+            (tmp_path / file).write_text(text)
+        space = {
+            "name": name,
+            "title": "Scaling",
+            "kernel": {
+                "function": "scale",
+                "source": {"cuda": "scale.cu", "opencl": "scale.cl"},
+                "host": "scale.py",
+            },
+            "parameters": {
+                "BLOCK": {"values": [32, 64, 128], "role": "launch", "default": 64},
+                "UNROLL": {"values": [1, 2, 4], "role": "source", "default": 1},
+            },
+            "constraints": ["UNROLL * 32 <= BLOCK"],
+            "launch": {"group": ["BLOCK"], "grid": ["n"]},
+            "inputs": {"features": ["n"], "values": [{"n": 16}, {"n": 100}]},
+        }
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({**space, **sections}, sort_keys=False))
+        return path
+
+    return write_space
+
+
+def blocks(*values: int, default: int) -> dict[str, object]:
+    return {
+        "BLOCK": {"values": list(values), "role": "launch", "default": default},
+        "UNROLL": {"values": [1, 2, 4], "role": "source", "default": 1},
+    }
+
+
+SM_90 = CompileTarget(
+    "sm_90", Backend("cuda", "nvcc", "named", arch="sm_90"), "nvcc 13 sm_90", ARCHITECTURE_LIMITS
+)
+
+# ------------------------------------------------------------------------- what a space holds
+
+
+@pytest.mark.usefixtures("opencl")
+def test_a_failing_host_module_is_reported_with_its_line_and_input(write, capsys):
+    path = write()
+    (path.parent / "scale.py").write_text(HOST.replace("(4, np", "(features['N'], np"))
+    assert main([str(path), "--backend", "opencl"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "arguments() raised KeyError: 'N' (line 2) on the input (n=16)" in text
+
+
+def test_valid_space_is_described_without_compiling(write, capsys):
+    assert main([str(write()), "--no-compile"]) == 0
+    text = capsys.readouterr().out
+    for part in ("scale: Scaling", "2 inputs: (n=16); (n=100)", "UNROLL * 32 <= BLOCK (line"):
+        assert part in text
+    for part in ("launch", "32, 64, 128", "default: BLOCK=64, UNROLL=1", "nothing was compiled"):
+        assert part in text
+
+
+def test_many_inputs_are_shown_as_ranges_of_numbers_and_as_words(write, capsys):
+    values = [{"n": 16 * k, "shape": "skewed" if k == 3 else "uniform"} for k in range(1, 5)]
+    path = write(inputs={"features": ["n", "shape"], "values": values})
+    assert main([str(path), "--no-compile"]) == 0
+    text = capsys.readouterr().out
+    assert "4 inputs: n goes from 16 to 64, shape is skewed or uniform" in text
+    assert "choosing by input needs" not in text
+
+
+def test_a_space_with_few_inputs_says_how_many_a_choice_by_input_needs(write, capsys):
+    assert main([str(write()), "--no-compile"]) == 0
+    assert "note: choosing by input needs 4 inputs or more" in capsys.readouterr().out
+
+
+def test_a_space_without_a_title_is_headed_by_its_name(write, capsys):
+    path = write()
+    path.write_text(path.read_text().replace("title: Scaling\n", ""))
+    assert main([str(path), "--no-compile"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"scale ({path})"
+
+
+def test_size_agrees_with_trying_every_point(write, capsys):
+    points = itertools.product([32, 64, 128], [1, 2, 4])
+    legal = sum(unroll * 32 <= block for block, unroll in points)
+    main([str(write()), "--no-compile"])
+    assert f"9 points, {legal} of them legal on every input" in capsys.readouterr().out
+
+
+def test_counts_that_differ_name_the_inputs_at_both_ends(write, capsys):
+    main([str(write(constraints=["BLOCK <= 2 * n or BLOCK == 64"])), "--no-compile"])
+    assert "9 points, from 6 (n=16) to 9 (n=100) of them legal" in capsys.readouterr().out
+
+
+def test_inputs_that_are_alike_to_the_constraints_are_counted_once(write):
+    spec = load_spec(write(inputs={"features": ["n"], "values": [{"n": n} for n in (1, 2, 3)]}))
+    spaces = InputSpaces(spec)
+    assert set(size_of(spec, spaces).legal.values()) == {6}
+    assert [alike.inputs for alike in spaces] == [list(spec.inputs)]
+
+
+def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkeypatch):
+    monkeypatch.setattr("harness.constraints.solver.diagram.MAX_EDGES", 100)
+    names = [f"P{index}" for index in range(12)]
+    many = {name: {"type": "integer", "min": 1, "max": 9, "default": 1, "role": "launch"}
+            for name in names}  # fmt: skip
+    path = write(
+        parameters={**blocks(64, default=64), **many},
+        constraints=[" + ".join(f"{name} * {name}" for name in names) + " <= 300"],
+        launch={"group": ["BLOCK"], "grid": [" + ".join(names)]},
+    )
+    assert main([str(path), "--no-compile"]) == 0
+    text = capsys.readouterr().out
+    assert "of them legal on the input (n=16): an estimate by random points" in text
+    assert " +- " in text
+
+
+def test_flags_are_counted_with_their_own_compiler_alone(write, capsys):
+    main([str(write(flags={"nvcc": {"fmad": {"values": ["false"]}}})), "--no-compile"])
+    text = capsys.readouterr().out
+    assert "cuda, with compiler flags: 18 points, 12 of them legal" in text
+    assert "opencl, no compiler flags: 9 points, 6 of them legal" in text
+    assert "flag of nvcc" in text
+
+
+def test_faults_of_all_files_are_printed_with_their_lines(write, capsys):
+    one = write("one", constraints=["UNROL <= 4"])
+    two = write("two", verify={"rtol": -1})
+    assert main([str(one), str(MVMUL), str(two)]) == 2
+    printed = capsys.readouterr()
+    assert f"{one}:" in printed.err
+    assert "did you mean `UNROLL`?" in printed.err
+    assert f"{two}:" in printed.err
+    assert "error: 2 faults found" in printed.err
+    assert printed.out == ""
+
+
+# --------------------------------------------------------------------------------- the schema
+
+
+def test_schema_names_its_dialect_and_the_sections_of_a_space(capsys):
+    assert main(["--schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["$schema"].endswith("2020-12/schema")
+    kernel, program = (schema["$defs"][n]["properties"] for n in ("SpaceFile", "ProgramSpaceFile"))
+    assert {"name", "kernel", "parameters", "launch", "inputs"} <= set(kernel)
+    assert {"name", "program", "parameters", "flags", "inputs"} <= set(program)
+
+
+def test_schema_accepts_a_space_and_refuses_an_unknown_key(capsys):
+    jsonschema = pytest.importorskip("jsonschema")
+    main(["--schema"])
+    validator = jsonschema.Draft202012Validator(json.loads(capsys.readouterr().out))
+    space = yaml.safe_load(MVMUL.read_text())
+    assert not list(validator.iter_errors(space))
+    assert list(validator.iter_errors({**space, "kernle": {}}))
+
+
+def test_help_says_how_an_editor_uses_the_schema(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "# yaml-language-server: $schema=" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------------------- bad usage
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a space, for example spaces/mvmul.yaml"),
+        (["--schema", "SPACE"], "--schema stands alone"),
+        (["SPACE", "--no-compile", "--sample", "2"], "--no-compile does not go with"),
+        (["SPACE", "--no-compile", "--arch", "sm_90"], "--no-compile does not go with"),
+        (["SPACE", "--arch", "sm_90", "--backend", "opencl"], "--backend opencl has none"),
+        (["missing.yaml"], "missing.yaml: does not exist"),
+    ],
+)
+def test_bad_usage_is_one_clear_error(write, capsys, arguments, message):
+    path = str(write())
+    assert main([path if word == "SPACE" else word for word in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_negative_sample_is_refused(write, capsys):
+    with pytest.raises(SystemExit):
+        main([str(write()), "--sample", "-1"])
+    assert "must be a whole number from 0 to 10^9, got '-1'" in capsys.readouterr().err
+
+
+@needs_nvcc
+@pytest.mark.parametrize("arch", ["sm_91", "compute_90", "90"])
+def test_an_unknown_architecture_is_answered_with_the_nearest(write, capsys, arch):
+    assert main([str(write()), "--arch", arch]) == 2
+    assert "did you mean `sm_90`?" in capsys.readouterr().err
+
+
+def test_missing_compilers_are_an_error_that_says_what_to_install(write, capsys, monkeypatch):
+    monkeypatch.delenv("CUDACXX", raising=False)
+    monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    assert main([str(write()), "--arch", "sm_90"]) == 2
+    error = capsys.readouterr().err
+    assert "nvcc was not found" in error
+    assert "pip install nvidia-cuda-nvcc" in error
+    assert "pip install cuda-bindings nvidia-cuda-nvrtc" in error
+
+
+@needs_nvcc
+def test_a_space_without_the_source_for_a_named_target_is_refused(write, capsys):
+    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
+    assert main([str(write(kernel=kernel)), "--arch", "sm_90"]) == 2
+    error = capsys.readouterr().err
+    assert "it has no cuda source, only opencl; --backend opencl compiles that" in error
+
+
+# -------------------------------------------------------------- limits without a device
+
+
+def test_configurations_for_an_architecture_keep_its_limits(write):
+    spec = load_spec(write(parameters=blocks(512, 1024, 2048, default=512), constraints=[]))
+    drawn = {config["BLOCK"] for config in target_spaces(spec, SM_90).first}
+    assert drawn == {512, 1024}
+
+
+def test_grid_beyond_an_architectures_second_dimension_is_illegal(write):
+    launch = {"group": ["BLOCK", "1"], "grid": ["1", "n * UNROLL"]}
+    spec = load_spec(write(launch=launch, inputs={"features": ["n"], "values": [{"n": 20000}]}))
+    assert {c["UNROLL"] for c in target_spaces(spec, SM_90).first} == {1, 2}
+
+
+def test_what_needs_a_device_is_listed_and_not_checked(write):
+    constraints = ["BLOCK * compute_units <= 0", "UNROLL * 32 <= BLOCK", "BLOCK >= warp_size * 2"]
+    launch = {"group": ["BLOCK"], "grid": ["compute_units * 4"]}
+    spec = load_spec(write(constraints=constraints, launch=launch))
+    constraint, grid = unchecked(spec, SM_90)
+    assert "the constraint `BLOCK * compute_units <= 0` needs a device" in constraint
+    assert "the grid size `compute_units * 4` needs a device" in grid
+    assert {c["BLOCK"] for c in target_spaces(spec, SM_90).first} == {64, 128}
+
+
+def test_a_group_size_that_needs_a_device_is_refused_for_an_architecture(write):
+    spec = load_spec(write(launch={"group": ["compute_units * BLOCK"], "grid": ["n"]}))
+    with pytest.raises(UsageError, match="leave --arch out"):
+        target_spaces(spec, SM_90)
+
+
+# ------------------------------------------------------------------------------ what comes out
+
+
+def test_headline_of_a_failure_is_its_first_error():
+    log = "nvcc ended with status 2\nk.cu(1): warning: odd\n  k.cu(3): error: bad\n1 error detected"
+    assert Compiled(Config({}), failure=log).headline == "k.cu(3): error: bad"
+    assert Compiled(Config({}), failure="\nkilled\nlater").headline == "killed"
+
+
+def test_headline_of_a_good_build_is_its_warning():
+    build = Build("key", "", "nvcc", 0.1, log="k.cu(1): warning: odd")
+    assert Compiled(Config({}), build).headline == "k.cu(1): warning: odd"
+
+
+def test_words_of_one_flag_stay_together_in_the_options(write):
+    cache = {"values": ["ca", "cg"], "option": "-Xptxas --def-load-cache={value}"}
+    spec = load_spec(write(flags={"nvcc": {"load-cache": cache, "use_fast_math": "boolean"}}))
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
+    config = Config({**space.default, "load_cache": "cg", "use_fast_math": True})
+    options = make_program(spec, space, config, "cuda").options
+    assert options == ("--use_fast_math", "-Xptxas", "--def-load-cache=cg")
+
+
+@needs_nvcc
+def test_arguments_that_do_not_fit_the_cuda_kernel_are_found_without_a_gpu(
+    write, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+    path = write()
+    Path(path.parent, "scale.py").write_text(HOST.replace(', "n": np.int32(1)', ""))
+    assert main([str(path), "--arch", "sm_90"]) == 1
+    failure = "host module FAILED: scale takes 2 arguments, but the host module passes 1: x"
+    assert capsys.readouterr().out.splitlines()[-1] == f"  scale, {failure}"
+
+
+@pytest.mark.usefixtures("opencl")
+@pytest.mark.parametrize(("sign", "is_named"), [("+=", True), ("-=", False)])
+def test_kernel_that_adds_to_its_output_is_told_to_declare_it(write, capsys, sign, is_named):
+    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
+    path = write(kernel=kernel, launch={"group": ["BLOCK"], "grid": [1]})
+    (path.parent / "scale.cl").write_text(
+        "kernel void scale(global const int *x, global int *y) {\n"
+        f"    int i = get_global_id(0); y[i] {sign} x[i] * UNROLL;\n}}\n"
+    )
+    (path.parent / "scale.py").write_text(
+        "import numpy as np\ndef arguments(features, rng):\n"
+        "    return {'x': np.arange(1, 65, dtype=np.int32), 'y': np.zeros(64, np.int32)}\n"
+        "def reference(arguments): return {'y': arguments['x']}\n"
+    )
+    assert main([str(path), "--backend", "opencl", "--sample", "0", "--run"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    why = "y looks like what was there before plus the expected value: does the kernel add to it?"
+    assert (f'{why} Then write in the host module INOUT = ("y",)' in text) == is_named
+    host = path.parent / "scale.py"
+    host.write_text(host.read_text() + 'INOUT = ("y",)\n')
+    status = main([str(path), "--backend", "opencl", "--sample", "0", "--run"])
+    assert status == (0 if is_named else 1)
+    assert why not in capsys.readouterr().out
+
+
+SIGNATURE = "global const half *a, global float4 *b, int m, unsigned n, local float *t, ulong k"
+
+
+def host(**arguments: str) -> str:
+    """Return a host module with these arguments, and nothing to expect of them."""
+    made = ", ".join(f'"{name}": {value}' for name, value in arguments.items())
+    return (
+        f"import numpy as np\ndef arguments(features, rng): return {{{made}}}\n"
+        "def reference(arguments): return {'b': arguments['b']}\n"
+    )
+
+
+FITTING = {
+    "a": "np.zeros(4, np.float16)",
+    "b": "np.zeros((4, 4), np.float32)",
+    "m": "np.int32(1)",
+    "n": "np.uint32(1)",
+    "k": "np.uint64(1)",
+}
+
+
+@pytest.fixture
+def compared(write, capsys):
+    """Checks a kernel with this head and these arguments in one language; returns what it prints
+    on the host module."""
+
+    def of(
+        head: str,
+        arguments: dict[str, str],
+        language: str = "opencl",
+        launches: str = "",
+        **sections: object,
+    ) -> str:
+        suffix, mark = {"opencl": ("cl", "kernel"), "cuda": ("cu", "__global__")}[language]
+        kernel = {"function": "scale", "source": {language: f"scale.{suffix}"}, "host": "scale.py"}
+        path = write(kernel=kernel, **sections)
+        before, _, parameters = head.rpartition("|")
+        source = f"{before}\n{mark} void scale({parameters}) {{ int i = BLOCK * UNROLL; }}\n"
+        (path.parent / f"scale.{suffix}").write_text(source)
+        (path.parent / "scale.py").write_text(host(**arguments) + launches)
+        spec = load_spec(path)
+        reason = check._check_host(Console(width=1000), spec, [])
+        text = capsys.readouterr().out
+        assert bool(reason) == (text == "")
+        return reason or text
+
+    return of
+
+
+@pytest.mark.usefixtures("opencl")
+def test_check_refuses_arguments_in_another_order_and_shows_both(write, capsys):
+    path = write()
+    swapped = '"m": np.int32(1), "n": np.int32(1)'
+    (path.parent / "scale.py").write_text(HOST.replace('"n": np.int32(1)', swapped))
+    source = path.parent / "scale.cl"
+    source.write_text(source.read_text().replace("int n)", "int n, int m)"))
+    assert main([str(path), "--backend", "opencl", "--sample", "0"]) == 1
+    assert (
+        "host module FAILED: scale takes its arguments in another order: it takes x, n, m; the "
+        "host module passes x, m, n" in " ".join(capsys.readouterr().out.split())
+    )
+
+
+@pytest.mark.parametrize("language", ["opencl", "cuda"])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({}, ""),
+        ({"a": "np.zeros(4, np.float32)"}, "argument 1 of scale, a, is half*, but the host module "
+         "passes float32"),
+        ({"b": "np.zeros(4, np.float64)"}, "argument 2 of scale, b, is float4*, but the host "
+         "module passes float64"),
+        ({"b": "np.zeros(4, np.complex64)"}, ""),
+        ({"a": "np.zeros(4, 'f2, f2')"}, ""),
+        ({"m": "np.float32(1)"}, "argument 3 of scale, m, is int, but the host module passes "
+         "float32"),
+        ({"m": "np.int64(1)"}, "argument 3 of scale, m, is int, but the host module passes int64"),
+        ({"m": "np.uint32(1)"}, ""),
+        ({"k": "np.zeros(4)"}, "argument 5 of scale, k, is ulong, but the host module passes an"),
+    ],
+)  # fmt: skip
+def test_types_of_arguments_are_compared_with_the_source(compared, changed, message, language):
+    head = SIGNATURE
+    if language == "cuda":
+        head = "const __half *a, float4 *__restrict__ b, int m, unsigned n, unsigned long k"
+    text = compared(head, FITTING | changed, language)
+    assert (message or "arguments a, b, m, n, k; outputs b") in text
+
+
+@pytest.mark.parametrize(
+    ("head", "changed"),
+    [
+        ("void *a, float *b, int m, unsigned n, size_t k", {"a": "np.zeros(4)"}),
+        ("typedef double real;|real *a, float *b, int m, unsigned n, size_t k", {}),
+        ("using half = double;|half *a, float *b, int m, unsigned n, size_t k",
+         {"a": "np.zeros(4)"}),
+        ("#ifdef F\n#define R half\n#else\n#define R float\n#endif\n|"
+         "R *a, float *b, int m, unsigned n, size_t k", {"a": "np.zeros(4, np.float32)"}),
+        ("#ifndef R\n#define R float\n#endif\n|R *a, float *b, int m, unsigned n, size_t k", {}),
+        ("template <typename half>\n|half *a, float *b, int m, unsigned n, size_t k",
+         {"a": "np.zeros(4)"}),
+        ("template <typename T>\n|T *a, float *b, int m, unsigned n, size_t k", {}),
+        ("|\n#ifdef F\nfloat *a,\n#else\nint a,\n#endif\nfloat *b, int m, size_t k", {}),
+        ("float *a, float *b, float3 m, unsigned n, size_t k",
+         {"a": "np.uint64(0)", "m": "np.void((1, 1, 1), 'f4, f4, f4')"}),
+        ("half *in, float *out, int rows, unsigned columns, size_t k", {}),
+        ("half *a, float *b, int m", {}),
+        ("half *a, float *b, int, unsigned n, float **m", {}),
+    ],
+)  # fmt: skip
+def test_what_the_source_leaves_open_is_not_refused(compared, head, changed):
+    compiler = {"nvcc": {"options": ["-DR=half"]}}
+    assert "outputs b" in compared(head, FITTING | changed, "cuda", compiler=compiler)
+
+
+def test_a_macro_that_stands_for_a_type_is_followed(compared):
+    head = "#define R double\n|global R *a, global float *b, int m, unsigned n, ulong k"
+    assert "a, is double*, but the host module passes float16" in compared(head, FITTING)
+
+
+@pytest.mark.parametrize(
+    ("last", "message"), [("np.int32(1)", "launches scale"), ("np.int64(1)", "passes int64")]
+)
+def test_launches_of_the_host_module_are_compared_by_type_alone(compared, last, message):
+    launches = (
+        "from harness.host import Launch\ndef launches(arguments, config):\n"
+        "    size = config['BLOCK'] * config['UNROLL']\n"
+        f"    yield Launch('scale', (size,), (1,), ('b', 'a', {last}))\n"
+    )
+    arguments = {"a": "np.zeros(4, np.float32)", "b": "np.zeros(4, np.float32)"}
+    head = "global float *a, global float *b, int m"
+    assert message in compared(head, arguments, launches=launches, launch="host")
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("text", "shared", "is_missing"),
+    [
+        ("extern __shared__ float tile[];", None, True),
+        ("extern __align__(16) __shared__ char tile[];", None, True),
+        ("extern __shared__ float tile[];", "BLOCK * 4", False),
+        ("// extern __shared__ float tile[];", None, False),
+        ('extern "C" __global__ void f() { __shared__ int x; }', None, False),
+    ],
+)
+def test_a_dynamic_array_without_bytes_is_noted(text, shared, is_missing, write, tmp_path):
+    launch = {"group": ["BLOCK"], "grid": [1], **({"shared": shared} if shared else {})}
+    path = write(launch=launch)
+    source = tmp_path / "scale.cu"
+    source.write_text(f"{source.read_text()}\n{text}\n")
+    target = architecture_target("sm_90")
+    assert (why_no_dynamic_memory(load_spec(path), target) is not None) == is_missing
+
+
+@needs_nvcc
+def test_default_and_sample_compile_for_several_architectures(write, capsys):
+    path = str(write())
+    assert main([path, "--arch", "sm_90,sm_80", "--arch", "sm_90", "--sample", "1"]) == 0
+    text = capsys.readouterr().out
+    for part in ("scale for sm_90", "scale for sm_80", "registers", "shared memory", "occupancy"):
+        assert part in text
+    assert text.count("2 configurations compiled, 0 failed") == 2
+    assert text.count("BLOCK=64, UNROLL=1 ") == 2
+    assert "256 B" in text  # 64 floats of the default
+    assert "cached" not in text
+
+
+@needs_nvcc
+def test_failure_of_another_configuration_is_a_row_and_no_failure_of_the_command(write, capsys):
+    parameters = {
+        "BLOCK": {"values": [64], "role": "launch", "default": 64},
+        "UNROLL": {"values": [1, 8], "role": "source", "default": 1},
+    }
+    path = write(parameters=parameters, constraints=[])
+    assert main([str(path), "--arch", "sm_90"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("eight is too many") == 1
+    assert "not compiled: 1 x " in text
+    assert "2 configurations compiled, 1 failed" in text
+    assert "only 1 of 8 other legal configurations were found" in text
+    assert text.splitlines()[-3:] == [
+        "1 space valid; the default compiles in 1 of 1",
+        '  scale for sm_90, not compiled: 1 x scale.cu:2:2: error: #error "eight is too many"',
+        "    for example (BLOCK=64, UNROLL=8)",
+    ]
+
+
+@needs_nvcc
+def test_default_that_does_not_compile_gives_the_log_and_exit_code_1(write, capsys):
+    parameters = blocks(64, default=64)
+    parameters["UNROLL"] = {"values": [1, 8], "role": "source", "default": 8}
+    path = write(parameters=parameters, constraints=[])
+    assert main([str(path), str(MVMUL), "--arch", "sm_90", "--sample", "0"]) == 1
+    text = capsys.readouterr().out
+    assert "default for sm_90: FAILED" in text
+    assert "eight is too many" in text
+    assert "default for sm_90: OK" in text
+    summary, failure, example = text.splitlines()[-3:]
+    assert summary == "2 spaces valid; the default failed in 1 of 2: scale"
+    assert failure.startswith("  scale for sm_90, not compiled: 1 x scale.cu:2:2: error: #error")
+    assert example == "    for example (BLOCK=64, UNROLL=8)"
+
+
+@needs_nvcc
+def test_default_that_an_architecture_does_not_allow_gives_exit_code_1(write, capsys):
+    path = write(parameters=blocks(64, 2048, default=2048), constraints=[])
+    assert main([str(path), "--arch", "sm_90", "--sample", "0"]) == 1
+    text = capsys.readouterr().out
+    assert "sm_90 does not allow it on the input (n=16)" in text
+    assert "<= 1024" in text
+
+
+@pytest.mark.usefixtures("opencl")
+def test_default_compiles_on_opencl_with_its_local_memory(write, capsys):
+    path = write(parameters=blocks(64, default=64), constraints=["UNROLL <= 2"])
+    assert main([str(path), "--backend", "opencl", "--sample", "1"]) == 0
+    text = capsys.readouterr().out
+    for part in ("local memory", "256 B", "512 B", "2 configurations compiled, 0 failed"):
+        assert part in text
+    assert "OpenCL does not report how many registers" in text
+
+
+@pytest.mark.usefixtures("opencl")
+def test_a_space_without_a_source_for_this_device_is_passed_over(write, capsys, monkeypatch):
+    monkeypatch.setattr(check, "device_target", lambda *_: device_target("opencl"))
+    kernel = {"function": "scale", "source": {"cuda": "scale.cu"}, "host": "scale.py"}
+    assert main([str(write(kernel=kernel)), str(write("both"))]) == 0
+    text = capsys.readouterr().out
+    assert "it has no opencl source, only cuda; --arch sm_90 compiles that" in text
+    assert "2 spaces valid; the default compiles in 1 of 2" in text
+
+
+@pytest.mark.usefixtures("opencl")
+def test_default_that_opencl_refuses_gives_the_log_and_exit_code_1(write, capfd):
+    parameters = blocks(64, default=64)
+    parameters["UNROLL"] = {"values": [1, 8], "role": "source", "default": 8}
+    path = write(parameters=parameters, constraints=[])
+    assert main([str(path), "--backend", "opencl", "--sample", "0"]) == 1
+    assert "eight is too many" in capfd.readouterr().out
+
+
+class RefusingBuilds:
+    """Builds that a compiler refuses, with the message that `why` returns for a program."""
+
+    def __init__(self, why):
+        self.why, self.started = why, set()
+
+    def start(self, program):
+        self.started.add(program.text)
+
+    def finish(self, program):
+        self.start(program)
+        if message := self.why(program):
+            raise BuildFailed(message)
+        return Binary(Build("k", "", "nvcc", 0.1), b"")
+
+
+def refused(write, why):
+    parameters = {name: {"values": [1, 2, 3, 4], "default": 1} for name in ("BLOCK", "UNROLL")}
+    spec = load_spec(write(parameters=parameters, constraints=[]))
+    builds = RefusingBuilds(why)
+    return Inspection(spec, SM_90, builds, 8), builds
+
+
+def test_an_error_of_every_configuration_is_compiled_three_times(write):
+    inspection, builds = refused(write, lambda program: "scale.cu(3): error: expected a ;")
+    out = io.StringIO()
+    assert describe_sample(Console(file=out, width=200), inspection)[0].failure
+    assert len(builds.started) == 3
+    assert "6 others not compiled: the default and 2 others fail with the same" in out.getvalue()
+    assert len(list(inspection.compiled())) == 9  # a sweep compiles all that were asked for
+
+
+@pytest.mark.parametrize("works", ["#define UNROLL 2", "#define BLOCK 2", "no program"])
+def test_an_error_that_differs_is_compiled_for_all(write, works):
+    errors = itertools.count()
+    inspection, builds = refused(
+        write,
+        lambda program: "" if works in program.text else f"error: {next(errors)} bytes too many",
+    )
+    assert len(inspection.compiled_until_alike()) == len(builds.started) == 9
+
+
+# ------------------------------------------------------------------------- many at once
+
+
+def test_failures_that_differ_in_numbers_alone_are_one_reason():
+    texts = [
+        "error: too much data (0x13880 bytes, 0xc000 max)",
+        "error: too much data (0x1 bytes, 7 max)",
+    ]
+    trials = [Compiled(Config({"A": k}), failure=text) for k, text in enumerate([*texts, "killed"])]
+    found = group_failures(trials, lambda trial: trial.headline)
+    assert [(g.headline, len(g.members)) for g in found] == [(texts[0], 2), ("killed", 1)]
+    assert str(found[0].members[0].config) == "A=0"
+
+
+def test_a_reason_of_many_failures_is_printed_once_with_its_count(capsys):
+    failed = [Compiled(Config({"A": k}), failure="k.cu(3): error: bad") for k in range(9)]
+    print_reasons(Console(width=100), failed)
+    assert capsys.readouterr().out.splitlines() == [
+        "  not compiled: 9 x k.cu(3): error: bad",
+        "    for example (A=0)",
+    ]
+
+
+def test_configurations_without_shared_memory_count_among_the_least_and_the_median():
+    builds = [Build("k", "", "nvcc", 1.0, shared_bytes=size) for size in (0, 0, 512, None)]
+    rows = {name: values for name, values, _ in _rows([Compiled(Config({}), b) for b in builds])}
+    assert rows["shared memory, bytes"] == [0, 0, 512]
+
+
+def test_dynamic_shared_memory_is_added_to_the_static():
+    build = Build("k", "", "nvcc", 1.0, shared_bytes=512)
+    compiled = Compiled(Config({}), build, dynamic_bytes=64)
+    rows = {name: values for name, values, _ in _rows([compiled])}
+    assert rows["shared memory, bytes"] == [576]
+
+
+@needs_nvcc
+def test_sweep_counts_machine_codes_and_failures_and_takes_builds_from_the_cache(
+    write, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+    parameters = {
+        "BLOCK": {"values": [64], "role": "launch", "default": 64},
+        "UNROLL": {"values": [1, 8], "role": "source", "default": 1},
+    }
+    # Level 3 is what ptxas does of itself: the same machine code.
+    flags = {"nvcc": {"level": {"values": [3], "option": "-Xptxas -O{value}"}}}
+    line = [str(write(parameters=parameters, constraints=[], flags=flags)), "--arch", "sm_90"]
+    assert main([*line, "--compile", "9"]) == 0
+    text = capsys.readouterr().out
+    assert "only 3 of 9 other legal configurations were found" in text
+    assert "4 configurations with the default: 2 compiled to 1 different machine code" in text
+    assert "4 compiled now, 0 from the build cache" in text
+    assert "not compiled: 2 x " in text
+    assert "eight is too many" in text
+    assert "registers" in text
+    assert "note: level changes no build of 2 tried for sm_90" in text
+    assert main([*line, "--compile", "9", "--strict"]) == 1
+    text = capsys.readouterr().out
+    assert "2 compiled now, 2 from the build cache" in text
+    assert "a configuration failed in 1 of 1: scale" in text
+
+
+def test_sweep_and_sample_are_one_or_the_other(write, capsys):
+    assert main([str(write()), "--sample", "1", "--compile", "1"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+    assert main([str(write()), "--strict"]) == 2
+    assert "--strict judges what --compile N compiles" in capsys.readouterr().err
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("before", "there"),
+    [
+        ("namespace lib {", "its kernels are `lib::scale(float*)`"),
+        ("template <int N>", "it has no kernel"),
+    ],
+    ids=["namespace", "template"],
+)
+def test_a_kernel_that_cannot_be_launched_by_its_name_fails(write, capsys, before, there):
+    path, body = write(), "__global__ void scale(float *x) { x[0] = UNROLL * BLOCK; }"
+    (path.parent / "scale.cu").write_text(f"{before} {body}" + "}" * ("{" in before))
+    assert main([str(path), "--arch", "sm_90", "--sample", "3"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"`scale` is not in the binary; {there}. A template needs its arguments" in text
+    assert "1 other not compiled: the default and 2 others fail with the same message" in text
+
+
+def test_a_constraint_over_a_parameter_that_does_not_matter_says_what_it_removes(write, capsys):
+    tuned = {
+        "BLOCK": {"values": [32, 64], "role": "launch", "default": 64},
+        "UNROLL": {"values": [1, 2], "default": 2, "when": "BLOCK > 32"},
+    }
+    rule = "UNROLL * 32 <= BLOCK"
+    assert main([str(write(parameters=tuned, constraints=[rule])), "--no-compile"]) == 0
+    note = "note: it removes (BLOCK=32), where UNROLL does not matter and has its default 2."
+    text = " ".join(capsys.readouterr().out.split())
+    assert note in text
+    assert f"write: not (BLOCK > 32) or ({rule})" in text
+    kept = f"not (BLOCK > 32) or ({rule})"
+    assert main([str(write(parameters=tuned, constraints=[kept])), "--no-compile"]) == 0
+    assert "it removes" not in capsys.readouterr().out
+
+
+# -------------------------------------------------------------- parameters without an effect
+
+DEAD = """\
+#if PATH == 1
+#define READ(i) x[i]
+#else
+#define READ(i) x[i]
+#endif
+kernel void scale(global float *x, int n) { x[0] = READ(1) * UNROLL * BLOCK; }
+"""
+
+
+@pytest.mark.usefixtures("opencl")
+def test_parameter_that_changes_no_build_is_named_with_the_number_tried(write, capsys):
+    parameters = blocks(32, 64, 128, default=64)
+    parameters["PATH"] = {"values": [0, 1], "role": "choice", "default": 0}
+    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
+    path = write(parameters=parameters, constraints=[], kernel=kernel)
+    (path.parent / "scale.cl").write_text(DEAD)
+    line = [str(path), "--backend", "opencl", "--compile"]
+    assert main([*line, "17"]) == 0
+    text = capsys.readouterr().out
+    assert "note: PATH changes no build of 12 tried for " in text
+    assert "UNROLL changes no build" not in text
+    assert "BLOCK changes no build" not in text
+    assert main([*line, "2", "--json"]) == 0
+    (space,) = json.loads(capsys.readouterr().out)["spaces"]
+    assert space["targets"][0]["without_effect"] == {"PATH": 3}
+
+
+@pytest.mark.usefixtures("opencl")
+def test_parameter_that_matters_seldom_is_found_to_matter(write, capsys):
+    parameters = blocks(64, default=64)
+    parameters["SHIFT"] = {"values": [0, 1], "role": "source", "default": 0}
+    kernel = {"function": "scale", "source": {"opencl": "scale.cl"}, "host": "scale.py"}
+    path = write(parameters=parameters, constraints=[], kernel=kernel)
+    # SHIFT is read with UNROLL 4 alone, and there is one such pair among three.
+    source = "#if UNROLL == 4\n#define BY SHIFT\n#else\n#define BY 0\n#endif\n"
+    source += "kernel void scale(global float *x, int n) { x[BLOCK] = UNROLL + BY; }\n"
+    (path.parent / "scale.cl").write_text(source)
+    assert main([str(path), "--backend", "opencl", "--compile", "5"]) == 0
+    assert "changes no build" not in capsys.readouterr().out

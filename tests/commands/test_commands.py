@@ -1,0 +1,263 @@
+"""The commands as a person starts them: by module, by the console script, and the list of them."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import gc
+import importlib
+import os
+import pkgutil
+import re
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from pathlib import Path
+
+import pytest
+
+import harness.commands
+import harness.commands.analyse
+from harness.__main__ import COMMANDS, main
+from harness.commands.run import EXIT_ERROR, run_command
+from harness.core.errors import UsageError
+from harness.core.invocation import invocation
+
+ROOT = Path(__file__).parents[2]
+
+
+def _has_main(name: str) -> bool:
+    return hasattr(importlib.import_module(f"harness.commands.{name}"), "main")
+
+
+def test_the_list_names_every_command() -> None:
+    modules = [module.name for module in pkgutil.iter_modules(harness.commands.__path__)]
+    assert set(COMMANDS) == {name for name in modules if _has_main(name)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_starts_by_its_module(name: str) -> None:
+    command = [sys.executable, "-m", f"harness.{name}", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: {sys.executable} -m harness.{name}")
+
+
+def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path: Path) -> None:
+    """Python's path begins with the folder; the clone has a folder results, without __init__.py."""
+    (tmp_path / "harness").symlink_to(ROOT)
+    code = "from harness.results import SEARCHED; from harness.commands.merge import main; main()"
+    for words in (["-m", "harness.merge", "--help"], ["-c", code, "--help"]):
+        command = [sys.executable, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+def test_an_editable_install_puts_the_clone_on_the_path() -> None:
+    """Setuptools does so where the root's folder is named."""
+    configuration = configparser.ConfigParser()
+    configuration.read(ROOT / "setup.cfg")
+    assert configuration["options"]["package_dir"].split() == ["=", "."]
+
+
+def test_a_command_starts_by_the_console_script(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "no_such_space.yaml"]) == 2
+    assert "no_such_space.yaml" in capsys.readouterr().err
+
+
+def test_no_text_installs_a_package_called_harness() -> None:
+    """On an index, that name may be somebody else's."""
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT)
+    texts = [ROOT / name for name in listed.stdout.split() if name.endswith((".py", ".md", ".cfg"))]
+    wrong = re.compile(r"""pip install (?:-\S+ )*["'`]*harness\b""")
+    assert [path for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    assert all(f"    {name} " in printed for name in COMMANDS)
+
+
+def test_no_command_lists_them_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert all(f"    {name} " in capsys.readouterr().out for name in list(COMMANDS)[:1])
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"harness {harness.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "typed", "words"),
+    [
+        ("/x/harness/tune.py", "py3 -m harness.tune a.yaml", "py3 -m harness.report"),
+        ("/x/harness/tune.py", "v/bin/python -m harness.tune", "v/bin/python -m harness.report"),
+        ("/x/harness/__main__.py", "py3 -X dev -m harness tune", "py3 -m harness report"),
+        ("v/bin/harness", "/x/v/bin/python v/bin/harness tune", "v/bin/harness report"),
+        ("my_script.py", "python3 my_script.py", "python -m harness.report"),
+        ("/x/pytest/__main__.py", "python3 -m pytest", "python -m harness.report"),
+    ],
+)
+def test_a_printed_command_starts_as_the_user_started_this_one(
+    script: str, typed: str, words: str
+) -> None:
+    assert invocation("report", script, typed.split()) == words.split()
+
+
+def test_a_program_that_the_shell_finds_is_printed_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "harness"
+    script.touch(mode=0o755)
+    typed = ["/x/bin/python", str(script)]
+    assert invocation("report", str(script), typed) == [str(script), "report"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert invocation("report", str(script), typed) == ["harness", "report"]
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["tunes"]) == 2
+    assert "unknown command `tunes`; did you mean `tune`?" in capsys.readouterr().err
+
+
+def test_a_command_like_no_other_is_answered_with_where_they_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["harness", "zzz"])
+    assert main(["zzz"]) == 2
+    assert capsys.readouterr().err.endswith("harness --help` lists the commands\n")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_loads_no_slow_libraries(name: str) -> None:
+    code = (
+        f"import sys; from harness.commands.{name} import main\n"
+        "try: main(['--help'])\n"
+        "finally: print('loaded:', *{'jinja2', 'matplotlib', 'opentuner', 'pandas', 'pydantic', "
+        "'rich', 'scipy', 'sklearn', 'sqlalchemy', 'yaml'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.endswith("\nloaded:\n")
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_that_ends_a_command_is_like_ctrl_c(
+    sent: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(_: argparse.Namespace) -> int:
+        os.kill(os.getpid(), sent)
+        return 0
+
+    before = signal.signal(sent, signal.SIG_DFL)  # it may be ignored where the tests run
+    try:
+        assert run_command(argparse.ArgumentParser(), [], command, "; all is kept") == code
+        assert signal.getsignal(sent) is signal.SIG_DFL
+    finally:
+        signal.signal(sent, before)
+    assert capsys.readouterr().err == "interrupted; all is kept\n"
+
+
+def test_a_signal_whose_exception_python_ignored_is_sent_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Module:
+        pass
+
+    def command(_: argparse.Namespace) -> int:
+        module = Module()
+        reference = weakref.ref(module, lambda _: signal.raise_signal(signal.SIGTERM))
+        del module
+        time.sleep(20)
+        return 0 if reference() is None else 1
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        assert run_command(argparse.ArgumentParser(), [], command) == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit addresses")
+@pytest.mark.parametrize("name", ["tune", "check", "analyse"])
+def test_too_few_addresses_for_the_libraries_are_one_clear_error(name: str) -> None:
+    space = "spaces/mvmul.yaml"
+    limited = f'ulimit -v 400000; exec "{sys.executable}" -m harness.{name} {space}'
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["sh", "-c", limited],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert done.returncode == EXIT_ERROR
+    assert done.stderr == (
+        "error: this shell limits the addresses of a process to 400,000 KiB, and harness needs "
+        "2,179,072 KiB with 1 thread: raise the limit, for example with `ulimit -v unlimited`\n"
+    )
+
+
+def test_memory_that_runs_out_is_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
+    def command(_: argparse.Namespace) -> int:
+        raise MemoryError
+
+    assert run_command(argparse.ArgumentParser(), [], command) == EXIT_ERROR
+    assert capsys.readouterr().err.startswith("error: memory ran out; ")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
+def test_output_without_room_is_one_clear_error() -> None:
+    program = (
+        "import argparse, sys\n"
+        "from harness.commands.run import run_command\n"
+        "command = lambda _: print('a result') or 0\n"
+        "sys.exit(run_command(argparse.ArgumentParser(), [], command))\n"
+    )
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-c", program]
+        done = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
+        )
+    assert done.returncode == 2
+    assert done.stderr == "error: standard output or a file: No space left on device\n"
+
+
+def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path: Path) -> None:
+    space = tmp_path / "bad.yaml"
+    space.write_text("kernel: {}\n")
+    code = (
+        "import sys; from harness.commands.tune import main\n"
+        f"main([{str(space)!r}])\n"
+        "print('loaded:', *{'opentuner', 'pandas', 'scipy', 'sklearn', 'sqlalchemy'} "
+        "& set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "fault" in done.stderr
+    assert done.stdout == f"{space}: reading the space\nloaded:\n"
+
+
+def test_analyse_collects_rarely_and_then_as_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, during = gc.get_threshold(), []
+
+    def analyse(*_: object) -> int:
+        during.append(gc.get_threshold())
+        raise UsageError("no runs yet")
+
+    monkeypatch.setattr("harness.commands.analyse.command.analyse", analyse)
+    assert harness.commands.analyse.main(["r.db"]) == EXIT_ERROR
+    assert during[0][0] >= 1_000_000 > before[0]
+    assert gc.get_threshold() == before
+    assert "no runs yet" in capsys.readouterr().err

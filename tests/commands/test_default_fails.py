@@ -1,0 +1,132 @@
+"""A default that fails is reported when it fails, not at the end of a search."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.commands.check import default_run
+from harness.core.errors import HostModuleError
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.space_file import Spec
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+
+INPUTS = (Input({"m": 64, "n": 4096}), Input({"m": 4096, "n": 64}))
+
+
+class WrongDefault(FormulaMeasurer):
+    """A measurer for which the default is wrong on some inputs."""
+
+    def __init__(self, wrong: tuple[Input, ...]) -> None:
+        super().__init__()
+        self._wrong = wrong
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        """Return a wrong result for the default, else the formula's time."""
+        if problem in self._wrong and config == space.default:
+            return Measurement(config, problem, Outcome.WRONG_RESULT, message="y[3] is 1")
+        return super().measure(space, problem, config, best_s)
+
+
+def warnings(
+    folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch, spec: Spec | None = None
+) -> list[str]:
+    """Tune, and return each warning with the number of tests before it."""
+    found: list[str] = []
+    spec = spec or make_spec(folder)
+    with opened(spec, folder / "r.db", WrongDefault(wrong), test_limit=5) as opening:
+        campaign, tests = opening
+        patch.setattr(tests, "warn", lambda text: found.append(f"{len(tests)} {text}"))
+        campaign.run()
+    return found
+
+
+def test_a_wrong_default_is_reported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = INPUTS[1]
+    (warning,) = warnings(tmp_path, (second,), monkeypatch)
+    assert warning == f"5 ({second}): the default failed, wrong_result: y[3] is 1"
+
+
+def test_a_default_that_is_wrong_on_every_input_may_have_a_wrong_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, last = warnings(tmp_path, INPUTS, monkeypatch)  # the same reason is given once
+    assert "the default failed, wrong_result: y[3] is 1" in first
+    assert last.startswith("5 even the default is wrong on every input: the reference may be wrong")
+    assert "the arguments in another order" in last
+    assert "INOUT" in last
+    assert last.endswith(f"harness.check {tmp_path / 'space.yaml'} --run")
+
+
+def test_a_wrong_default_of_a_space_in_python_is_run_alone_by_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = dataclasses.replace(make_spec(tmp_path), path=Path("<space mvmul>"))
+    _, last = warnings(tmp_path, INPUTS, monkeypatch, spec)
+    assert last.endswith("To run the default alone: harness.tune(space, test_limit=1)")
+
+
+def run(folder: Path, wrong: tuple[Input, ...], patch: pytest.MonkeyPatch) -> tuple[bool, str]:
+    """Run the default of `check --run`; return whether it works, and what is printed."""
+    measurer = WrongDefault(wrong)
+    patch.setattr(default_run, "open_measurer", lambda *_, **named: (measurer, "a test"))
+    console = Console(file=io.StringIO(), width=200)
+    works = default_run.run_default(console, make_spec(folder), "auto")
+    assert [problem for problem, _ in measurer.asked] == [i for i in INPUTS if i not in wrong]
+    return works, console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_check_runs_the_default_on_each_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works, printed = run(tmp_path, (), monkeypatch)
+    assert works
+    assert printed.count(": OK, ") == len(INPUTS)
+    works, printed = run(tmp_path, INPUTS[1:], monkeypatch)
+    assert not works
+    assert f"({INPUTS[1]}): FAILED, wrong_result: y[3] is 1\n" in printed
+    assert printed.endswith("default FAILED on 1 of 2 inputs\n")
+
+
+def test_check_gives_a_reason_that_repeats_itself_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, printed = run(tmp_path, INPUTS, monkeypatch)
+    assert printed.count("y[3] is 1") == 1
+    assert f"({INPUTS[0]}): FAILED, wrong_result: y[3] is 1\n    1 other input: the same" in printed
+
+
+def test_check_gives_a_fault_of_the_host_module_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: WrongDefault, space: Any, problem: Input, *more: Any) -> None:
+        raise HostModuleError(f"h.py: KeyError: 'q' (line 25) on the input ({problem})")
+
+    monkeypatch.setattr(WrongDefault, "measure", fail)
+    opened = (WrongDefault(()), "a test")
+    monkeypatch.setattr(default_run, "open_measurer", lambda *_, **named: opened)
+    console = Console(file=io.StringIO(), width=200)
+    assert not default_run.run_default(console, make_spec(tmp_path), "auto")
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert printed.count("KeyError: 'q' (line 25)") == 1
+    assert "1 other input: the same\n  default FAILED on 2 of 2 inputs" in printed
+
+
+def test_check_says_where_the_reference_may_be_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, printed = run(tmp_path, INPUTS, monkeypatch)
+    assert "even the default is wrong on every input, so the reference may be wrong" in printed
+
+
+def test_a_default_that_works_is_not_mentioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not warnings(tmp_path, (), monkeypatch)

@@ -1,0 +1,302 @@
+"""Exports: they are read back equal, and other tools' schema accepts them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness.commands import export
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+    Value,
+)
+from harness.recordings.csv_writer import write_csv
+from harness.recordings.read import read_recording
+from harness.recordings.replay import open_replay
+from harness.recordings.t4 import write_t4
+from harness.results import FINAL
+from tests.helpers.results_examples import (
+    ENVIRONMENT,
+    REQUESTOR,
+    SPEC,
+    begin_search,
+    make_failed,
+    make_ok,
+    make_plan,
+    opened,
+    write,
+)
+
+FORMATS = ("t4", "csv")
+OTHER = SPEC.inputs[1]
+
+# What T4's published schema requires of a file (schema version 1.1.0), in short.
+T4: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "schema_version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
+        "metadata": {
+            "type": "object",
+            "properties": {
+                "compute_api": {"enum": ["OpenCL", "CUDA", "Vulkan"]},
+                "timeunit": {"enum": ["nanoseconds", "microseconds", "milliseconds", "seconds"]},
+            },
+        },
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["configuration", "times", "invalidity", "correctness"],
+                "properties": {
+                    "configuration": {"type": "object"},
+                    "objectives": {"type": "array", "items": {"type": "string"}},
+                    "times": {
+                        "type": "object",
+                        "properties": {
+                            "compilation_time": {"type": "number"},
+                            "runtimes": {"type": "array", "items": {"type": "number"}},
+                        },
+                    },
+                    "invalidity": {
+                        "enum": [
+                            "timeout", "compile", "runtime", "correctness", "constraints",
+                            "correct",
+                        ]
+                    },
+                    "correctness": {"enum": [0, 1]},
+                },
+            },
+        },
+    },
+}  # fmt: skip
+
+
+def measurements() -> list[Measurement]:
+    """Every outcome, several inputs and samples that no short decimal is."""
+    failures = [outcome for outcome in Outcome if outcome is not Outcome.OK]
+    return [
+        make_ok(1, (1 / 3e3, 2e-3, 0.1 + 0.2)),
+        *(make_failed(outcome, number) for number, outcome in enumerate(failures, start=2)),
+        make_ok(1, (5e-324, 1e-3), OTHER),
+    ]
+
+
+def exported(database: Path, format_: str, *options: str) -> Path:
+    path = database.with_name(f"out{export.ENDINGS[format_]}")
+    assert export.main([str(database), "--format", format_, "--output", str(path), *options]) == 0
+    return path
+
+
+def comparable(m: Measurement) -> tuple[Input, Config, Outcome, tuple[float, ...], str]:
+    samples_s = m.timing.samples_s if m.timing else ()
+    return m.input, m.config, m.outcome, samples_s, m.message
+
+
+def record(database: Path, found: list[Measurement]) -> None:
+    with opened(database) as store:
+        for problem in dict.fromkeys(m.input for m in found):
+            search = begin_search(store, make_plan(problem))
+            for m in found:
+                if m.input == problem:
+                    search.test(m)
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_an_export_is_read_back_equal(tmp_path: Path, format_: str) -> None:
+    found = measurements()
+    record(tmp_path / "r.db", found)
+    recorded = read_recording(exported(tmp_path / "r.db", format_))
+    assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
+    assert recorded.device == "a device"
+    assert recorded.features == SPEC.features
+
+
+def test_an_export_has_the_technique_that_asked(tmp_path: Path) -> None:
+    record(tmp_path / "r.db", [make_ok(1), make_failed(Outcome.TIMEOUT, 2)])
+    results = json.loads(exported(tmp_path / "r.db", "t4").read_text())["results"]
+    assert [result["technique"] for result in results] == [REQUESTOR, REQUESTOR]
+    with exported(tmp_path / "r.db", "csv").open(newline="") as file:
+        assert {row["technique"] for row in csv.DictReader(file)} == {REQUESTOR}
+
+
+def test_shared_measurements_are_written_like_others_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = dataclasses.replace(make_ok(1), config=make_ok(2).config, shared_with="ab" * 32)
+    record(tmp_path / "r.db", [make_ok(1), shared])
+    recorded = read_recording(exported(tmp_path / "r.db", "t4"))
+    written = list(map(comparable, recorded.measurements.values()))
+    assert written == [comparable(make_ok(1)), comparable(shared)]
+    assert "2 measurements of mvmul" in (message := capsys.readouterr().out)
+    assert "1 of them shared by equal machine code" in message
+
+
+def test_the_command_says_how_many_speed_ups_may_be_claimed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def final(config: Config, time_s: float) -> Measurement:
+        samples_s = tuple(time_s * (1 + 0.001 * (n % 3)) for n in range(20))
+        timing = Timing(samples_s, StopReason.INTERLEAVED)
+        return Measurement(config, SPEC.inputs[0], Outcome.OK, timing)
+
+    default = Config({p.name: p.default for p in SPEC.parameters})
+    record(tmp_path / "r.db", [make_ok(1)])
+    exported(tmp_path / "r.db", "t4")
+    assert "In the final measurement" not in capsys.readouterr().out
+    with opened(tmp_path / "r.db") as store:
+        search = begin_search(store)
+        finals = [final(make_ok(1).config, 1e-3), final(default, 2e-3)]
+        store.add_interleaved(search.run_id, search.plan, FINAL, finals)
+        store.commit()
+    exported(tmp_path / "r.db", "t4")
+    assert "In the final measurement: The speed-up is significant" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize(
+    "values",
+    [[1, 2, 4], [0.5, 1.0, 2.5], [1, 2.5], [True, False], ["row", "a, b\"c'", "é"],
+     [None, 16, 32], [None, "ca"], ["1", "2"], ["true", "no"], [64]],
+    ids=str,
+)  # fmt: skip
+def test_values_keep_their_types(tmp_path: Path, format_: str, values: list[Value]) -> None:
+    found = [
+        Measurement(Config({"P": value, "Q": 1}), SPEC.inputs[0], Outcome.OK, Timing((1e-3,)))
+        for value in values
+    ]
+    write(tmp_path / "r.db", *found)
+    recorded = read_recording(exported(tmp_path / "r.db", format_))
+    assert list(map(comparable, recorded.measurements.values())) == list(map(comparable, found))
+
+
+@pytest.mark.parametrize("values", [[1, "1"], [True, "true"], [None, "absent"]], ids=str)
+def test_values_that_look_alike_in_csv_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], values: list[Value]
+) -> None:
+    found = [
+        Measurement(Config({"P": value}), SPEC.inputs[0], Outcome.OK, Timing((1e-3,)))
+        for value in values
+    ]
+    write(tmp_path / "r.db", *found)
+    path = tmp_path / "out.csv"
+    assert export.main([str(tmp_path / "r.db"), "--format", "csv", "--output", str(path)]) == 2
+    assert "look alike in CSV; export with --format t4" in capsys.readouterr().err
+    assert list(tmp_path.glob("out*")) == []
+
+
+def test_t4_has_the_published_shape(tmp_path: Path) -> None:
+    record(tmp_path / "r.db", measurements())
+    data = json.loads(exported(tmp_path / "r.db", "t4").read_text())
+    jsonschema.validate(data, T4)
+    assert data["metadata"]["compute_api"] == "OpenCL"
+    assert [r["invalidity"] for r in data["results"]] == [
+        "correct", "constraints", "compile", "runtime", "runtime", "correctness", "correctness",
+        "timeout", "runtime", "correct",
+    ]  # fmt: skip
+    assert data["results"][0]["times"]["compilation_time"] == 0.25
+
+
+def test_csv_replays_with_its_space_as_well(tmp_path: Path) -> None:
+    found = [make_ok(1), make_failed(Outcome.TIMEOUT, 2)]
+    write(tmp_path / "r.db", *found)
+    recording = open_replay(exported(tmp_path / "r.db", "csv"), SPEC)
+    assert list(map(comparable, recording.measurements.values())) == list(map(comparable, found))
+
+
+def test_messages_of_several_lines_survive_csv(tmp_path: Path) -> None:
+    message = 'error: "x",\r\nline 2\n'
+    failed = Measurement(Config({"P": 1}), SPEC.inputs[0], Outcome.BUILD_FAILED, message=message)
+    write(tmp_path / "r.db", failed)
+    (found,) = read_recording(exported(tmp_path / "r.db", "csv")).measurements.values()
+    assert found.message == message
+
+
+def test_last_campaign_is_exported_beside_its_database(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "r.db", make_ok(1), plan=make_plan(campaign=1))
+    write(tmp_path / "r.db", make_ok(2), plan=make_plan(campaign=2))
+    assert export.main([str(tmp_path / "r.db")]) == 0
+    path = tmp_path / "mvmul.t4.json"
+    assert capsys.readouterr().out.startswith(f"{path}: 1 measurements of mvmul on a device")
+    (found,) = read_recording(path).measurements.values()
+    assert comparable(found) == comparable(
+        Measurement(make_ok(2).config, SPEC.inputs[0], Outcome.OK,
+                    Timing((2e-3, 1e-3, 3e-3), StopReason.RECORDED))
+    )  # fmt: skip
+
+
+def test_an_export_names_the_environments_that_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "r.db", make_ok(1))
+    assert export.main([str(tmp_path / "r.db")]) == 0
+    assert "Left out" not in capsys.readouterr().out
+    cold = dataclasses.replace(ENVIRONMENT, cache="cold")
+    write(tmp_path / "r.db", make_ok(2), plan=make_plan(environment=cold))
+    assert export.main([str(tmp_path / "r.db")]) == 0
+    left_out = f"one environment: mvmul on {ENVIRONMENT}"
+    assert capsys.readouterr().out.rstrip().endswith(left_out)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["r.db", "--space", "other"], "no measurements of other; it holds mvmul"),
+        (["r.db", "--output", "r.db"], "r.db already exists and is not an export that"),
+        (
+            ["r.db", "--output", "none/x.json"],
+            "x.json cannot be written: the folder none does not",
+        ),
+        (["none.db"], "none.db"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_exported_is_one_clear_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "r.db", make_ok(1))
+    assert export.main(options) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_measurements_are_written_as_they_come() -> None:
+    """One at a time is in memory, however many there are."""
+    environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
+    alive = weakref.WeakSet[Measurement]()
+    most = 0
+
+    def measured() -> Iterator[Measurement]:
+        nonlocal most
+        for number in range(20):
+            made = Measurement(
+                Config({"B": 1}), Input({"m": number}), Outcome.CRASHED, message="it"
+            )
+            alive.add(made)
+            most = max(most, len(alive))
+            yield made
+            del made
+
+    write_csv(io.StringIO(), measured(), ["m"], {"B": [1]})
+    write_t4(io.StringIO(), "x", environment, {}, measured())
+    assert most <= 3

@@ -1,0 +1,114 @@
+"""The nightly of docs/ci.md runs: two machines write to one server, and a file keeps the week."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.helpers.postgres_server import Server, execute
+from tests.helpers.results_examples import ROOT
+
+pytestmark = pytest.mark.postgres
+
+_CI = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+_SECTION = _CI.partition("## One server for several machines")[2]
+
+_SPACE = """
+name: {name}
+program:
+  sources: [{name}.sh]
+  build: [cp, "{{source}}", "{{output}}"]
+  run: [sh, "{{output}}", "{{n}}", "{{WAIT}}"]
+  time: {{pattern: 'took ([0-9.]+) ms', unit: ms}}
+parameters:
+  WAIT: {{values: [1, 2, 3], default: 2}}
+inputs:
+  features: [n]
+  values: [{{n: 1}}]
+measure: {{warmup: 1, repeats: 4}}
+"""
+_SOURCE = 'echo "{name} took 0.$2$((100 + $$ % 7)) ms"\n'
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", _SECTION, re.DOTALL | re.MULTILINE)
+
+
+def _step(job: str, name: str) -> str:
+    """The commands of a step of the workflow, with this Python."""
+    (workflow,) = (yaml.safe_load(block) for block in _blocks("yaml"))
+    (found,) = (s["run"] for s in workflow["jobs"][job]["steps"] if s.get("name") == name)
+    return str(found).replace(".venv/bin/python", sys.executable)
+
+
+class Night:
+    """Runs the steps of the workflow on this machine, against a server of the tests."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        (setup,) = _blocks("sql")
+        where = "postgres"
+        for statement in setup.strip().splitlines():
+            if statement.startswith("\\connect "):
+                where = statement.split()[1]
+            else:
+                execute(server.url(where), statement)
+        self._folder = folder
+        self._urls = {
+            name.upper(): server.url("harness", f"harness_{name}") for name in ("writer", "reader")
+        }
+        for name in ("one", "two"):
+            (folder / f"{name}.yaml").write_text(_SPACE.format(name=name))
+            (folder / f"{name}.sh").write_text(_SOURCE.format(name=name))
+
+    def start(self, job: str, step: str, spaces: str) -> subprocess.Popen[str]:
+        options = {"SPACES": spaces, "OPTIONS": "--test-limit 3 --no-reduce"}
+        return subprocess.Popen(
+            ["bash", "-euc", _step(job, step)],
+            cwd=self._folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **self._urls, **options},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, job: str, step: str, spaces: str = "one.yaml two.yaml") -> tuple[int, str]:
+        return ended(self.start(job, step, spaces))
+
+    def tune(self) -> None:
+        """Tune on two machines at once."""
+        nodes = [self.start("tune", "tune", f"{name}.yaml") for name in ("one", "two")]
+        for code, printed in map(ended, nodes):
+            assert code == 0, printed
+
+    def age_a_week(self) -> None:
+        """Make the file of this week one of last week."""
+        (found,) = (self._folder / "results" / "weeks").iterdir()
+        words = ["date", "--date", "7 days ago", "+%G-W%V"]
+        week = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+        found.rename(found.with_name(f"{week}.db"))
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    printed, _ = process.communicate()
+    return process.returncode, printed
+
+
+def test_the_nightly_compares_with_last_week(tmp_path: Path, postgres_server: Server) -> None:
+    night = Night(tmp_path, postgres_server)
+    night.tune()
+    assert night.run("compare", "compare with last week") == (0, "no results of last week\n")
+    code, printed = night.run("compare", "keep this week")
+    assert code == 0, printed
+    assert "added 2 runs" in printed
+    night.age_a_week()
+    night.tune()
+    code, printed = night.run("compare", "compare with last week")
+    assert code == 0, printed
+    tested = re.findall(r"^ n=1 +(best|default) .*(?:within noise|faster)$", printed, re.MULTILINE)
+    assert len(tested) >= 2, printed

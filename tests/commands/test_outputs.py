@@ -1,0 +1,259 @@
+"""Commands lose no file that they did not write, and name every file that they write."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import COMMANDS, main
+from harness.compare.reports import JUNIT_FILE
+from harness.core.errors import UsageError
+from harness.core.outputs import OutputKind, check_output, marked, write_output
+from harness.dispatch import ensemble
+from harness.recordings.read import read_recording
+from harness.report import REPORT
+from tests.helpers.replays import write_recording
+
+SPACE = """\
+name: scale
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  TILE: {values: [1, 2], default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs:
+  features: [m, n]
+  values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 64, n: 1024}, {m: 1024, n: 64}]
+search: {technique: UniformRandom, test_limit: 6}
+"""
+KERNEL = """\
+#define BLOCK 64
+#define TILE 1
+kernel void kernel_(global float *A, int B) { A[B] = BLOCK * TILE; }
+"""
+TUNE = "tune scale.yaml --replay recording.csv"
+
+WRITING = [
+    f"{TUNE} --database new.db --test-limit 2 --no-cross --report page.html --results-log best.log",
+    "analyse r.db --picture tree.png",
+    "analyse r.db --picture tree.svg",
+    "analyse r.db --picture tree.pdf",
+    "report r.db -o page.html",
+    "dispatch r.db --spec scale.yaml -o out --format json",
+    "compare r.db r.db --junit j.xml",
+    "export r.db",
+    "export r.db --format csv",
+    "export r.db --format csv --output scale.csv",
+    "merge new.db r.db",
+    "discover kernel.cl --function kernel_ --output new.yaml --host new.py",
+    "stencil explore jacobi2d_5pt --size 64 --count 2 -o out",
+]
+"""Every command with every option that writes."""
+
+ONLY_NEW = ("discover", "stencil")
+"""Commands that replace nothing, not even what they wrote: a person goes on with it."""
+
+READ = {
+    "tune": {"space", "replay", "mapping", "seed_configuration", "warm_start", "inputs_from"},
+    "check": {"spaces"},
+    "dispatch": {"spec", "weights"},
+    "report": {"weights"},
+    "compare": {"spec", "rerun", "base_space", "rerun_database"},
+    "discover": {"source"},
+}
+"""Options with the name of a file that is only read, or of a database, which `--database` shows."""
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a space, a recording and a database."""
+    folder = tmp_path_factory.mktemp("start")
+    space, _ = write_recording(folder, SPACE)
+    space.rename(folder / "scale.yaml")
+    (folder / "kernel.cl").write_text(KERNEL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main([*TUNE.split(), "--database", "r.db", "--quiet"]) == 0
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file but locks and SQLite's own beside a database, which hold nothing."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith((".lock", "-wal", "-shm"))
+    }
+
+
+@pytest.mark.parametrize("line", WRITING)
+def test_no_file_that_a_command_did_not_write_is_lost(
+    line: str,
+    start: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    here = tmp_path / "here"
+    shutil.copytree(start, here)
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(ensemble, "_FOREST_TREES", 2)  # whatever is learnt is written
+    monkeypatch.setattr(ensemble, "TREES", 2)
+    before = contents(here)
+    assert main(line.split()) == 0
+    out, err = capsys.readouterr()
+    written = contents(here).keys() - before.keys()
+    assert contents(here).items() >= before.items()
+    for name in written:
+        assert Path(name).name in out + err, f"{name} is not named"
+    expected = 2 if line.startswith(ONLY_NEW) else 0
+    assert main(line.split()) == expected, "what it wrote itself is not in its way"
+    for name in written:
+        shutil.rmtree(here)
+        shutil.copytree(start, here)
+        monkeypatch.chdir(here)
+        mine = here / name
+        mine.parent.mkdir(parents=True, exist_ok=True)
+        mine.write_text("mine\n")
+        capsys.readouterr()
+        assert main(line.split()) == 2
+        err = capsys.readouterr().err
+        assert any(f"{part}" in err for part in (name, Path(name).parts[0])), err
+        assert contents(here) == {**before, name: b"mine\n"}
+
+
+RERUN = "compare r.db r.db --rerun scale.yaml --rerun-database new.db"
+READ_FILES = ("scale.yaml", "recording.csv", "kernel.cl", "r.db")
+UNWRITABLE = {
+    "missing/folder": "the folder missing does not exist",
+    "kernel.py": "kernel.py is a file, not a folder",
+    "/proc": "no file can be made in the folder /proc",
+}
+"""Folders in which nothing can be written, and why."""
+
+REFUSED = [
+    (line, word, folder)
+    for line in (*WRITING, RERUN)
+    for word in line.split()
+    for folder in UNWRITABLE
+    if word not in READ_FILES and (word == "out" or Path(word).suffix)
+    if not (word == "out" and folder == "missing/folder")  # these are made, with all above them
+]
+"""Every command with each file, folder or database that it writes, and where it cannot be."""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="/proc takes no files, from nobody")
+@pytest.mark.parametrize(("line", "name", "folder"), REFUSED)
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
+    line: str,
+    name: str,
+    folder: str,
+    start: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for file in start.iterdir():
+        shutil.copy(file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    if line.startswith("tune"):
+        monkeypatch.setattr("harness.api.session.open_replay", None)
+    else:
+        Path("r.db").write_bytes(b"must not be read")
+    before = contents(tmp_path)
+    words = [f"{folder}/{word}" if word == name else word for word in line.split()]
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert f"{folder}/{name} cannot be written: {UNWRITABLE[folder]}; name" in err
+    assert len(err.splitlines()) == 1
+    assert contents(tmp_path) == before
+    assert not Path("missing").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_that_names_a_file_is_tried(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stop(Exception):
+        pass
+
+    def capture(parser: argparse.ArgumentParser, *_: object) -> None:
+        parsers.append(parser)
+        raise Stop
+
+    parsers: list[argparse.ArgumentParser] = []
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", capture)
+    with pytest.raises(Stop):
+        importlib.import_module(f"harness.commands.{command}").main([])
+    tried = " ".join(line for line in WRITING if line.startswith(command)).split()
+    for action in parsers[0]._actions:
+        is_file = action.type is Path or action.metavar in ("FILE", "FOLDER", "DATABASE", "OUT")
+        if is_file and action.dest not in READ.get(command, ()) and action.dest != "database":
+            assert set(action.option_strings or ["new.db"]) & set(tried), action.dest
+
+
+def test_a_space_beside_the_rows_survives_their_export(
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(start, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    assert main(["export", "r.db", "--format", "csv", "--output", "scale.csv"]) == 0
+    assert Path("scale.yaml").read_text() == SPACE
+    assert "scale.mapping.yaml: what the columns of scale.csv mean" in capsys.readouterr().out
+    assert len(read_recording(Path("scale.csv")).measurements) == 24
+
+
+KIND = marked("a page", rb"<page by harness>")
+
+
+def test_an_own_file_an_empty_one_and_a_device_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    path.touch()
+    for text in ("<page by harness> 1", "<page by harness> 2"):
+        write_output(path, text, KIND, "--output")
+        assert path.read_text() == text
+    write_output(Path("/dev/null"), "text", KIND, "--output")
+
+
+def test_another_file_stays_and_the_error_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    path.write_text("mine")
+    expected = (
+        rf"{path} already exists and is not a page that harness wrote, so it stays as it is\. "
+        r"Name another file with --report, or move this one away"
+    )
+    with pytest.raises(UsageError, match=expected):
+        write_output(path, "<page by harness>", KIND, "--report")
+    assert path.read_text() == "mine"
+    with pytest.raises(UsageError, match="is a folder; name a file with --report"):
+        check_output(tmp_path, KIND, "--report")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mine"),
+    [
+        (REPORT, '<!doctype html>\n<p>My notes: <meta name="generator" content="harness 1">\n'),
+        (JUNIT_FILE, '<all>\n<testsuites name="mine"/><testsuites name="harness.compare"/></all>'),
+    ],
+)
+def test_a_file_that_holds_an_output_among_others_stays(
+    kind: OutputKind, mine: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine"
+    path.write_text(mine)
+    with pytest.raises(UsageError, match="already exists and is not"):
+        write_output(path, "new", kind, "--output")
+    assert path.read_text() == mine
+
+
+def test_reports_of_all_versions_are_replaced() -> None:
+    head = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    scheme = '<meta name="color-scheme" content="light dark">\n<title>mvmul: tuning report</title>'
+    named = '<meta name="generator" content="harness 0.1.0">\n'
+    width = '<meta name="viewport" content="width=device-width">\n'
+    for page in (head + named + width + scheme, head + width + scheme):
+        assert REPORT.is_own(page.encode())

@@ -1,0 +1,201 @@
+"""Code in a results database is never run: every command meets pickles in every column."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import PickleType
+
+from harness.commands.analyse import main as analyse
+from harness.commands.compare import main as compare
+from harness.commands.dispatch import main as dispatch
+from harness.commands.export import main as export
+from harness.commands.merge import main as merge
+from harness.commands.report import main as report
+from harness.commands.tune import main as tune
+from harness.core.records import ENVIRONMENT_FIELDS, Environment
+from harness.results import schema
+from tests.helpers.replays import write_recording
+from tests.helpers.results_examples import tamper
+
+SPACE = """\
+name: planted
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  TILE: {type: integer, min: 1, max: 2, default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs:
+  features: [m, n]
+  values: [{m: 64, n: 4096}, {m: 4096, n: 64}]
+search: {technique: UniformRandom, test_limit: 4}
+"""
+
+PICKLED = {"configuration": ["data"], "input": ["extra"], "tuning_run": ["args", "objective"]}
+"""OpenTuner's columns that hold pickles."""
+
+OPENTUNERS = 13
+"""The number of OpenTuner's tables."""
+
+
+class Planted:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self._path),)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command line of a replay that has written its database once."""
+    folder = tmp_path_factory.mktemp("tuned")
+    space, recording = write_recording(folder, SPACE)
+    command = [str(space), "--replay", str(recording), "--test-limit", "4", "--quiet"]
+    assert tune([*command, "--database", str(folder / "results.db")]) == 0
+    return command
+
+
+@pytest.fixture
+def database(tuned: list[str], tmp_path: Path) -> Path:
+    return Path(shutil.copy(Path(tuned[0]).with_name("results.db"), tmp_path))
+
+
+def columns_of(database: Path) -> dict[str, list[str]]:
+    """The columns of each table that refer to no row."""
+    with closing(sqlite3.connect(database)) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {
+            table: [
+                name
+                for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")
+                if name not in ("id", "version") and not name.endswith("_id")
+            ]
+            for (table,) in tables.fetchall()
+        }
+
+
+def plant(database: Path, columns: dict[str, list[str]], planted: Path) -> None:
+    """Put a pickle that makes the folder `planted` into these columns of every row."""
+    data = pickle.dumps(Planted(planted)).hex()
+    for table, names in columns.items():
+        for name in names:
+            # As the only row where a value must be unique.
+            where = f" WHERE rowid = (SELECT min(rowid) FROM {table})" if table != "samples" else ""
+            tamper(database, f"UPDATE OR IGNORE {table} SET \"{name}\" = x'{data}'{where}")
+
+
+def run_all(command: list[str], database: Path) -> list[int]:
+    """Run every command that reads or writes databases; return their exit codes."""
+    folder, name = database.parent, str(database)
+    commands: list[tuple[Callable[[list[str]], int], list[str]]] = [
+        (tune, [*command, "--database", name]),
+        (analyse, [name]),
+        (report, [name, "-o", str(folder / "page.html")]),
+        (export, [name, "--format", "csv", "--output", str(folder / "out.csv")]),
+        (dispatch, [name, "-o", str(folder / "dispatch"), "--spec", command[0]]),
+        (compare, [name, name]),
+        (merge, [str(folder / "all.db"), name]),
+    ]
+    return [main(arguments) for main, arguments in commands]
+
+
+def test_pickled_columns_are_refused_where_they_are_read_and_never_run(
+    tuned: list[str], database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planted = database.with_name("planted")
+    plant(database, PICKLED, planted)
+    codes = run_all(tuned, database)
+    assert codes == [0, 0, 0, 0, codes[4], 0, 2]  # dispatch has too few inputs
+    merging = capsys.readouterr().err
+    assert tune([*tuned, "--test-limit", "8", "--database", str(database)]) == 2  # goes on
+    tuning = capsys.readouterr().err
+    assert not planted.exists()
+    assert f"{database} is damaged: " in merging
+    assert f"OpenTuner's tables in {database} are damaged: a pickle of" in tuning
+    assert all("mkdir" in message for message in (merging, tuning))
+
+
+def test_a_pickle_in_any_other_column_of_opentuner_is_never_run(
+    tuned: list[str], database: Path
+) -> None:
+    planted = database.with_name("planted")
+    own = set(schema.metadata.tables)
+    columns = {name: c for name, c in columns_of(database).items() if name not in own}
+    assert len(columns) == OPENTUNERS
+    for name, pickled in PICKLED.items():
+        columns[name] = [column for column in columns[name] if column not in pickled]
+    plant(database, columns, planted)
+    run_all(tuned, database)
+    assert not planted.exists()
+
+
+@pytest.mark.parametrize("table", schema.metadata.tables)
+def test_a_pickle_in_our_tables_is_never_run(tuned: list[str], database: Path, table: str) -> None:
+    planted = database.with_name("planted")
+    plant(database, {table: columns_of(database)[table]}, planted)
+    assert export([str(database), "--output", str(database.with_name("out.json"))]) in (0, 2)
+    assert merge([str(database.with_name("all.db")), str(database)]) in (0, 2)
+    assert not planted.exists()
+
+
+def test_escapes_in_names_are_shown_escaped(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    escape = "\x1b]0;title\x07\x1b[31m"
+    fields = {name: f"{name}{escape}" for name in ENVIRONMENT_FIELDS if name != "cache"}
+    cells = "".join(f"{name} = '{value}', " for name, value in fields.items())
+    tamper(database, f"UPDATE spaces SET name = name || '{escape}'")
+    tamper(database, f"UPDATE inputs SET space_name = space_name || '{escape}'")
+    fingerprint = Environment(**fields).fingerprint
+    tamper(database, f"UPDATE environments SET {cells} fingerprint = '{fingerprint}'")
+    name, other = str(database), str(database.with_name("out.json"))
+    assert [analyse([name]), compare([name, name]), export([name, "--output", other])] == [0, 0, 0]
+    assert export([name, "--space", "another"]) == 2
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err
+    assert "planted\\x1b]0;title\\x07\\x1b[31m on device\\x1b" in out
+
+
+def test_caches_that_are_neither_warm_nor_cold_are_refused(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tamper(database, "UPDATE environments SET cache = 'w\x1barm'")
+    assert merge([str(database.with_name("all.db")), str(database)]) == 2
+    assert "it must be warm or cold" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere"])
+def test_a_name_that_is_a_path_does_not_choose_where_a_file_is_written(
+    database: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    tamper(database, f"UPDATE spaces SET name = '{name}'")
+    tamper(database, f"UPDATE inputs SET space_name = '{name}'")
+    assert export([str(database)]) == 2
+    assert f"the space `{name}` gives no file its name; give --output" in capsys.readouterr().err
+
+
+def test_every_pickled_column_is_read_by_the_reader_of_plain_data() -> None:
+    from opentuner.resultsdb.models import Base, CompressedPickler
+
+    import harness.search  # noqa: F401 (its import patches OpenTuner)
+    from harness.core.plain_pickle import load_compressed
+
+    found = {
+        table.name: [c.name for c in table.columns if isinstance(c.type, PickleType)]
+        for table in Base.metadata.sorted_tables
+    }
+    assert {name: columns for name, columns in found.items() if columns} == PICKLED
+    pickled = [c for table in Base.metadata.sorted_tables for c in table.columns]
+    readers = {c.type.pickler for c in pickled if isinstance(c.type, PickleType)}
+    assert readers == {CompressedPickler}
+    assert CompressedPickler.loads is load_compressed

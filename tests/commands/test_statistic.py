@@ -1,0 +1,193 @@
+"""Means in place of medians: in the search, in judgements, and in everything that is printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.analysis.coverage import input_reports
+from harness.commands.analyse import main as analyse
+from harness.commands.compare import main as compare
+from harness.commands.export import main as export
+from harness.core.errors import SpecError
+from harness.core.records import (
+    Config,
+    Input,
+    Measurement,
+    Outcome,
+    Statistic,
+    StopReason,
+    Timing,
+)
+from harness.results.view import Results, read_results
+from harness.stats.samples import Ragged, SampleStatistics, within_noise
+from harness.stats.timing import is_within_noise, log_time, time_ratio
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.results_examples import query
+
+MEAN, MEDIAN = Statistic.MEAN, Statistic.MEDIAN
+SPACE = """\
+name: skewed
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  TILE: {values: [16, 32, 64], default: 64}
+launch: {group: [32], grid: [n]}
+inputs: {features: [n], values: [{n: 8}]}
+measure: {repeats: 12STATISTIC}
+"""
+BY_MEAN = ", statistic: mean"
+STEADY_S = (1.0, 1.01, 1.0, 0.99, 1.0, 1.0) * 2
+SKEWED_S = (0.6, 0.6, 0.61, 0.6, 0.59, 4.0) * 2
+"""Faster by the median, slower by the mean."""
+SLOW_S = (3.0, 3.1) * 6
+SAMPLES_S: Mapping[object, Sequence[float]] = {16: STEADY_S, 32: SKEWED_S, 64: SLOW_S}
+
+
+class SkewedMeasurer(FormulaMeasurer):
+    """Serves SAMPLES_S by tile, and counts what the search measures."""
+
+    searched = 0
+
+    def measure(
+        self, space: object, problem: Input, config: Config, best_s: float | None
+    ) -> Measurement:
+        """Return the samples."""
+        self.searched += 1
+        return self._found(problem, config, StopReason.REPEATS)
+
+    def measure_interleaved(
+        self,
+        space: object,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = (),
+    ) -> list[Measurement]:
+        """Return the same samples again."""
+        return [self._found(problem, config, StopReason.INTERLEAVED) for config in configs]
+
+    def _found(self, problem: Input, config: Config, stopped: StopReason) -> Measurement:
+        samples_s = tuple(SAMPLES_S[config["TILE"]])
+        timing = Timing(samples_s, stopped, statistic=self.statistic)
+        return Measurement(config, problem, Outcome.OK, timing)
+
+
+def tune(folder: Path, database: str, more: str = "") -> tuple[Results, int]:
+    """Tune by a statistic; return the results, and how much was measured by the search."""
+    spec = make_spec(folder, SPACE.replace("STATISTIC", more))
+    measurer = SkewedMeasurer()
+    measurer.statistic = spec.measure.statistic
+    with opened(spec, folder / database, measurer) as (campaign, _):
+        campaign.run()
+    return read_results(str(folder / database))[0], measurer.searched
+
+
+def best(results: Results) -> object:
+    (report,) = input_reports(results)
+    assert report.best is not None
+    return report.best.config["TILE"]
+
+
+def test_the_statistic_decides_what_is_fastest_and_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_median, _ = tune(tmp_path, "median.db")
+    assert best(by_median) == 32
+    by_mean, _ = tune(tmp_path, "mean.db", BY_MEAN)
+    assert best(by_mean) == 16
+    for database, word in (("median.db", "medians"), ("mean.db", "means")):
+        assert analyse([str(tmp_path / database)]) == 0
+        assert f"Times are {word} +- half the 95 % confidence interval" in capsys.readouterr().out
+    assert analyse([str(tmp_path / "median.db"), "--summary"]) == 0
+    assert "By means" not in capsys.readouterr().out
+    assert analyse([str(tmp_path / "mean.db"), "--summary"]) == 0
+    assert "By means of samples, not medians: all programs." in capsys.readouterr().out
+    assert analyse([str(tmp_path / "mean.db"), "--json"]) == 0
+    assert '"statistic": "mean"' in capsys.readouterr().out
+    # OpenTuner's record has the means too: the search went by them.
+    recorded = query(tmp_path / "mean.db", "SELECT min(time) FROM result WHERE state = 'OK'")
+    assert recorded == [(pytest.approx(1.0),)]
+
+
+def test_another_statistic_measures_nothing_again(tmp_path: Path) -> None:
+    first, searched = tune(tmp_path, "r.db")
+    assert (best(first), searched) == (32, 3)
+    second, searched = tune(tmp_path, "r.db", BY_MEAN)
+    assert (best(second), searched) == (16, 0)
+    assert second.campaign.key == first.campaign.key
+    third, searched = tune(tmp_path, "r.db")
+    assert (best(third), searched) == (32, 0)
+
+
+def test_medians_and_means_are_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(tmp_path / name) for name in ("base.db", "candidate.db")]
+    for path, more in zip(paths, ("", BY_MEAN), strict=True):
+        tune(tmp_path, Path(path).name, more)
+    assert compare(paths) == 2
+    assert "skewed was tuned by the mean of its samples, but BASE by the median" in (
+        capsys.readouterr().err
+    )
+
+
+def test_an_export_is_not_compared_with_means(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tune(tmp_path, "mean.db", BY_MEAN)
+    database, exported = str(tmp_path / "mean.db"), str(tmp_path / "mean.json")
+    assert export([database, "--format", "t4", "--output", exported]) == 0
+    for pair, side in (((exported, database), "BASE"), ((database, exported), "CANDIDATE")):
+        assert compare(pair) == 2
+        assert (
+            f"{side} is an export, which is compared by medians, but skewed was tuned by the mean "
+            f"of its samples; give the database that {side} is from"
+        ) in capsys.readouterr().err
+
+
+def test_word_that_is_no_statistic_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"measure\.statistic: must be median or mean"):
+        make_spec(tmp_path, SPACE.replace("STATISTIC", ", statistic: least"))
+
+
+# ------------------------------------------------------------------------------ estimates
+
+
+def timing(samples_s: Sequence[float], occasions: tuple[int, ...] = ()) -> Timing:
+    return Timing(tuple(samples_s), StopReason.INTERLEAVED, occasions, MEAN)
+
+
+def test_ratio_of_means_is_that_of_arithmetic_means() -> None:
+    one, other = timing(SKEWED_S), timing(STEADY_S)
+    assert time_ratio(one, other).value == pytest.approx(np.mean(SKEWED_S))
+    assert log_time(one) == pytest.approx(math.log(np.mean(SKEWED_S)))
+    occasions = timing(SKEWED_S, (4, 4, 4)), timing(STEADY_S, (4, 4, 4))
+    assert time_ratio(*occasions).value == pytest.approx(np.mean(SKEWED_S))
+    with pytest.raises(ValueError, match="median is not compared with a mean"):
+        time_ratio(one, Timing(STEADY_S))
+
+
+@pytest.mark.parametrize("occasions", [(), (3,) * 6])
+def test_interval_of_a_ratio_of_means_covers_it_as_often_as_it_says(
+    occasions: tuple[int, ...],
+) -> None:
+    rng = np.random.default_rng(1)
+    pairs = rng.gamma(25, 1 / 25, (600, 2, 18)) * np.array([2.0, 1.0])[:, None]
+    ratios = [time_ratio(*(timing(s.tolist(), occasions) for s in pair)) for pair in pairs]
+    covered = np.mean([ratio.low <= 2 <= ratio.high for ratio in ratios])
+    assert 0.92 < covered < 0.98
+
+
+def test_many_rows_are_within_noise_as_two_are() -> None:
+    rows = [SKEWED_S, STEADY_S, (2.0, 2.1, 2.0), (2.5, 2.6, 2.4), (2.0,)]
+    flat = [value for row in rows for value in row]
+    found = SampleStatistics.of(Ragged.of(flat, [len(row) for row in rows]), MEAN)
+    assert found.time.tolist() == pytest.approx([np.mean(row) for row in rows])
+    timings = [Timing(row, statistic=MEAN) for row in rows]
+    for own, one in enumerate(timings):
+        flags = within_noise(found, own, np.arange(len(rows))).tolist()
+        assert flags == [is_within_noise(one, other) for other in timings]

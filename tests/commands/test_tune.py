@@ -1,0 +1,596 @@
+"""The tune command as a user runs it: options, interruption, errors, files left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import os
+import re
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from harness.commands import tune
+from harness.commands.tune.next_step import dispatch_words
+from harness.core.errors import UsageError
+from harness.core.records import Config, Environment, Input
+from harness.results import CampaignKey, StoredCampaign
+from harness.search import techniques
+from harness.space_file import load_spec
+from harness.space_file.inputs import select_inputs
+from tests.helpers.replays import write_recording
+
+ROOT = Path(__file__).parents[2]
+
+SPACE = """\
+name: replayed
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  TILE: {type: integer, min: 1, max: 8, default: 1}
+  CACHE: {type: boolean, role: choice, default: false}
+launch: {group: [BLOCK], grid: [n]}
+inputs:
+  features: [m, n]
+  values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 64, n: 1024}, {m: 1024, n: 64}]
+search: {technique: AUCBanditMetaTechniqueA, test_limit: 20}
+"""
+
+MVMUL = """\
+name: mvmul
+kernel:
+  function: mvmul
+  source: ROOT/kernels/mvmul.cl
+  host: ROOT/kernels/mvmul.py
+parameters:
+  THRD: {values: [256], role: launch, default: 256}
+  LU: {type: integer, min: 1, max: 2, default: 1}
+  X_CACHE: {values: [0, 1], role: choice, default: 1}
+constraints: [LU <= sqrt(THRD) / 4]
+launch: {group: [sqrt(THRD), sqrt(THRD)], grid: ["ceil_div(m, sqrt(THRD))", 1]}
+inputs: {features: [m, n], values: [{m: 33, n: 1001}, {m: 1001, n: 33}]}
+verify: {rtol: 1.0e-5, atol: 0.0}
+measure: {repeats: 3, min_repeats: 2}
+"""
+
+
+OF_TWO = SPACE.replace(", {m: 64, n: 1024}, {m: 1024, n: 64}", "")
+"""Two inputs are too few to learn a choice from, which takes longer than all else here."""
+
+
+@pytest.fixture
+def replayed(tmp_path: Path) -> list[str]:
+    """The command line of a replay in a folder of its own, for two inputs."""
+    return replay(tmp_path, OF_TWO)
+
+
+@pytest.fixture
+def replayed_four(tmp_path: Path) -> list[str]:
+    """The same for four inputs."""
+    return replay(tmp_path, SPACE)
+
+
+def replay(tmp_path: Path, text: str) -> list[str]:
+    space, recording = write_recording(tmp_path, text)
+    database = tmp_path / "results" / "r.db"
+    return [
+        str(space), "--replay", str(recording),
+        "--database", str(database),
+    ]  # fmt: skip
+
+
+def _rows(command: Sequence[str], query: str) -> list[tuple[object, ...]]:
+    database = command[command.index("--database") + 1]
+    with sqlite3.connect(database) as connection:
+        return connection.execute(query).fetchall()
+
+
+def test_a_replay_ends_with_the_table_the_tree_and_the_next_command(
+    replayed_four: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main(replayed_four) == 0
+    message = capsys.readouterr().out
+    assert "m=64, n=4096" in message
+    assert "speed-up" in message
+    assert re.search(r"^(Use|Choose by|Keep the default)", message, re.MULTILINE)
+    assert (
+        f"{shlex.join(['python', '-m', 'harness.tune', *replayed_four])} --test-limit 40" in message
+    )
+
+
+def test_the_report_has_the_commands_as_typed_without_passwords(
+    replayed: list[str], tmp_path: Path
+) -> None:
+    """Of two databases the last one counts; pages and databases are passed on."""
+    page, words = tmp_path / "x.html", [replayed[0], "--database", "postgresql://me:sesame@host/x"]
+    words += ["--inputs", "m > 99 or n > 99", *replayed[1:], "--report", str(page)]
+    assert tune.main(words) == 0
+    shown = [word.replace("sesame", "***") for word in words]
+    assert html.escape(shlex.join(["python", "-m", "harness.tune", *shown])) in (
+        page.read_text(encoding="utf-8").replace("&#39;", "&#x27;")
+    )
+    assert _rows(replayed, "SELECT arguments FROM commands") == [(json.dumps(shown),)]
+    assert b"sesame" not in b"".join(
+        path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
+    )
+
+
+def test_a_replay_prints_nothing_about_a_measuring_device(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, "--test-limit", "3"]) == 0
+    message = capsys.readouterr().out
+    recording = replayed[replayed.index("--replay") + 1]
+    assert f"replaying {recording}: 96 measurements from recording.csv; none is new" in message
+    assert "replayed, replayed from recording.csv" in message
+    assert not [word for word in ("driver", "beside the baseline", "compiler") if word in message]
+
+
+def test_quiet_leaves_out_the_progress_and_nothing_else(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, "--quiet"]) == 0
+    message = capsys.readouterr().out
+    assert "test 20 of 20" not in message
+    assert "speed-up" in message
+
+
+def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
+    options = ["--test-limit", "7", "--technique", "PureRandom", "--label", "mine", "--seed", "3"]
+    assert tune.main([*replayed, *options]) == 0
+    counts = _rows(replayed, "select count(*) from result group by tuning_run_id")
+    assert counts == [(7,)] * 2
+    assert _rows(replayed, "select distinct name from tuning_run") == [("mine",)]
+    asked = _rows(replayed, "select distinct requestor from desired_result")
+    assert asked == [("seed",), ("PureRandom",)]
+    assert _rows(replayed, "select distinct technique, seed from runs") == [("PureRandom", 3)]
+
+
+def test_two_techniques_alternate(replayed: list[str]) -> None:
+    options = ["-t", "PureRandom", "-t", "UniformGreedyMutation05", "--test-limit", "15"]
+    assert tune.main([*replayed, *options]) == 0
+    asked = {row[0] for row in _rows(replayed, "select distinct requestor from desired_result")}
+    assert {"PureRandom", "UniformGreedyMutation05"} <= asked
+
+
+def test_what_had_no_time_to_measure_anything_ends_in_time_and_is_no_success(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = time.monotonic()
+    assert tune.main([*replayed, "--max-time", "0.001"]) == 1
+    assert time.monotonic() - started < 10
+    message = capsys.readouterr().out
+    assert "Nothing was measured: the time was up" in message
+    assert message.rstrip().endswith("--test-limit 20 --max-time 60")
+    assert "Fix what" not in message
+    assert _rows(replayed, "select distinct state from runs") == [("interrupted",)]
+
+
+def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Path) -> None:
+    seed = tmp_path / "seed.json"
+    seed.write_text(json.dumps({"BLOCK": 16, "TILE": 7}))
+    assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 0
+    query = """
+        select c.parameters from tests t join measurements m on m.id = t.measurement_id
+        join configurations c on c.id = m.configuration_id where t.run_id = 1 order by t.ordinal
+    """
+    second = json.loads(str(_rows(replayed, query)[1][0]))
+    assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1]", "needs a JSON object"),
+        ("{", "needs a JSON object"),
+        ('{"BLOK": 1}', "`BLOK` is not a parameter; there are BLOCK"),
+        ('{"BLOCK": 17}', "BLOCK=17 is not one of its values"),
+    ],
+)
+def test_a_seed_configuration_that_does_not_fit_is_refused(
+    text: str, message: str, replayed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = tmp_path / "seed.json"
+    seed.write_text(text)
+    assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "best.log"
+    assert tune.main([*replayed, "--results-log", str(log), "--test-limit", "9"]) == 0
+    assert tune.main([*replayed, "--results-log", str(log)]) == 0
+    for number in range(1, 3):
+        head, *lines = (tmp_path / f"best-{number:02d}.log").read_text().split("\n")[:-1]
+        assert head.startswith("# harness: seconds since the start")
+        times = [float(line.split()[1]) for line in lines]
+        assert times == sorted(times, reverse=True)
+        assert len(times) >= 1
+
+
+def test_two_columns_of_numbers_are_not_taken_for_a_results_log(
+    replayed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "best-02.log"
+    mine.write_text("0.5 2.0\n1.5 1.0\n")
+    assert tune.main([*replayed, "--results-log", str(tmp_path / "best.log")]) == 2
+    assert "best-02.log already exists and is not a log of new bests" in capsys.readouterr().err
+    assert mine.read_text() == "0.5 2.0\n1.5 1.0\n"
+
+
+def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune.main(["--list-techniques"]) == 0
+    listed = capsys.readouterr().out.split()
+    assert listed == sorted([*techniques(), "auto", "Predicted"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
+        (["--backend", "opencl"], "--replay takes the place of a device; leave out --backend"),
+        (["--replay", "recordin.csv"], "--replay recordin.csv does not exist"),
+        (["--seed-configuration", "none.json"], "--seed-configuration none.json does not exist"),
+        (["--inputs", "m <"], "--inputs: "),
+        (["--results-log", "no/such/best.log"], "the folder no does not exist"),
+        (["--validate", "0.2", "-t", "PureRandom"], "alone, got PureRandom"),
+        (["--results-log", "best.log", "--validate"], "does not go with --validate"),
+    ],
+)
+def test_a_command_line_that_cannot_be_carried_out_is_one_error(
+    arguments: list[str], message: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--test-limit", "99999999999999999999"], "a whole number from 1 to 10^9"),
+        (["--repeats", "x"], "a whole number from 1 to 10^9"),
+        (["--seed", "-1"], "a whole number from 0 to 10^9"),
+        (["--precision", "7"], "a share from 0 to below 1"),
+        (["--give-up-at", "0.5"], "a number from 1"),
+        (["--stop-after", "nan"], "seconds above 0"),
+        (["--stop-after", "-5"], "seconds above 0"),
+        (["--database", ""], "printable characters"),
+        (["--label", "a\nb"], "printable characters"),
+        (["--validate", "space.yaml"], "a share between 0 and 1"),
+        (["--backend", "replay", "--recording", "r.csv"], "replay is now --replay FILE"),
+        (["--recording", "r.csv"], "--recording: is now --replay FILE"),
+    ],
+)
+def test_a_value_that_an_option_cannot_take_says_what_it_takes(
+    arguments: list[str], message: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        tune.main([*replayed, *arguments])
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_next_command_keeps_what_made_this_run(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--seed", "5", "-t", "PureRandom", "--label", "my run", "--fresh", "--test-limit=9"]
+    assert tune.main([*replayed, *options]) == 0
+    message = capsys.readouterr().out.rsplit("To continue the search: python -m harness.tune ", 1)[
+        1
+    ]
+    again = shlex.split(message)
+    assert again == [*replayed, *options[:6], "--test-limit", "18"]
+    assert tune.main(again) == 0
+    counts = _rows(replayed, "select count(*) from tests group by run_id")
+    assert counts == [(18,)] * 2
+    assert "tests were answered from the database" in capsys.readouterr().out
+
+
+def test_a_seed_configuration_may_leave_out_flags_of_other_compilers(
+    replayed: list[str], tmp_path: Path
+) -> None:
+    flags = "flags: {nvcc: {ftz: boolean}}\nlaunch:"
+    space = Path(replayed[0])
+    space.write_text(space.read_text().replace("launch:", flags))
+    seed = tmp_path / "seed.json"
+    seed.write_text(json.dumps({"BLOCK": 16}))
+    assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 0
+
+
+def test_a_missing_space_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune.main([]) == 2
+    assert "name a space" in capsys.readouterr().err
+
+
+def test_a_climb_ends_by_itself_and_the_next_command_has_another_technique(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
+    message = capsys.readouterr().out
+    assert "HillClimb tested " in message
+    again = message.rsplit("To continue with another: python -m harness.tune ", 1)[1]
+    assert shlex.split(again) == [*replayed, "--seed", "2", "--technique", "auto"]
+    assert {row[0] for row in _rows(replayed, "select requestor from tests")} == {"HillClimb"}
+
+
+def test_validation_has_a_target_of_its_own(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, "--validate", "--test-limit", "10"]) == 0
+    assert "(target: a median of 0.15)" in capsys.readouterr().out
+
+
+def test_a_validation_prints_its_curve_and_why_it_ended(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    option = "--validate=0.01"
+    assert tune.main([*replayed, option, "--test-limit", "10"]) == 0
+    message = capsys.readouterr().out
+    assert "on 48 reserved samples" in message
+    assert "9 in 10 below" in message
+    assert "The limit of 20 samples was spent before the target was reached." in message
+    again = shlex.split(message.rsplit("To continue the search: python -m harness.tune ", 1)[1])
+    assert again == [*replayed, option, "--test-limit", "20"]
+
+
+def test_inputs_that_are_selected_are_tuned_and_no_others(
+    replayed_four: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--inputs", "n < 4096 and m > 64"]
+    assert tune.main([*replayed_four, *chosen]) == 0
+    message = capsys.readouterr().out
+    features = [
+        json.loads(str(row[0])) for row in _rows(replayed_four, "select features from inputs")
+    ]
+    assert features == [{"m": 4096, "n": 64}, {"m": 1024, "n": 64}]
+    again = shlex.split(message.rsplit("To continue the search: python -m harness.tune ", 1)[1])
+    assert again == [*replayed_four, *chosen, "--test-limit", "40"]
+    assert tune.main(replayed_four) == 0
+    assert "40 tests were answered from the database" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("size_n > 3", "`size_n` is not a feature of"),
+        ("nn > 3", "did you mean `n`?"),
+        ("n > 5000", "there m goes from 64 to 4096, n goes from 64 to 4096"),
+        ("n >", "cannot be read"),
+        ("n / (m - 64) > 1e400", "--inputs: "),
+    ],
+)
+def test_a_condition_on_inputs_that_selects_none_is_one_error(
+    condition: str, message: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replayed, "--inputs", condition]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_a_wrong_file_is_an_error_before_slow_libraries_are_loaded(tmp_path: Path) -> None:
+    code = (
+        "import sys; from harness.commands import tune; print(tune.main(['none.yaml']), "
+        "*{'opentuner', 'sqlalchemy', 'sklearn', 'pydantic', 'rich'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "2\n"
+    assert "none.yaml does not exist" in done.stderr
+
+
+def test_an_unknown_option_is_answered_with_the_nearest(
+    replayed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for word, near in (("--tecnique=PureRandom", "--technique"), ("--test", "--test-limit")):
+        with pytest.raises(SystemExit) as exit_:
+            tune.main([*replayed, word])
+        assert exit_.value.code == 2
+        assert f"did you mean `{near}`?" in capsys.readouterr().err
+
+
+def test_nothing_is_written_into_the_working_folder(
+    replayed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    assert tune.main(replayed) == 0
+    assert list(empty.iterdir()) == []
+
+
+BROKEN_PROGRAM = """\
+name: broken
+program: {sources: [main.sh], run: [sh, "{source}", "{A}", "{n}"], time: wall}
+parameters: {A: {values: [1, 2], default: 1}}
+inputs: {features: [n], values: [{n: 1}, {n: 2}]}
+"""
+
+
+def test_a_program_that_does_not_work_fails_and_its_page_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise UsageError(f"{page} cannot be written")
+
+    (tmp_path / "main.sh").write_text("exit 5")
+    space, page = tmp_path / "space.yaml", tmp_path / "r.html"
+    space.write_text(BROKEN_PROGRAM)
+    page.write_text(
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="harness 0">'
+    )
+    words = [str(space), "--database", str(tmp_path / "r.db"), "--inputs", "n > 0"]
+    assert tune.main([*words, "--report", str(page)]) == 1
+    html = page.read_text()
+    assert "Nothing was measured." in html
+    assert "ended with exit status 5" in html
+    assert f"harness.tune {space} --database" in html
+    assert "--inputs &#39;n &gt; 0&#39;" in html
+    monkeypatch.setattr("harness.report.write_output", full)
+    assert tune.main([*words, "--report", str(page)]) == 1, "that it cannot be written is printed"
+    assert f"error: {page} cannot be written" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- as a process of its own
+
+
+PATIENT_HOST = """
+import time
+
+_arguments = arguments
+
+def arguments(features, rng):
+    time.sleep(600 if features["m"] == 1001 else 0)
+    return _arguments(features, rng)
+"""
+"""Makes the second input's data until it is killed, and so leaves time for a test."""
+
+
+def _arguments(tmp_path: Path, *options: str) -> list[str]:
+    space = tmp_path / "mvmul.yaml"
+    space.write_text(MVMUL.replace("ROOT", str(ROOT)))
+    return [str(space), "--backend", "opencl", "--database", str(tmp_path / "r.db"), *options]
+
+
+def _endless_arguments(tmp_path: Path, *options: str) -> list[str]:
+    arguments = _arguments(tmp_path, *options)
+    host, space = tmp_path / "patient.py", Path(arguments[0])
+    host.write_text((ROOT / "kernels/mvmul.py").read_text() + PATIENT_HOST)
+    space.write_text(space.read_text().replace(f"{ROOT}/kernels/mvmul.py", str(host)))
+    return arguments
+
+
+def _start(arguments: list[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "harness.tune", *arguments]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def _count(database: Path) -> int:
+    """The committed measurements so far; 0 while there is no database yet."""
+    try:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("select count(*) from measurements").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def _wait_for_measurements(process: subprocess.Popen[str], database: Path, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while _count(database) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "the search measures nothing"
+        time.sleep(0.03)
+
+
+@pytest.mark.usefixtures("opencl")
+def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "r.db"
+    first = _start(_arguments(tmp_path))
+    _wait_for_measurements(first, database, 3)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    kept = _count(database)
+    assert kept >= 3
+    assert tune.main(_arguments(tmp_path)) == 0
+    assert "All 4 legal configurations were measured" in capsys.readouterr().out
+    with sqlite3.connect(database) as connection:
+        (check,) = connection.execute("pragma integrity_check").fetchone()
+        searched = connection.execute(
+            "select input_id, count(*), count(distinct configuration_id) from measurements "
+            "where stage = 'search' group by input_id"
+        ).fetchall()
+        outcomes = connection.execute("select distinct outcome from measurements").fetchall()
+        runs = connection.execute("select count(*) from tuning_run").fetchone()
+    assert check == "ok"
+    assert [row[1:] for row in searched] == [(4, 4), (4, 4)]
+    assert outcomes == [("ok",)]
+    assert runs == (2,)
+
+
+@pytest.mark.usefixtures("opencl")
+def test_interrupted_it_says_how_to_go_on_and_a_second_one_who_measures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "r.db"
+    first = _start(_endless_arguments(tmp_path, "--repeats", "9", "--precision", "0"))
+    _wait_for_measurements(first, database, 2)
+    second = tune.main(_arguments(tmp_path))
+    os.kill(first.pid, signal.SIGINT)
+    shown, errors = first.communicate(timeout=60)
+    refused = capsys.readouterr().err
+    assert second == 2
+    assert f"process {first.pid}" in refused
+    assert "name another device with --device" in refused
+    assert first.returncode == 130
+    assert "Best so far, by the times of the search:\n    m=" in shown
+    assert "all measurements are kept. To continue: " in errors
+    assert errors.rstrip().endswith("--repeats 9 --precision 0")
+    assert "Traceback" not in errors + refused
+
+
+def test_features_of_words_are_listed_where_a_condition_selects_no_input() -> None:
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
+    with pytest.raises(UsageError, match="m is narrow or wide, n is 7"):
+        select_inputs(dataclasses.replace(spec, inputs=inputs), "n > 90")
+
+
+def test_a_signal_that_ends_it_is_like_ctrl_c_and_leaves_only_the_database(tmp_path: Path) -> None:
+    pytest.importorskip("pyopencl")
+    first = _start(_endless_arguments(tmp_path))
+    _wait_for_measurements(first, tmp_path / "r.db", 1)
+    os.kill(first.pid, signal.SIGTERM)
+    _, errors = first.communicate(timeout=60)
+    assert first.returncode == 143
+    assert "all measurements are kept. To continue: " in errors
+    assert "Traceback" not in errors
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left - {"__pycache__"} == {"mvmul.yaml", "patient.py", "r.db"}
+    with sqlite3.connect(tmp_path / "r.db") as connection:
+        states = connection.execute("select distinct state from runs").fetchall()
+    assert states == [("interrupted",)]
+
+
+def test_nohup_is_obeyed(tmp_path: Path) -> None:
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert tune.main(["--list-techniques"]) == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
+
+
+@pytest.mark.parametrize("condition", ["m", "m + 1", "-n", "7"])
+def test_a_value_is_no_condition_on_inputs(condition: str) -> None:
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    with pytest.raises(UsageError, match="is a value, not a condition; compare it, such as"):
+        select_inputs(spec, condition)
+
+
+def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned() -> None:
+    def tuned(device: str, program: str = "a") -> StoredCampaign:
+        environment = Environment("cuda", device, "none", "1", "1")
+        return StoredCampaign(
+            CampaignKey(program, device, 1), "mvmul", "", environment, Config({}), {}
+        )
+
+    one, other = tuned("A100"), tuned("H200")
+    alone = ["r.db", "-o", "out"]
+    assert dispatch_words(one, [one, tuned("H200", program="b")], "r.db") == alone
+    assert dispatch_words(one, [one, other], "r.db") == [*alone, "--device", "A100"]

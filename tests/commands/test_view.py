@@ -1,0 +1,197 @@
+"""Databases as tables: of what was measured, and of candidates on inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, Select, Table
+
+from harness.analysis.coverage import not_measured, reservations
+from harness.commands import analyse, dispatch
+from harness.commands.report import main as report
+from harness.core.errors import UsageError
+from harness.core.records import Config, DeviceLimits, Input
+from harness.dispatch.candidates import matrix_of
+from harness.results import stored_rows
+from harness.results.validate_many import Cells
+from harness.results.view import Results, read_results, the_one
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+
+SPACE = """\
+name: NAME
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  TILE: {values: [1, 2], default: 1}
+constraints: [BLOCK * TILE <= n * 16]
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}]}
+"""
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """Each input wants a block of its own; TILE=2 fails on the largest."""
+    if problem["n"] == 32 and config["TILE"] == 2:
+        return math.inf
+    best = {8: 16, 16: 64, 32: 256}[problem["n"]]  # type: ignore[index]
+    return 1e-3 * (1 if config["BLOCK"] == best else 2) * (1.5 if config["TILE"] == 2 else 1)
+
+
+def fill(folder: Path, database: str, name: str = "small") -> str:
+    """Run a campaign to its end; return the path of its database."""
+    spec = make_spec(folder, SPACE.replace("NAME", name))
+    with opened(spec, folder / database, FormulaMeasurer(time_s)) as (campaign, _):
+        campaign.run()
+    return str(folder / database)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """All of a small space."""
+    return the_one(read_results([fill(tmp_path_factory.mktemp("tables"), "r.db")]))
+
+
+def test_a_row_of_the_table_is_a_measurement(results: Results) -> None:
+    table = results.table()
+    searched = table[table["stage"] == "search"]
+    # 16 * 8 leaves out what is larger than 128 on the smallest input.
+    assert searched.groupby("n").size().to_dict() == {8: 4, 16: 5, 32: 6}
+    failed = searched[searched["outcome"] == "build_failed"]
+    assert set(failed["n"]) == {32}
+    assert set(failed["TILE"]) == {2}
+    assert failed["time_s"].isna().all()
+    worked = searched[searched["outcome"] == "ok"]
+    assert worked["samples_s"].map(len).eq(3).all()
+    assert not worked["time_s"].isna().any()
+
+
+def test_the_matrix_has_candidates_that_apply_where_constraints_hold(results: Results) -> None:
+    matrix = matrix_of(results)
+    assert matrix.features["n"].tolist() == [8, 16, 32]
+    assert matrix.default == 0
+    assert matrix.candidates[0] == Config({"BLOCK": 64, "TILE": 1})
+    assert matrix.slowdown[:, 0].tolist() == pytest.approx([2, 1, 2])
+    assert matrix.tied[:, 0].tolist() == [False, True, False]
+    wide = matrix.candidates.index(Config({"BLOCK": 256, "TILE": 1}))
+    assert matrix.applies[:, wide].tolist() == [False, True, True]
+    assert np.isnan(matrix.time_s[0, wide])
+    assert matrix.slowdown[1:, wide].tolist() == pytest.approx([2, 1])
+
+
+def test_the_same_measurements_in_two_databases_count_once(
+    results: Results, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(Path(results.databases[0]).read_bytes())
+    joined = the_one(read_results([results.databases[0], str(copy)]))
+    assert len(joined.rows) == len(results.rows)
+    assert joined.databases == (results.databases[0], str(copy))
+
+
+def test_the_devices_numbers_are_kept_with_what_was_measured(
+    results: Results, tmp_path: Path
+) -> None:
+    assert results.limits == {}  # it was measured without a device
+    limits = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
+    measurer = FormulaMeasurer(time_s)
+    measurer.limits = limits
+    text = SPACE.replace("NAME", "small").replace("n * 16", "n * 8 * compute_units")
+    with opened(make_spec(tmp_path, text), tmp_path / "r.db", measurer) as (campaign, _):
+        campaign.run()
+    found = the_one(read_results(str(tmp_path / "r.db")))
+    assert found.limits == limits.names()
+    assert matrix_of(found).applies.tolist() == matrix_of(results).applies.tolist()
+    assert not matrix_of(found).applies.all()
+
+
+def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
+    database = fill(tmp_path, "r.db", "first")
+    other = SPACE.replace("[16, 64, 256]", "[32, 64]").replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}")
+    with opened(
+        make_spec(tmp_path, other.replace("NAME", "second")),
+        tmp_path / "r.db",
+        FormulaMeasurer(time_s),
+    ) as (campaign, _):
+        campaign.run()
+    first, second = (the_one(read_results([database], name)) for name in ("first", "second"))
+    assert first.campaign.key == second.campaign.key
+    assert [problem["n"] for problem in first.measured] == [8, 16, 32]
+    assert [problem["n"] for problem in second.measured] == [8]
+    blocks = [
+        {config["BLOCK"] for known in r.measured.values() for config in known}
+        for r in (first, second)
+    ]
+    assert blocks == [{16, 64, 256}, {32, 64}]
+    assert [len(r.runs) for r in (first, second)] == [3, 1]
+    assert not not_measured(first)
+    assert not not_measured(second)
+    assert len(read_results([database])) == 2
+
+
+def test_measurements_with_parameters_that_the_space_no_longer_has_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database, page = fill(tmp_path, "r.db"), tmp_path / "page.html"
+    (before,) = read_results([database])
+    only_first = SPACE.replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}, {n: 16}")
+    spec = make_spec(tmp_path, only_first.replace("TILE", "A").replace("NAME", "small"))
+    with opened(spec, Path(database), FormulaMeasurer(renamed_s)) as (campaign, _):
+        campaign.run()
+    (results,) = read_results([database])
+    assert results.campaign.key == before.campaign.key
+    assert len(results.all_rows) - len(results.rows) == len(before.rows)
+    assert {name for row in results.rows for name in row.measurement.config} == {"BLOCK", "A"}
+    assert results.default == Config({"BLOCK": 64, "A": 1})
+    assert len(matrix_of(results).features) == 2
+    sentence = (
+        f"{len(before.rows)} of {len(results.all_rows)} measurements are left out: they are from "
+        "before the space's parameters changed. They differ in A, TILE."
+    )
+    assert list(reservations(results)) == [sentence]
+    why = "its measurements are from a space with other parameters"
+    assert not_measured(results) == {Input({"n": 32}): f"not measured: {why}"}
+    assert analyse.main([database]) == 0
+    assert sentence in capsys.readouterr().out
+    assert report([database, "-o", str(page)]) == 0
+    assert sentence.replace("'", "&#39;") in page.read_text()
+    dispatched = ["--spec", str(tmp_path / "space.yaml"), "-o", str(tmp_path / "out")]
+    assert dispatch.main([database, *dispatched]) == 0
+    assert sentence in capsys.readouterr().out
+
+
+def renamed_s(problem: Input, config: Config) -> float:
+    return time_s(problem, Config({"BLOCK": config["BLOCK"], "TILE": config["A"]}))
+
+
+def test_what_must_not_be_mixed_is_refused_with_what_differs(
+    results: Results, tmp_path: Path
+) -> None:
+    other = fill(tmp_path, "other.db", "other")
+    with pytest.raises(UsageError, match=r"differ in\n    space: small, other\nchoose one"):
+        the_one(read_results([results.databases[0], other]))
+
+
+def test_each_row_of_the_runs_and_of_the_inputs_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    real = stored_rows.checked_cells
+
+    def noted(connection: Connection, table: Table, query: Select[Any]) -> Iterator[Cells]:
+        for cells in real(connection, table, query):
+            checked.extend([table.name] * len(cells["id"]))
+            yield cells
+
+    monkeypatch.setattr(stored_rows, "checked_cells", noted)
+    read_results([fill(tmp_path, "r.db")])
+    assert (checked.count("runs"), checked.count("inputs")) == (3, 3)
+
+
+def test_a_run_has_the_input_of_its_measurements_not_a_copy(results: Results) -> None:
+    known = {id(problem) for problem in results.measured}
+    assert {id(run.problem) for run in results.runs} == known

@@ -1,0 +1,452 @@
+"""The warm start: a search that learns from another device's results before its first test."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.api.request import search_options
+from harness.commands import export, tune
+from harness.commands.tune.options import TuneCommand, make_parser
+from harness.space_file import load_spec
+from tests.helpers.replays import write_space
+
+BLOCKS, TILES = (16, 32, 64, 128, 256, 512), range(1, 9)
+
+SPACE = """\
+name: warm
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 512, default: 16}
+  TILE: {type: integer, min: 1, max: 8, default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 4096}, {n: 64}]}
+"""
+
+Point = tuple[int, int]
+
+
+def time_ms(block: int, tile: int) -> float:
+    """Best at BLOCK=128, TILE=5, which nothing beside it gives away."""
+    return 1.0 if (block, tile) == (128, 5) else 10 + abs(block - 32) / 16 + tile
+
+
+def write_cache(path: Path, unit: float = 1.0, **changes: Any) -> Path:
+    """What Kernel Tuner recorded of the kernel on some device."""
+    points = list(itertools.product(BLOCKS, TILES))
+    data = {
+        "device_name": f"device {unit:g}",
+        "kernel_name": "kernel",
+        "problem_size": [4096],
+        "tune_params_keys": ["BLOCK", "TILE"],
+        "tune_params": {"BLOCK": list(BLOCKS), "TILE": list(TILES)},
+        "objective": "time",
+        "cache": {
+            f"{b},{t}": {"BLOCK": b, "TILE": t, "time": unit * time_ms(b, t)} for b, t in points
+        },
+    }
+    path.write_text(json.dumps(data | changes))
+    return path
+
+
+def write_csv(path: Path, seconds: Callable[[int, int], float], *features: int) -> Path:
+    """The same as rows, with a mapping beside them."""
+    lines = ["n,BLOCK,TILE,seconds"]
+    for n, block, tile in itertools.product(features, BLOCKS, TILES):
+        lines.append(f"{n},{float(block)},{tile},{seconds(block, tile)}")
+    path.write_text("\n".join(lines) + "\n")
+    columns = "parameters: [BLOCK, TILE]\nfeatures: [n]\ntimes: {columns: [seconds], unit: s}\n"
+    path.with_suffix(".yaml").write_text(f"device: another\n{columns}")
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return write_cache(tmp_path / "other.json", unit=30)
+
+
+@pytest.fixture
+def replaying(tmp_path: Path) -> list[str]:
+    """The command line of a search of what Kernel Tuner recorded here."""
+    here = write_cache(tmp_path / "here.json")
+    return ["--replay", str(here), "--database", str(tmp_path / "r.db"), "--test-limit", "4"]
+
+
+@pytest.fixture
+def measuring(tmp_path: Path) -> list[str]:
+    """The command line of a search of a space, on a device that is a recording of ours."""
+    space = write_space(tmp_path, SPACE)
+    lines = ["n,BLOCK,TILE,outcome,time_s,message"]
+    for n, block, tile in itertools.product((4096, 64), BLOCKS, TILES):
+        lines.append(f"{n},{block},{tile},ok,{1e-3 * time_ms(block, tile)},")
+    device = tmp_path / "device.csv"
+    device.write_text("\n".join(lines) + "\n")
+    return [
+        str(space), "--replay", str(device),
+        "--database", str(tmp_path / "r.db"), "--test-limit", "4",
+    ]  # fmt: skip
+
+
+def rows(command: Sequence[str], query: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(command[command.index("--database") + 1]) as connection:
+        return connection.execute(query).fetchall()
+
+
+def configs_of(command: Sequence[str], run: int = 1) -> list[Mapping[str, Any]]:
+    """The configurations that a run tested, in order."""
+    query = f"""
+        select c.parameters from tests t join measurements m on m.id = t.measurement_id
+        join configurations c on c.id = m.configuration_id
+        where t.run_id = {run} order by t.ordinal
+    """
+    return [json.loads(row[0]) for row in rows(command, query)]
+
+
+BEST = {"BLOCK": 128, "TILE": 5}
+
+
+def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_recording_described(
+    replaying: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*replaying, "--warm-start", str(cache)]) == 0
+    assert configs_of(replaying)[1] == BEST
+    assert (
+        "warm start from other.json: Kernel Tuner cache of kernel on device 30; 48 configurations, "
+        "all legal on (problem_size_x=4096); matched parameters: BLOCK, TILE; matched "
+        "features: problem_size_x\n"
+    ) in capsys.readouterr().out
+
+
+def test_without_it_the_best_of_this_landscape_is_not_found_in_so_few_tests(
+    replaying: list[str],
+) -> None:
+    assert tune.main(replaying) == 0
+    assert BEST not in configs_of(replaying)
+
+
+def test_every_input_of_a_space_has_the_warm_start(measuring: list[str], cache: Path) -> None:
+    assert tune.main([*measuring, "--warm-start", str(cache)]) == 0
+    assert BEST in configs_of(measuring, 1)[:2]
+    assert BEST in configs_of(measuring, 2)[:2]
+
+
+def test_rows_with_a_mapping_beside_them_are_read_as_well(
+    measuring: list[str], tmp_path: Path
+) -> None:
+    csv = write_csv(tmp_path / "times.csv", lambda b, t: time_ms(b, t) / 7, 4096, 128)
+    assert tune.main([*measuring, "--warm-start", str(csv)]) == 0
+    assert configs_of(measuring)[1] == BEST
+
+
+def test_of_several_devices_what_is_good_on_all_comes_first(
+    replaying: list[str], cache: Path, tmp_path: Path
+) -> None:
+    def other_s(block: int, tile: int) -> float:
+        return 0.5 if (block, tile) == (16, 8) else time_ms(block, tile)
+
+    csv = write_csv(tmp_path / "times.csv", other_s, 4096)
+    assert tune.main([*replaying, "--warm-start", str(cache), "--warm-start", str(csv)]) == 0
+    assert configs_of(replaying)[1] == BEST
+
+
+@pytest.mark.parametrize("form", ["t4", "csv"])
+def test_an_exported_campaign_is_a_warm_start(
+    form: str, measuring: list[str], tmp_path: Path
+) -> None:
+    assert tune.main([*measuring, "--test-limit", "48", "-t", "UniformRandom"]) == 0
+    exported = tmp_path / f"exported.{'json' if form == 't4' else 'csv'}"
+    database = str(tmp_path / "r.db")
+    assert export.main([database, "--format", form, "--output", str(exported)]) == 0
+    again = ["--database", str(tmp_path / "again.db")]
+    assert tune.main([*measuring, *again, "--warm-start", str(exported)]) == 0
+    assert configs_of(again)[1] == BEST
+
+
+def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
+    replaying: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*replaying, "--warm-start", str(cache)]
+    assert tune.main(command) == 0
+    again = capsys.readouterr().out.rsplit("To continue the search: python -m harness.tune ", 1)[1]
+    assert shlex.split(again)[-4:] == ["--warm-start", str(cache), "--test-limit", "8"]
+    first = configs_of(replaying)
+    assert tune.main(shlex.split(again)) == 0
+    assert configs_of(replaying)[:4] == first
+    assert len(configs_of(replaying)) == 8
+    assert tune.main(replaying) == 0
+    assert len(configs_of(replaying, 2)) == 4
+    techniques = [row[0] for row in rows(replaying, "select technique from runs order by id")]
+    assert techniques[0].startswith("GaussianProcess (taught by ")
+    assert techniques[1] == "GaussianProcess"
+
+
+# ------------------------------------------------ other devices of the same database
+
+
+IN_DATABASE = ("--warm-start", "database")
+
+
+def on_device(command: Sequence[str], device: str, *options: str, unit: float = 1e-4) -> list[str]:
+    """The command on another device, a recording of ours with this name."""
+    path = Path(command[2]).parent / device
+    lines = ["n,BLOCK,TILE,outcome,time_s,message"]
+    for n, block, tile in itertools.product((4096, 64), BLOCKS, TILES):
+        lines.append(f"{n},{block},{tile},ok,{unit * time_ms(block, tile)},")
+    path.write_text("\n".join(lines) + "\n")
+    return [str(path) if word == command[2] else word for word in [*command, *options]]
+
+
+@pytest.fixture
+def tuned_elsewhere(measuring: list[str]) -> list[str]:
+    """The command line `measuring`, with another device's results in its database."""
+    uniform = ("-t", "UniformRandom", "--test-limit", "48")
+    assert tune.main(on_device(measuring, "other.csv", *uniform)) == 0
+    return measuring
+
+
+def warm_notes(command: Sequence[str]) -> list[Any]:
+    """By run of the Gaussian process, the devices that it notes; None without the note."""
+    query = "select notes from runs where technique = 'GaussianProcess' order by id"
+    noted = [json.loads(row[0]).get("warm_start") for row in rows(command, query)]
+    return [text and [source["device"] for source in json.loads(text)] for text in noted]
+
+
+def test_another_device_of_the_database_starts_the_search_of_every_input(
+    tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
+    assert configs_of(tuned_elsewhere, 3)[1] == BEST
+    assert configs_of(tuned_elsewhere, 4)[1] == BEST
+    assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
+    database = tuned_elsewhere[4]
+    line = f"warm start from the results of other.csv in {database}"
+    assert line in capsys.readouterr().out.splitlines()
+
+
+def test_without_the_option_the_search_starts_cold(
+    tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert tune.main(tuned_elsewhere) == 0
+    assert "warm start" not in capsys.readouterr().out
+    assert BEST not in configs_of(tuned_elsewhere, 3)
+    assert warm_notes(tuned_elsewhere) == [None, None]
+
+
+def test_the_same_device_is_no_warm_start(
+    measuring: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main(measuring) == 0
+    assert tune.main([*measuring, "--seed", "1", *IN_DATABASE]) == 0
+    assert "no warm start from" in capsys.readouterr().out
+    assert warm_notes(measuring) == [None] * 4
+
+
+def test_a_run_goes_on_with_the_results_with_which_it_began(
+    measuring: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main(on_device(measuring, "other.csv")) == 0
+    database = Path(measuring[4])
+    assert tune.main([*measuring, *IN_DATABASE]) == 0
+    copy = tmp_path / "copy.db"
+    with sqlite3.connect(database) as source, sqlite3.connect(copy) as target:
+        source.backup(target)
+    # In one of the two the other device has measured more meanwhile, and a third one began.
+    assert tune.main(on_device(measuring, "other.csv", "--test-limit", "40")) == 0
+    assert tune.main(on_device(measuring, "third.csv")) == 0
+    alone = [str(copy) if word == str(database) else word for word in measuring]
+    for command in (measuring, alone):
+        capsys.readouterr()
+        assert tune.main([*command, "--test-limit", "12"]) == 0
+        assert "warm start from the results of other.csv in" in capsys.readouterr().out
+        assert len(configs_of(command, 3)) == 12
+    assert configs_of(measuring, 3) == configs_of(alone, 3)
+    assert configs_of(measuring, 4) == configs_of(alone, 4)
+
+
+def test_a_run_that_began_without_other_devices_goes_on_without_them(
+    measuring: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main(measuring) == 0
+    first = configs_of(measuring)
+    assert tune.main(on_device(measuring, "other.csv")) == 0
+    capsys.readouterr()
+    assert tune.main([*measuring, *IN_DATABASE, "--test-limit", "8"]) == 0
+    assert "warm start from" not in capsys.readouterr().out.replace("no warm start from", "")
+    assert configs_of(measuring)[:4] == first
+    assert len(configs_of(measuring)) == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        (
+            ("fingerprint", "0" * 64),
+            0,
+            "the results of other.csv, from which the search began, are no longer in the database; "
+            "it goes on without them",
+        ),
+        (("campaign", "one"), 2, "r.db is damaged: the results of another device are "),
+        (("another", 1), 2, "r.db is damaged: the note of a warm start is "),
+    ],
+    ids=["lost", "damaged", "unknown"],
+)
+def test_a_note_that_fits_nothing_is_one_message(
+    change: tuple[str, Any],
+    code: int,
+    message: str,
+    tuned_elsewhere: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
+    with sqlite3.connect(tuned_elsewhere[4]) as connection:
+        for run_id in (3, 4):
+            (text,) = connection.execute(f"select notes from runs where id = {run_id}").fetchone()
+            notes = json.loads(text)
+            (source,) = json.loads(notes["warm_start"])
+            notes["warm_start"] = json.dumps([{**source, change[0]: change[1]}])
+            connection.execute(
+                "update runs set notes = ?, checksum = null where id = ?",
+                (json.dumps(notes), run_id),
+            )
+    capsys.readouterr()
+    assert tune.main([*tuned_elsewhere, "--test-limit", "6"]) == code
+    said = capsys.readouterr()
+    assert message in said.out + said.err
+    assert "Traceback" not in said.err
+
+
+def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) -> None:
+    space = Path(tuned_elsewhere[0])
+    space.write_text(space.read_text().replace("max: 512", "max: 64"))
+    device = Path(tuned_elsewhere[2])
+    lines = device.read_text().splitlines()
+    fitting = [line for line in lines if line.split(",")[1] in ("BLOCK", "16", "32", "64")]
+    device.write_text("\n".join(fitting) + "\n")
+    assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
+    assert all(config["BLOCK"] <= 64 for config in configs_of(tuned_elsewhere, 3))
+    assert warm_notes(tuned_elsewhere) == [["other.csv"]] * 2
+
+
+# --------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "other.json does not exist"),
+        ("SQLite format 3\0", "other.json: is a results database; replay it with its space: "),
+        ("{}", "other.json: is JSON, but neither a Kernel Tuner cache"),
+        ("a,b\n1,2\n", "other.json needs a mapping, a small YAML file that describes its columns"),
+    ],
+    ids=["missing", "database", "JSON", "CSV"],
+)
+def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
+    content: str | None,
+    message: str,
+    measuring: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = tmp_path / "other.json"
+    if content is not None:
+        other.write_text(content)
+    assert tune.main([*measuring, "--warm-start", str(other)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "r.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"tune_params_keys": ["BLOCK", "UNROLL"]},
+            "other.json: has no parameter TILE, only BLOCK, UNROLL; --warm-start needs "
+            "recordings of the same kernel",
+        ),
+        (
+            {"tune_params_keys": ["BLOCK", "TILE", "UNROLL"]},
+            "other.json: has a parameter UNROLL that this space lacks; --warm-start needs "
+            "recordings of the same kernel",
+        ),
+        ({"BLOCK": 1}, "other.json: no recorded configuration has values of this space's"),
+        ({"time": "InvalidConfig"}, "other.json: no recorded configuration of this space worked"),
+    ],
+    ids=["lacks a parameter", "has one more", "fits nowhere", "failed"],
+)
+def test_a_recording_of_no_use_is_one_error(
+    changes: Mapping[str, Any],
+    message: str,
+    measuring: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    entries = [
+        {"BLOCK": 16 + k % 2 * 16, "TILE": 1 + k, "UNROLL": k, "time": 1.0} for k in range(2)
+    ]
+    names = changes.get("tune_params_keys", ["BLOCK", "TILE"])
+    cells = [{**entry, **changes} for entry in entries]
+    other = write_cache(
+        tmp_path / "other.json",
+        tune_params_keys=names,
+        tune_params={name: sorted({cell[name] for cell in cells}) for name in names},
+        cache={
+            str(k): {n: v for n, v in cell.items() if n in (*names, "time")}
+            for k, cell in enumerate(cells)
+        },
+    )
+    assert tune.main([*measuring, "--warm-start", str(other)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert rows(measuring, "select count(*) from measurements") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "options", [["-t", "PureRandom"], ["-t", "HillClimb", "-t", "PureRandom"], ["--validate"]]
+)
+def test_a_technique_that_learns_from_no_recording_is_refused_one(
+    options: list[str], measuring: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune.main([*measuring, "--warm-start", str(cache), *options]) == 2
+    error = capsys.readouterr().err
+    assert "--warm-start needs --technique GaussianProcess, which learns from it; the" in error
+    assert "add --technique GaussianProcess" in error
+
+
+def test_beside_others_the_one_that_learns_has_the_warm_start(
+    measuring: list[str], cache: Path
+) -> None:
+    options = ["-t", "PureRandom", "-t", "GaussianProcess", "--warm-start", str(cache)]
+    assert tune.main([*measuring, *options]) == 0
+    assert BEST in configs_of(measuring)
+
+
+# ------------------------------------------------------------------------- parallelism
+
+
+def test_where_nothing_is_built_each_proposal_knows_all_results(
+    measuring: list[str], replaying: list[str]
+) -> None:
+    for command, technique in ((measuring, "PureRandom"), (replaying, "PSO_GA_DE")):
+        assert tune.main([*command, "-t", technique]) == 0
+        assert tune.main([*command, "-t", technique, "--parallelism", "3"]) == 0
+        query = f"select distinct parallelism from runs where technique = '{technique}'"
+        assert rows(command, query) == [(1,), (3,)]
+
+
+def test_builds_of_four_proposals_run_side_by_side(tmp_path: Path) -> None:
+    spec = load_spec(write_space(tmp_path, SPACE))
+    for options, expected in (([], 4), (["--parallelism", "2"], 2)):
+        parsed = TuneCommand.of(make_parser().parse_args([str(spec.path), *options]))
+        assert search_options(spec, parsed, ("auto",)).parallelism == expected

@@ -1,0 +1,626 @@
+"""harness.compare as a command: exit status, text, JSON, JUnit and annotations."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import random
+import re
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from harness.api.schemas import document_schema
+from harness.commands.compare import main
+from harness.commands.export import main as export
+from harness.commands.tune import main as tune
+from harness.compare.reading import read_kernel_results
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
+from harness.results import CHOICE, FINAL
+from tests.helpers.replays import make_spec
+from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64], default: 64}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}]}
+"""
+ENVIRONMENT = Environment("replay", "a device", "a platform", "1.0", "a compiler")
+
+
+class Device:
+    """Times with noise of 0.1 % between occasions and between samples.
+
+    `slower` has the factor of each slower input; an infinite one breaks the input.
+    """
+
+    def __init__(self, seed: int, slower: Mapping[int, float]) -> None:
+        self._rng, self._slower = random.Random(seed), slower
+
+    def measure(self, given: Input, block: int) -> Measurement:
+        """One occasion of ten samples; 16 is the best block, and 64 the default."""
+        config, ratio = Config({"BLOCK": block}), self._slower.get(int(str(given["n"])), 1.0)
+        if ratio == float("inf"):
+            return Measurement(config, given, Outcome.BUILD_FAILED, message="\x1b[31mno: 100%")
+        time_s = ratio * {16: 1e-3, 32: 4e-3, 64: 2e-3, 128: 3e-3}[block] * self._noise()
+        samples_s = tuple(time_s * self._noise() for _ in range(10))
+        timing = Timing(samples_s, StopReason.INTERLEAVED)
+        return Measurement(config, given, Outcome.OK, timing)
+
+    def _noise(self) -> float:
+        return 1 + 1e-3 * self._rng.gauss(0, 1)
+
+
+def tuned(
+    folder: Path,
+    name: str,
+    seed: int,
+    slower: Mapping[int, float] | None = None,
+    environment: Environment = ENVIRONMENT,
+    function: str = "kernel",
+    space: str = SPACE,
+    searched: Sequence[int] = (16, 64),
+    finals: Sequence[int] = (16, 64),
+    chosen: Sequence[int] = (),
+    left_out: Mapping[int, str] | None = None,
+) -> str:
+    """Write a database with a search, finals, and the command that asked for all inputs.
+
+    Another function makes another program.
+    """
+    spec = make_spec(folder, space)
+    if spec.program is None:
+        spec = dataclasses.replace(spec, functions=(function,))
+    device, left = Device(seed, slower or {}), left_out or {}
+    reasons = {g: left[int(str(g["n"]))] for g in spec.inputs if int(str(g["n"])) in left}
+    with opened(folder / name) as store:
+        command = store.begin_command(spec, environment, 1)
+        for given in spec.inputs:
+            search = begin_search(store, make_plan(given, spec=spec, environment=environment))
+            if given in reasons:
+                store.end_run(search.run_id, "interrupted")
+                continue
+            for block in searched:
+                search.test(device.measure(given, block))
+            last = [m for block in finals if (m := device.measure(given, block)).timing]
+            choice = [device.measure(given, block) for block in chosen]
+            store.add_interleaved(search.run_id, search.plan, CHOICE, choice)
+            store.add_interleaved(search.run_id, search.plan, FINAL, last)
+            store.end_run(search.run_id, "complete")
+        store.end_command(command, reasons, {})
+    return str(folder / name)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return tuned(tmp_path_factory.mktemp("base"), "base.db", seed=1)
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database with one input slower by 5 %, and one faster."""
+    folder = tmp_path_factory.mktemp("slower")
+    return tuned(folder, "slower.db", seed=2, slower={16: 1.05, 64: 0.9}, function="edited")
+
+
+def run(*words: str) -> tuple[int, Any]:
+    """Run the command with --json; return the exit status and the document, which fits its schema.
+
+    The text goes to standard error.
+    """
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        status = main([*words, "--json"])
+    document = json.loads(printed.getvalue())
+    jsonschema.validate(document, document_schema("compare"))
+    return status, document
+
+
+def verdicts(data: Any, of: str = "best") -> dict[int, str]:
+    return {c["input"]["n"]: c["verdict"] for c in data["comparisons"] if c["of"] == of}
+
+
+def test_slower_rows_show_their_interval(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, data = run(base, slower)
+    expected = {8: "within noise", 16: "slower", 32: "within noise", 64: "faster"}
+    assert (status, data["status"]) == (1, 1)
+    assert verdicts(data) == verdicts(data, "default") == expected
+    (found,) = [c for c in data["comparisons"] if c["verdict"] == "slower" and c["of"] == "best"]
+    assert 1.01 < found["low"] < 1.05 < found["high"] < 1.09
+    assert found["base"]["configuration"] == {"BLOCK": 16}
+    text = capsys.readouterr().err
+    assert "small on a device" in text
+    assert "small: sources differ" in text
+    assert "2 slower, 2 faster, 4 within noise" in text
+    assert "%" not in text, "ratios alone"
+
+
+def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again, junit = tuned(tmp_path, "again.db", seed=3), tmp_path / "j.xml"
+    words = ("--of", "default", "--github", "--junit", str(junit))
+    status, data = run(base, again, *words)
+    assert (status, data["counts"]) == (0, {"within noise": 4})
+    limits = {c["input"]["n"]: c["upper_limit"] for c in data["comparisons"]}
+    assert limits == {c["input"]["n"]: c["high"] for c in data["comparisons"]}
+    assert data["upper_limit"] == max(limits.values())
+    assert 1 < data["upper_limit"] < 1.02
+    least = max(limits, key=limits.__getitem__)
+    missed = (
+        f"slowdowns of up to {data['upper_limit']:.3f}x could have been missed (small, n={least}, "
+    )
+    out = " ".join(capsys.readouterr().err.split())
+    assert out.count(f"4 within noise; {missed}default)") == 2, (
+        "the table's last line, and a notice"
+    )
+    assert "::notice title=no performance regression::4 within noise; slowdowns" in out
+    suite = ET.fromstring(junit.read_text())[0]
+    assert missed in suite.findtext("system-out", "")
+    cases = {
+        case.attrib["name"]: case.findtext("system-out", "") for case in suite.iter("testcase")
+    }
+    for n, limit in limits.items():
+        assert f"; not slower than {limit:.3f}x" in cases[f"n={n} (default)"]
+
+
+def test_limits_are_of_what_was_tested_and_is_not_clear(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, data = run(base, slower)
+    none = [c["input"]["n"] for c in data["comparisons"] if c["upper_limit"] is None]
+    assert none == [16, 16, 64, 64], "those that are clear"
+    assert 1 < data["upper_limit"] < 1.02
+    _, data = run(base, base)
+    assert data["upper_limit"] is None
+    assert "8 not measured again; nothing was tested" in capsys.readouterr().err
+
+
+def test_a_row_names_the_best_of_the_other_side_only_where_it_was_never_measured(
+    base: str, tmp_path: Path
+) -> None:
+    every = dict.fromkeys((8, 16, 32, 64), 1.2)
+    in_finals = tuned(tmp_path, "finals.db", 2, every, function="edited", searched=(64,))
+    status, data = run(base, in_finals, "--of", "best")
+    assert (status, data["counts"]) == (1, {"slower": 4})
+    assert [c["notes"] for c in data["comparisons"]] == [[]] * 4
+    assert {c["candidate"]["configuration"]["BLOCK"] for c in data["comparisons"]} == {16}
+    never = tuned(tmp_path, "never.db", 3, searched=(64,), finals=(64,))
+    _, data = run(base, never, "--of", "best")
+    notes = ["CANDIDATE did not try the best of BASE (BLOCK=16)"]
+    assert [c["notes"] for c in data["comparisons"]] == [notes] * 4
+
+
+def test_a_baseline_in_the_finals_is_not_taken_for_the_winner(tmp_path: Path) -> None:
+    space = SPACE.replace("[16, 64]", "[16, 32, 64, 128]") + "baselines: {slow: {BLOCK: 32}}\n"
+    every = dict.fromkeys((8, 16, 32, 64), 2.0)
+    sides = [
+        tuned(
+            tmp_path,
+            name,
+            1,
+            factors,
+            function=name,
+            space=space,
+            searched=(16, 64, 128),
+            chosen=(16, 128),
+            finals=(16, 32, 64),
+        )
+        for name, factors in (("base", {}), ("edited", every))
+    ]
+    status, data = run(*sides, "--of", "best")
+    assert (status, data["counts"]) == (1, {"slower": 4})
+    for side in ("base", "candidate"):
+        assert [c[side]["configuration"] for c in data["comparisons"]] == [{"BLOCK": 16}] * 4
+
+
+def test_a_database_that_was_carried_on_holds_the_same_measurements(
+    base: str, tmp_path: Path
+) -> None:
+    carried = shutil.copy(base, tmp_path / "carried.db")
+    assert run(base, str(carried))[1]["counts"] == {"not measured again": 8}
+    place = tuned(tmp_path, "carried.db", seed=4, slower={8: 1.2}, function="edited")
+    status, data = run(base, place)
+    assert status == 1
+    assert verdicts(data)[8] == "slower"
+
+
+def test_an_input_that_works_no_more_is_a_regression(base: str, tmp_path: Path) -> None:
+    broken = tuned(tmp_path, "broken.db", seed=5, slower={32: float("inf")})
+    junit = tmp_path / "j.xml"
+    status, data = run(base, broken, "--junit", str(junit))
+    assert status == 1
+    assert verdicts(data)[32] == "works no more"
+    root = ET.fromstring(junit.read_text())
+    failures = root.findall("testsuite/testcase/failure")
+    assert all("build_failed: ?[31mno: 100%" in str(failure.text) for failure in failures)
+    assert (root[0].attrib["tests"], root[0].attrib["failures"]) == ("8", "2")
+    assert len(failures) == 2
+    assert run(broken, base)[0] == 0  # it works again
+
+
+WHY = "the default configuration (BLOCK=64) does not work: wrong_result: exit status 5"
+
+
+@pytest.mark.parametrize("broken", [(8,), (8, 16, 32, 64)])
+def test_an_input_that_the_last_command_left_out_works_no_more(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: Sequence[int]
+) -> None:
+    left_out = dict.fromkeys(broken, f"left out: {WHY}")
+    place = tuned(tmp_path, "now.db", seed=5, function="edited", left_out=left_out)
+    junit = tmp_path / "j.xml"
+    words = (base, place, "--github", "--junit", str(junit))
+    for more in ((), ("--space", "small")):
+        status, data = run(*words, *more)
+        assert status == 1
+        assert data["counts"]["works no more"] == 2 * len(broken)
+        assert {n for n, verdict in verdicts(data).items() if verdict == "works no more"} == {
+            *broken
+        }
+        assert data["comparisons"][0]["notes"] == [WHY]
+    failures = ET.fromstring(junit.read_text()).findall("testsuite/testcase/failure")
+    assert [WHY in str(failure.text) for failure in failures] == [True] * 2 * len(broken)
+    assert f"::error title=small%3A {2 * len(broken)} regressions::n=8: best works no more" in (
+        capsys.readouterr().err
+    )
+    status, data = run(place, base)
+    assert (status, data["counts"]["works now"]) == (0, 2 * len(broken))
+
+
+def test_an_input_that_was_left_out_by_a_crash_may_be_chance(base: str, tmp_path: Path) -> None:
+    why = "left out: the default does not work: crashed: it died of SIGSEGV"
+    place = tuned(tmp_path, "now.db", seed=5, left_out={8: why})
+    status, data = run(base, place, "--of", "default")
+    note = f"{why.removeprefix('left out: ')} (may be chance)"
+    assert (status, data["comparisons"][0]["notes"]) == (1, [note])
+
+
+def test_what_no_command_asked_for_or_had_time_for_is_not_compared(
+    base: str, tmp_path: Path
+) -> None:
+    left_out = {8: "not measured: the time was up", 16: f"left out: {WHY}"}
+    place = tuned(tmp_path, "now.db", seed=5, left_out=left_out)
+    tamper(Path(place), 'UPDATE commands SET inputs = \'[{"n": 8}, {"n": 64}]\'')
+    status, data = run(base, place)
+    assert (status, data["counts"]) == (0, {"within noise": 4, "not compared": 2})
+
+
+def test_what_a_later_command_measured_again_works(base: str, tmp_path: Path) -> None:
+    tuned(tmp_path, "now.db", seed=5, left_out={8: f"left out: {WHY}"})
+    place = tuned(tmp_path, "now.db", seed=6)
+    tamper(Path(place), "UPDATE commands SET started_at = '2000' WHERE id = 1")
+    status, data = run(base, place)
+    assert (status, data["counts"]) == (0, {"within noise": 8})
+
+
+def test_annotations_name_the_source_and_escape_what_github_would_read(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(tmp_path, SPACE)
+    before = tuned(tmp_path, "before.db", seed=1, function="edited")
+    place = tuned(tmp_path, "now.db", seed=6, slower={8: 1.1, 64: float("inf")})
+    assert main([before, place, "--spec", str(spec.path), "--github", "--of", "best"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("::")]
+    start, _, message = line.removeprefix("::error ").partition("::")
+    assert start.startswith("file=")
+    assert start.endswith("space.yaml,title=small%3A 2 regressions")
+    assert re.search(r"n=8: best slower, 1\.1\d\dx \[1\.\d{3}x, 1\.\d{3}x\], 1\.00 ms -> ", message)
+    assert "no: 100%25" in message
+    assert message.count("%0A") == 1
+    assert main([slower, slower, "--github"]) == 0
+    assert "::notice title=no performance regression::8 not measured" in capsys.readouterr().out
+
+
+def test_annotations_of_a_program_name_its_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kernel = "kernel: {function: kernel, source: kernel.cl, host: kernel.py}\n"
+    program = "program: {sources: [main.sh], run: [sh, '{source}', '{BLOCK}', '{n}'], time: wall}\n"
+    space = SPACE.replace(kernel, program).replace("launch: {group: [BLOCK], grid: [n]}\n", "")
+    places = []
+    for n in range(2):
+        (tmp_path / "main.sh").write_text(f"echo took {n} us")
+        places.append(tuned(tmp_path, f"{n}.db", n, {8: 1 + n / 9}, space=space))
+    words = ("--spec", str(tmp_path / "space.yaml"), "--github", "--of", "default")
+    assert main([*places, *words]) == 1
+    assert re.search(
+        r"^::error file=\S*main\.sh,title=small", capsys.readouterr().out, re.MULTILINE
+    )
+
+
+def test_another_environment_is_refused_in_every_output(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = dataclasses.replace(ENVIRONMENT, driver="2.0")
+    place = tuned(tmp_path, "other.db", seed=7, environment=other)
+    junit = tmp_path / "j.xml"
+    status, data = run(base, place, "--junit", str(junit), "--github")
+    assert status == 2
+    printed = capsys.readouterr()
+    error = ET.fromstring(junit.read_text()).find("testsuite/testcase/error")
+    assert error is not None
+    for text in (data["error"], error.text, printed.err):
+        assert "driver: 1.0 -> 2.0" in str(text)
+        assert "--across-environments" in str(text)
+    assert "::error title=performance cannot be compared::" in printed.err
+    assert run(base, place, "--across-environments", "--of", "best")[0] == 0
+
+
+def test_what_was_tuned_last_is_compared_after_a_revert(tmp_path: Path) -> None:
+    every = dict.fromkeys((8, 16, 32, 64), 1.0)
+    tuned(tmp_path, "main.db", seed=1)
+    tuned(tmp_path, "main.db", seed=2, slower=dict.fromkeys(every, 1.4), function="slow")
+    main_branch = tuned(tmp_path, "main.db", seed=3)  # the first version again
+    request = tuned(tmp_path, "pr.db", 4, dict.fromkeys(every, 1.15), function="request")
+    status, data = run(main_branch, request)
+    assert (status, data["counts"]) == (1, {"slower": 8})
+
+
+def test_environments_that_base_lacks_are_left_out_beside_one_that_it_has(
+    base: str, tmp_path: Path
+) -> None:
+    older = dataclasses.replace(ENVIRONMENT, driver="0.9")
+    tuned(tmp_path, "both.db", seed=7, environment=older)
+    both = tuned(tmp_path, "both.db", seed=8)
+    status, data = run(base, both)
+    assert (status, data["counts"]) == (0, {"within noise": 8})
+    assert data["notes"] == ["only in CANDIDATE: small with driver 0.9"]
+    status, data = run(both, base)
+    assert (status, data["counts"], data["notes"]) == (0, {"within noise": 8}, [])
+
+
+def test_copies_beside_results_of_a_new_environment_alone_are_no_comparison(
+    base: str, tmp_path: Path
+) -> None:
+    shutil.copy(base, tmp_path / "carried.db")
+    updated = dataclasses.replace(ENVIRONMENT, driver="2.0")
+    carried = tuned(tmp_path, "carried.db", seed=9, environment=updated)
+    status, data = run(base, carried)
+    assert status == 2
+    assert "driver: 1.0 -> 2.0" in data["error"]
+
+
+def test_equal_samples_of_two_measurements_are_compared(base: str, tmp_path: Path) -> None:
+    again = tuned(tmp_path, "again.db", seed=1)
+    assert run(base, again)[1]["counts"] == {"within noise": 8}
+
+
+@pytest.mark.parametrize(("backend", "occasions"), [("replay", 1), ("opencl", 2)])
+def test_equal_samples_are_one_occasion_where_they_are_replayed(
+    tmp_path: Path, backend: str, occasions: int
+) -> None:
+    spec, environment = (
+        make_spec(tmp_path, SPACE),
+        dataclasses.replace(ENVIRONMENT, backend=backend),
+    )
+    plan = make_plan(spec.inputs[0], spec=spec, environment=environment)
+    default = Device(0, {}).measure(plan.problem, 64)
+    with opened(tmp_path / "r.db") as store:
+        search = begin_search(store, plan)
+        search.test(default)
+        store.add_interleaved(search.run_id, plan, FINAL, [default])
+        store.commit()
+    (results,) = read_kernel_results(str(tmp_path / "r.db"))
+    (of_default,) = results.inputs[plan.problem].groups
+    assert len(of_default) == occasions
+
+
+def test_exported_results_are_compared_on_an_assumed_noise(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported = str(tmp_path / "base.t4.json")
+    assert export([base, "--output", exported]) == 0
+    status, data = run(exported, slower, "--threshold", "1.02x")
+    assert (status, verdicts(data)[16], data["threshold"]) == (1, "slower", pytest.approx(0.02))
+    assert main([slower, exported, "--spec", str(make_spec(tmp_path, SPACE).path)]) == 2
+    assert "an export does not state its sources" in capsys.readouterr().err
+    both = str(tmp_path / "slower.t4.json")
+    assert export([slower, "--output", both]) == 0
+    status, data = run(exported, both, "--run-noise", "4%", "--github")
+    assert (status, data["counts"]) == (0, {"within noise": 8})
+    text = " ".join(capsys.readouterr().err.split())
+    assert "Noise between runs is assumed to be 1.040x" in text
+    assert data["upper_limit"] > 1.1
+    assert "find smaller ones, measure both sides again together with --rerun, or tune both" in text
+    missed = f"slowdowns of up to {data['upper_limit']:.3f}x could have been missed"
+    assert f"::notice title=no performance regression found%2C {missed}::8 within noise" in text
+
+
+@pytest.mark.parametrize("ending", ["t4.json", "csv"])
+def test_exports_state_their_environment_and_default_and_older_ones_are_noted(
+    base: str, tmp_path: Path, ending: str
+) -> None:
+    def exported(place: str) -> str:
+        made, format_ = place.replace(".db", f".{ending}"), ending.partition(".")[0]
+        assert export([place, "--format", format_, "--output", made]) == 0
+        return made
+
+    one = exported(tuned(tmp_path, "one.db", seed=1))
+    long = dataclasses.replace(ENVIRONMENT, compiler="another compiler" * 20)
+    other = exported(tuned(tmp_path, "other.db", seed=2, environment=long))
+    assert run(base, one, "--of", "default")[1]["counts"] == {"within noise": 4}
+    status, data = run(one, other)
+    assert status == 2
+    assert f"compiler: a compiler -> {long.compiler}" in data["error"]
+
+    mapping = Path(one.replace(".csv", ".mapping.yaml"))
+    text = re.sub(r'"?\bcompiler"?: "[^"]*",?', "", mapping.read_text())
+    mapping.write_text(re.sub(r',? ?"?\bdefault"?: \{.*?\}', "", text))
+    status, data = run(one, other, "--of", "both")
+    assert (status, data["counts"]) == (0, {"within noise": 4})
+    assert "small: BASE does not state its compiler: it may differ" in data["notes"]
+    assert "small: BASE does not state its default" in data["notes"]
+    status, data = run(one, other, "--of", "default")
+    assert status == 2
+    assert "export again, or give the databases" in data["error"]
+
+
+def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> None:
+    sides = [tuned(tmp_path, f"{k}.db", k, searched=(64,), finals=(64,)) for k in (1, 2)]
+    for one, other in (sides, sides[:1] * 2):
+        data = run(one, other)[1]
+        notes = [(c["of"], c["notes"]) for c in data["comparisons"]]
+        assert notes == [("best", ["the default is the best"])] * 4
+
+
+def test_results_of_other_sources_than_the_space_has_now_are_refused(
+    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(tmp_path, SPACE)
+    assert main([base, slower, "--spec", str(spec.path)]) == 2
+    assert "has no results of small with the current sources" in capsys.readouterr().err
+
+
+def test_inputs_that_one_side_lacks_are_listed_and_change_no_status(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fewer = tuned(tmp_path, "fewer.db", seed=8)
+    tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
+    earlier = "UPDATE runs SET started_at = '2000', ended_at = '2000' WHERE input_id != 1"
+    tamper(Path(fewer), earlier)
+    status, data = run(base, fewer)
+    assert (status, data["counts"]) == (0, {"within noise": 2, "not compared": 3})
+    assert "not compared, measured only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().err
+
+
+def test_nothing_in_common_is_no_comparison(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([base, str(tmp_path / "none.db")]) == 2
+    assert main([base, base, "--space", "other"]) == 2
+    assert main([base, base, "--junit", str(tmp_path / "no" / "c.xml")]) == 2
+    assert "no such database" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0.98x", "2x", "1.02", "x", "many"])
+def test_a_threshold_that_is_none_is_refused(
+    base: str, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main([base, base, "--threshold", text])
+    assert f"such as 1.02x, or 2% or 0.02, but got '{text}'" in capsys.readouterr().err
+
+
+def test_a_level_of_nothing_is_refused(base: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([base, base, "--level", "0"])
+    assert "must be above 0" in capsys.readouterr().err
+
+
+def test_a_gate_on_what_was_missed_knows_that_nothing_was_tested(base: str, tmp_path: Path) -> None:
+    copy = str(shutil.copy(base, tmp_path / "copy.db"))
+    status, data = run(base, copy)
+    assert (status, data["tested"], data["upper_limit"]) == (0, 0, None)
+
+
+def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
+    github, gitlab, *_ = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    steps = [step.get("run", "") for step in github["jobs"]["performance"]["steps"]]
+    uploaded = [s["with"]["path"] for s in github["jobs"]["performance"]["steps"] if "with" in s]
+    kept = gitlab["performance"]["artifacts"]["paths"]
+    assert "results/*.html" in kept
+    assert any("results/*.html" in path.split() for path in uploaded)
+    there = {"compare": _options(main, capsys), "tune": _options(tune, capsys)}
+    for script in ("\n".join(steps), "\n".join(gitlab["performance"]["script"])):
+        commands = re.findall(r"-m harness\.(\w+) (.*)", script.replace("\\\n", ""))
+        assert [name for name, _ in commands] == ["tune", "compare"]
+        assert " --report " in commands[0][1]
+        for name, words in commands:
+            assert set(re.findall(r"--[a-z][a-z-]+", words)) <= there[name]
+
+
+def _options(
+    command: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
+) -> set[str]:
+    with pytest.raises(SystemExit):
+        command(["--help"])
+    return set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+
+
+def in_burdened_run(
+    folder: Path, name: str, burdened: Sequence[int], slower: float = 1.0, burden: float = 1.3
+) -> str:
+    """Write a database of an edited kernel: other work begins after the search of some inputs, so
+    that the search of the `burdened` ones and all finals take longer."""
+    spec = dataclasses.replace(make_spec(folder, SPACE), functions=("edited",))
+    before = Device(5, dict.fromkeys((8, 16, 32, 64), slower))
+    after = Device(6, dict.fromkeys((8, 16, 32, 64), slower * burden))
+    with opened(folder / name) as store:
+        plans = [make_plan(given, spec=spec, environment=ENVIRONMENT) for given in spec.inputs]
+        searches = [begin_search(store, plan) for plan in plans]
+        for search in searches:
+            given = search.plan.problem
+            device = after if given["n"] in burdened else before
+            for block in (16, 64):
+                search.test(device.measure(given, block))
+        for search in searches:
+            found = [after.measure(search.plan.problem, block) for block in (16, 64)]
+            store.add_interleaved(search.run_id, search.plan, FINAL, found)
+            store.end_run(search.run_id, "complete")
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("burdened", [(), (64,), (32, 64), (16, 32, 64)])
+def test_work_that_begins_in_the_candidates_run_is_no_regression(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], burdened: Sequence[int]
+) -> None:
+    place = in_burdened_run(tmp_path, "burdened.db", burdened)
+    status, data = run(base, place)
+    assert status == 0
+    assert set(data["counts"]) <= {"the machine changed", "within noise"}
+    assert data["upper_limit"] > 1.3, "a slowdown of the kernel itself may be hidden"
+    if "the machine changed" in data["counts"]:
+        out = " ".join(capsys.readouterr().err.split())
+        assert re.search(r"the default's times changed by up to 1\.3\d\dx during a run", out)
+        assert "--rerun measures both sides together" in out
+
+
+def test_a_slowdown_beyond_that_of_the_machine_is_a_regression(base: str, tmp_path: Path) -> None:
+    place = in_burdened_run(tmp_path, "burdened.db", (32, 64), slower=2.5)
+    status, data = run(base, place)
+    assert (status, verdicts(data)[64]) == (1, "slower")
+
+
+def test_equal_sources_are_no_regression_however_slow_the_machine_became(
+    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = dict.fromkeys((8, 16, 32, 64), 1.3)
+    status, data = run(base, tuned(tmp_path, "same.db", 9, every))
+    assert (status, data["counts"]) == (0, {"the machine changed": 8})
+    assert "the same code, in the same environment" in capsys.readouterr().err
+    edited = tuned(tmp_path, "edited.db", 9, every, function="edited")
+    assert run(base, edited)[0] == 1
+
+
+def test_a_worse_winner_of_equal_sources_is_compared_with_the_default(
+    base: str, tmp_path: Path
+) -> None:
+    for slower in (1.0, 1.3):
+        every = dict.fromkeys((8, 16, 32, 64), slower)
+        place = tuned(tmp_path, f"{slower}.db", 9, every, searched=(64,), finals=(64,))
+        status, data = run(base, place)
+        assert (status, verdicts(data)[8]) == (1, "slower")
+    assert verdicts(data, "default")[8] == "the machine changed"

@@ -1,0 +1,436 @@
+"""harness.compare --rerun: both sides measured together, on a machine whose noise is scripted."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from harness.commands.analyse import main as analyse
+from harness.commands.compare import main
+from harness.commands.export import main as export
+from harness.compare.reading import read_kernel_results
+from harness.compare.rerun import RerunSide
+from harness.compare.rerun_plan import check_rerun_database, plan_rerun
+from harness.compare.statistics import ChangeVerdict, OccasionVariance, Pair, judge
+from harness.core.errors import HostModuleError, UsageError
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
+from harness.measure.measurer import Measurer
+from harness.measure.occasions import split_rounds
+from harness.results.view import read_results
+from harness.space import Space
+from tests.compare.test_compare import ENVIRONMENT, SPACE, run, tuned
+from tests.helpers.replays import make_spec
+from tests.helpers.results_examples import opened, query
+
+TIMES_S = {16: 1e-3, 64: 2e-3}
+"""Of the best block, and of the default."""
+
+
+class Machine:
+    """A machine with a clock: `burden` is a factor of every time from the given second on."""
+
+    def __init__(self, begins_s: float = math.inf, burden: float = 1.0, load: float = 0.0) -> None:
+        self.clock_s, self.rng = 0.0, random.Random(0)
+        self._begins_s, self._burden, self._load = begins_s, burden, load
+
+    def loaded(self) -> float:
+        """Return the offset of a load of code, as a factor."""
+        return math.exp(self._load * self.rng.gauss(0, 1))
+
+    def run(self, time_s: float) -> float:
+        time_s *= 1 + 1e-3 * self.rng.gauss(0, 1)
+        time_s *= self._burden if self.clock_s >= self._begins_s else 1.0
+        self.clock_s += time_s
+        return time_s
+
+
+class Side:
+    """A measurer of one side's sources; `slower` multiplies its times."""
+
+    limits = None
+    compiler = None
+    is_replay = False
+    environment = ENVIRONMENT
+    notices = ("other processes use this GPU",)
+
+    def __init__(self, machine: Machine, slower: float = 1.0, fails: str = "") -> None:
+        self.asked: list[tuple[Input, list[Config]]] = []
+        self.closed = False
+        self._machine, self._slower, self._fails = machine, slower, fails
+
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int],
+    ) -> list[Measurement]:
+        assert split_rounds(rounds, seeds)[0].is_reloaded
+        self.asked.append((problem, list(configs)))
+        if self._fails == f"Ctrl-C on {problem['n']}":
+            raise KeyboardInterrupt
+        if self._fails == "host":
+            raise HostModuleError("kernel.py: no data")
+        if self._fails:
+            return [Measurement(c, problem, Outcome.CRASHED, message="gone") for c in configs]
+        offsets = [self._machine.loaded() for _ in configs]
+        rows = [
+            [self._machine.run(self._slower * offset * TIMES_S[int(str(config["BLOCK"]))])
+             for config, offset in zip(configs, offsets, strict=True)]
+            for _ in range(rounds)
+        ]  # fmt: skip
+        return [
+            Measurement(c, problem, Outcome.OK, Timing(samples, StopReason.INTERLEAVED))
+            for c, samples in zip(configs, zip(*rows, strict=True), strict=True)
+        ]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+Open = Callable[..., None]
+
+
+@pytest.fixture
+def opens(monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Open these measurers for BASE and CANDIDATE, in this order."""
+
+    def use(*sides: Side) -> None:
+        left = iter(sides)
+        first: list[Side] = []
+
+        def open_measurer(
+            spec: Any, requested: str, beside: Side | None, devices: list[str], measured: Any
+        ) -> tuple[Side, str]:
+            assert [beside] == (first or [None]), "the second side runs in the process of the first"
+            side = next(left)
+            first.append(side)
+            return side, "why"
+
+        monkeypatch.setattr("harness.commands.compare.rerun.open_measurer", open_measurer)
+        monkeypatch.setattr("harness.compare.rerun.fitted_to", lambda spec, measurer: spec)
+
+    return use
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A space, and two databases of it: in candidate.db all is 5 % slower, from the machine."""
+    folder = tmp_path_factory.mktemp("rerun")
+    tuned(folder, "base.db", seed=1)
+    tuned(folder, "candidate.db", seed=2, slower=dict.fromkeys((8, 16, 32, 64), 1.05))
+    return folder
+
+
+def rerun(folder: Path, out: Path, *more: str, space: str = "space.yaml") -> tuple[int, Any]:
+    """Run the command; return the exit status and its JSON."""
+    words = [str(folder / "base.db"), str(folder / "candidate.db")]
+    stored = ["--rerun-database", str(out / "rerun.db")]
+    return run(*words, "--rerun", str(folder / space), *stored, *more)
+
+
+def verdicts(data: Any) -> set[str]:
+    return {row["verdict"] for row in data["comparisons"]}
+
+
+def test_a_burden_that_begins_during_the_candidate_is_no_regression_of_a_rerun(
+    folder: Path, tmp_path: Path, opens: Open
+) -> None:
+    slower = dict.fromkeys((8, 16, 32, 64), 1.05)
+    edited = tuned(tmp_path, "edited.db", seed=2, slower=slower, function="edited")
+    assert main([str(folder / "base.db"), edited]) == 1
+    for begins_s in (0.1, 0.4):
+        machine = Machine(begins_s, burden=1.3)
+        opens(Side(machine), Side(machine))
+        status, data = rerun(folder, tmp_path)
+        assert (status, verdicts(data)) == (0, {"within noise"})
+        assert data["upper_limit"] < 1.2
+
+
+def test_a_kernel_that_became_slower_is_found_beside_a_burden(
+    folder: Path, tmp_path: Path, opens: Open, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine(0.3, burden=1.3, load=0.005)
+    sides = Side(machine), Side(machine, slower=1.05)
+    opens(*sides)
+    status, data = rerun(folder, tmp_path)
+    assert (status, verdicts(data)) == (1, {"slower"})
+    assert all(row["low"] < 1.05 < row["high"] for row in data["comparisons"])
+    assert all(row["base"]["samples"] == 10 * 4 for row in data["comparisons"])
+    assert "both sides were measured now, in 10 occasions of 4 rounds" in capsys.readouterr().err
+    assert all(side.closed for side in sides)
+
+
+def test_a_rerun_has_twice_the_repeats_of_the_space_over_all_occasions(folder: Path) -> None:
+    spec = make_spec(folder, SPACE)
+    (results,) = read_kernel_results(str(folder / "base.db"))
+    side = RerunSide("BASE", "base.db", results, spec, cast(Measurer, None))
+    assert spec.measure.repeats == 20
+    assert [side.rounds(occasions) for occasions in (4, 10, 19, 20, 40)] == [10, 4, 3, 2, 2]
+
+
+def test_each_side_measures_its_own_best_and_default_in_random_order(
+    folder: Path, tmp_path: Path, opens: Open
+) -> None:
+    machine = Machine()
+    sides = Side(machine), Side(machine)
+    opens(*sides)
+    rerun(folder, tmp_path, "--occasions", "6")
+    for side in sides:
+        assert [given["n"] for given, _ in side.asked] == sorted([8, 16, 32, 64] * 6)
+        orders = {tuple(c["BLOCK"] for c in configs) for _, configs in side.asked}
+        assert orders == {(16, 64), (64, 16)}
+
+
+def test_a_rerun_is_stored_apart_and_changes_neither_database(
+    folder: Path, tmp_path: Path, opens: Open
+) -> None:
+    before = [(folder / name).read_bytes() for name in ("base.db", "candidate.db")]
+    machine = Machine()
+    opens(Side(machine), Side(machine))
+    rerun(folder, tmp_path, "--occasions", "3")
+    assert [(folder / name).read_bytes() for name in ("base.db", "candidate.db")] == before
+    stored = tmp_path / "rerun.db"
+    sql = "SELECT count(*), count(DISTINCT run_id) FROM measurements GROUP BY turn"
+    assert query(stored, sql) == [(4, 2)] * 12, "both sides of an occasion share its turn"
+    labels = (
+        "SELECT DISTINCT label, technique, state, json_extract(notes, '$.rerun_base') FROM runs"
+    )
+    assert query(stored, labels) == [
+        ("rerun of BASE", "rerun", "complete", str(folder / "base.db")),
+        ("rerun of CANDIDATE", "rerun", "complete", str(folder / "base.db")),
+    ]
+    assert len(read_results([str(stored)])) > 0
+
+
+def test_an_interrupted_rerun_leaves_no_run_that_seems_to_go_on(
+    folder: Path, tmp_path: Path, opens: Open
+) -> None:
+    machine = Machine()
+    opens(Side(machine), Side(machine, fails="Ctrl-C on 32"))
+    with pytest.raises(json.JSONDecodeError):  # an interrupted command prints nothing
+        rerun(folder, tmp_path, "--occasions", "3")
+    states = "SELECT state, count(*), count(ended_at) FROM runs GROUP BY state"
+    assert query(tmp_path / "rerun.db", states) == [("complete", 4, 4), ("interrupted", 4, 4)]
+
+
+def test_analyse_says_what_the_database_of_a_rerun_holds(
+    folder: Path, tmp_path: Path, opens: Open, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine()
+    opens(Side(machine), Side(machine))
+    rerun(folder, tmp_path, "--occasions", "3")
+    capsys.readouterr()
+    assert analyse([str(tmp_path / "rerun.db")]) == 0
+    printed = capsys.readouterr().out
+    assert "`harness.compare --rerun` measured 4 inputs and searched nothing" in printed
+    assert "no measurements yet" not in printed
+    compared = f"{folder / 'base.db'} {folder / 'candidate.db'}"
+    assert f"python -m harness.compare {compared} --rerun\n" in printed
+    assert f"python -m harness.analyse {compared}\n" in printed
+
+
+@pytest.mark.parametrize("name", ["base.db", "candidate.db"])
+def test_a_rerun_is_never_stored_in_a_compared_database(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    status, data = rerun(folder, tmp_path, "--rerun-database", str(folder / "." / name))
+    assert status == 2
+    assert f"{name}, which is compared; name another file" in data["error"]
+
+
+def test_sources_that_are_not_at_hand_are_named(folder: Path, tmp_path: Path, opens: Open) -> None:
+    shutil.copy(folder / "base.db", tmp_path)
+    tuned(tmp_path, "candidate.db", seed=3, space=f"{SPACE}verify: {{rtol: 0.01}}\n")
+    status, data = rerun(tmp_path, tmp_path)
+    assert status == 2
+    assert "a database keeps no sources" in data["error"]
+    assert "git worktree add ../base" in data["error"]
+    assert "--base-space" in data["error"]
+    machine = Machine()
+    opens(Side(machine), Side(machine, slower=1.1))
+    old = str(folder / "space.yaml")
+    status, data = rerun(tmp_path, tmp_path, "--base-space", old)
+    assert (status, verdicts(data)) == (1, {"slower"})
+    assert any("sources differ" in note for note in data["notes"])
+    programs = "SELECT count(DISTINCT program_sha256) FROM runs JOIN spaces ON space_id = spaces.id"
+    assert query(tmp_path / "rerun.db", programs) == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("revision", "said", "checked_out"),
+    [
+        ("ab12", "It was tuned at revision ab12. Check these out", "../base ab12`"),
+        (
+            "ab12-dirty",
+            "at revision ab12, with changes that were not committed. Check",
+            "../base ab12`",
+        ),
+        (None, "a database keeps no sources. Check these out", "../base REVISION`"),
+    ],
+)
+def test_the_revision_of_sources_that_are_not_at_hand_is_named(
+    tmp_path: Path, revision: str | None, said: str, checked_out: str
+) -> None:
+    base = tuned(tmp_path, "base.db", seed=1, function="edited")
+    candidate = tuned(tmp_path, "candidate.db", seed=2)
+    with opened(base) as store:
+        for run in range(1, 5) if revision else ():
+            store.note_run(run, "revision", str(revision))
+        store.commit()
+    with pytest.raises(UsageError) as caught:
+        plan_rerun(base, candidate, [tmp_path / "space.yaml"])
+    assert said in str(caught.value)
+    assert checked_out in str(caught.value)
+
+
+def test_a_database_by_url_is_told_from_those_compared() -> None:
+    check_rerun_database("postgresql://host/new", ["postgresql://host/old", "old.db"])
+    check_rerun_database("new.db", ["postgresql://host/old", "old.db"])
+    for place in ("postgresql://host/old", "./old.db", "old.db"):
+        with pytest.raises(UsageError, match="which is compared"):
+            check_rerun_database(place, ["postgresql://host/old", "old.db"])
+
+
+def test_two_spaces_of_one_name_are_refused(folder: Path) -> None:
+    database, space = str(folder / "base.db"), folder / "space.yaml"
+    with pytest.raises(UsageError, match="are both named small; name one of them"):
+        plan_rerun(database, database, [space, space])
+
+
+def test_without_named_spaces_those_of_the_kernels_are_taken(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, candidate = str(folder / "base.db"), str(folder / "candidate.db")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"small\.yaml not found; name the space of small"):
+        plan_rerun(base, candidate, [])
+    (tmp_path / "spaces").mkdir()
+    space = make_spec(tmp_path / "spaces", SPACE).path
+    space.rename(space.with_name("small.yaml"))
+    ((old, new),) = plan_rerun(base, candidate, [], kernel="small")
+    assert (old.name, old.database, new.name, new.database) == (
+        "BASE",
+        base,
+        "CANDIDATE",
+        candidate,
+    )
+    assert old.spec == new.spec
+    assert old.of(ENVIRONMENT) is old.results[0]
+    other = tuned(tmp_path, "other.db", seed=3, space=SPACE.replace("name: small", "name: other"))
+    with pytest.raises(UsageError, match="BASE holds small, and CANDIDATE other"):
+        plan_rerun(base, other, [])
+    assert plan_rerun(base, candidate, [space.with_name("small.yaml")], kernel="other") == []
+
+
+def test_an_export_of_base_is_refused(folder: Path, tmp_path: Path) -> None:
+    exported = str(tmp_path / "base.json")
+    assert export([str(folder / "base.db"), "--output", exported]) == 0
+    with pytest.raises(UsageError, match="an export does not state its sources"):
+        plan_rerun(exported, str(folder / "candidate.db"), [folder / "space.yaml"])
+
+
+def test_a_base_space_of_another_kernel_is_refused(folder: Path, tmp_path: Path) -> None:
+    other = make_spec(tmp_path, SPACE.replace("name: small", "name: other")).path
+    status, data = rerun(folder, tmp_path, "--base-space", str(other))
+    assert status == 2
+    assert "other is no kernel of this rerun, which has small" in data["error"]
+    words = [str(folder / "base.db"), str(folder / "candidate.db"), "--base-space", str(other)]
+    assert main(words) == 2
+
+
+def test_a_candidate_that_fails_now_works_no_more(
+    folder: Path, tmp_path: Path, opens: Open
+) -> None:
+    for fails, note in (("crash", "crashed (may be chance): gone"), ("host", "kernel.py: no data")):
+        machine = Machine()
+        sides = Side(machine), Side(machine, fails=fails)
+        opens(*sides)
+        status, data = rerun(folder, tmp_path)
+        assert (status, verdicts(data)) == (1, {"works no more"})
+        assert {tuple(row["notes"]) for row in data["comparisons"]} == {(note,)}
+        assert len(sides[1].asked) == 4, "what failed is not tried again"
+
+
+def test_a_base_that_cannot_be_measured_is_an_error(
+    folder: Path, tmp_path: Path, opens: Open
+) -> None:
+    opens(Side(Machine(), fails="host"), Side(Machine()))
+    status, data = rerun(folder, tmp_path)
+    assert (status, data["error"]) == (2, "kernel.py: no data")
+
+
+def test_a_winner_that_the_space_does_not_know_is_an_error(
+    folder: Path, tmp_path: Path, opens: Open
+) -> None:
+    make_spec(tmp_path, SPACE.replace("values: [16, 64]", "values: [32, 64]"))
+    shutil.copytree(folder, tmp_path / "dbs")
+    opens(Side(Machine()), Side(Machine()))
+    shutil.copy(tmp_path / "space.yaml", tmp_path / "dbs")
+    status, data = rerun(tmp_path / "dbs", tmp_path)
+    assert status == 2
+    assert "(BLOCK=16) of BASE is illegal on (n=8)" in data["error"]
+
+
+def test_results_of_another_driver_are_measured_now_and_noted(tmp_path: Path, opens: Open) -> None:
+    older = Environment("replay", "a device", "a platform", "0.9", "a compiler")
+    tuned(tmp_path, "base.db", seed=1, environment=older)
+    tuned(tmp_path, "candidate.db", seed=2)
+    machine = Machine()
+    opens(Side(machine), Side(machine))
+    status, data = rerun(tmp_path, tmp_path)
+    assert status == 0
+    assert any("BASE was tuned on" in note and "driver 0.9" in note for note in data["notes"])
+    assert data["notes"].count("other processes use this GPU") == 1
+
+
+@pytest.mark.parametrize("load", [0.0, 0.01])
+def test_equal_code_is_seldom_called_slower_whatever_a_load_adds(load: float) -> None:
+    rng = random.Random(1)
+    families = [_family(rng, load) for _ in range(300)]
+    alarms = sum(
+        any(change.verdict is not ChangeVerdict.WITHIN_NOISE for change in judge(pairs, 0.05, 0.0))
+        for pairs in families
+    )
+    assert alarms <= 0.08 * len(families)
+
+
+def _family(rng: random.Random, load: float, inputs: int = 4, occasions: int = 10) -> list[Pair]:
+    return [Pair(*_occasions(rng, load, occasions)) for _ in range(inputs)]
+
+
+def _occasions(
+    rng: random.Random, load: float, occasions: int
+) -> tuple[Sequence[float], Sequence[float], OccasionVariance, Sequence[float]]:
+    sides: Mapping[int, list[list[float]]] = {0: [], 1: []}
+    for _ in range(occasions):
+        for samples in sides.values():
+            offset = rng.gauss(0, load)
+            samples.append([offset + rng.gauss(0, 0.003) for _ in range(4)])
+    means = [[sum(one) / len(one) for one in samples] for samples in sides.values()]
+    seconds = [[math.exp(x) for one in samples for x in one] for samples in sides.values()]
+    differences = [new - old for old, new in zip(*means, strict=True)]
+    return seconds[0], seconds[1], OccasionVariance(), differences
+
+
+def test_options_of_a_rerun_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--occasions", "2"], ["--occasions", "x"], ["--backend", "fpga"]):
+        with pytest.raises(SystemExit):
+            main(["a.db", "b.db", "--rerun", *words])
+    assert "must be a whole number from 3 to 1000" in capsys.readouterr().err

@@ -1,0 +1,240 @@
+"""One library, one door: who may import what; and how large a module may grow."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import functools
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOORS = {
+    "opentuner": ("harness/search/",),
+    "sqlalchemy": ("harness/results/", "harness/search/"),
+    "yaml": ("harness/space_file/",),
+    # Three kinds of YAML file are validated: spaces, catalogues of compiler flags, and mappings.
+    # The documents of --json have their schemas from it.
+    "pydantic": (
+        "harness/space_file/",
+        "harness/recordings/mapping.py",
+        "harness/api/schemas.py",
+        "harness/fleet/wire.py",
+    ),
+    "pydantic_core": ("harness/space_file/", "harness/core/named_values.py"),
+    "distributed": ("harness/fleet/engine.py",),
+    "dask": ("harness/fleet/engine.py",),
+    "pyopencl": (
+        "harness/measure/backends/opencl.py",
+        "harness/dispatch/loaders/opencl.py",
+        "harness/dispatch/loaders/torch_op.py",
+    ),
+    "torch": ("harness/dispatch/loaders/torch_op.py",),
+    "pycuda": ("harness/measure/backends/cuda_pycuda.py", "harness/dispatch/loaders/cuda.py"),
+    # NVIDIA's cuda-bindings, `import cuda.bindings`: the driver, and the compiler NVRTC.
+    "cuda": (
+        "harness/measure/backends/cuda_bindings.py",
+        "harness/measure/backends/nvrtc.py",
+        "harness/dispatch/loaders/cuda.py",
+    ),
+    "pynvml": ("harness/measure/sensors/nvml.py",),
+    "sklearn": ("harness/models/", "harness/dispatch/", "harness/stencil/predicted.py"),
+    "jinja2": ("harness/dispatch/rendering.py", "harness/report/page.py"),
+    "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
+    "pebble": ("harness/measure/processes.py",),
+    "filelock": ("harness/core/locks.py",),
+    "platformdirs": ("harness/core/files.py",),
+    "tree_sitter": ("harness/source/syntax_tree.py",),
+    "tree_sitter_cuda": ("harness/source/syntax_tree.py",),
+}
+
+
+def _modules() -> list[Path]:
+    return sorted((ROOT / "harness").rglob("*.py"))
+
+
+@functools.cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All of a file's code."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@functools.cache
+def _imports(path: Path) -> frozenset[str]:
+    """The top-level names of everything that a file imports, at any depth of its code."""
+    return frozenset(_imported(_nodes(path)))
+
+
+def _imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+        elif isinstance(node, ast.Call) and _is_import_module(node.func):
+            yield ast.unparse(node.args[0]).lstrip("f").strip("'\"").split(".")[0]
+
+
+def _is_import_module(called: ast.expr) -> bool:
+    return (
+        isinstance(called, ast.Attribute)
+        and called.attr == "import_module"
+        and ast.unparse(called) == "importlib.import_module"
+    )
+
+
+@pytest.mark.parametrize("library", DOORS)
+def test_a_library_is_imported_through_its_door_alone(library: str) -> None:
+    users = [path.relative_to(ROOT).as_posix() for path in _modules() if library in _imports(path)]
+    assert users, f"nothing imports {library}: it has no place in this list"
+    assert all(user.startswith(DOORS[library]) for user in users)
+
+
+def _floors() -> list[list[str]]:
+    """The rooms of each floor, from the top, as the contract in setup.cfg has them."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    lines = config["importlinter:contract:layers"]["layers"].strip().splitlines()
+    return [line.replace("|", " ").split() for line in lines]
+
+
+FLOORS = _floors()
+HEIGHT = {room: -number for number, floor in enumerate(FLOORS) for room in floor}
+# What importing a room may load: a library from the lowest room that loads it upwards.
+LOADED_FROM = {
+    "yaml": "space_file",
+    "pydantic": "space_file",
+    "pebble": "measure",
+    "sqlalchemy": "results",
+    "opentuner": "search",
+    "jinja2": "dispatch",
+    "rich": "dispatch",
+    "tree_sitter": "source",
+}
+# What no import of a room may load: GPU stacks, and what takes a second or more.
+LOADED_ON_USE = (
+    "dask",
+    "distributed",
+    "pyopencl",
+    "pycuda",
+    "pynvml",
+    "matplotlib",
+    "sklearn",
+    "pandas",
+)
+# A stencil's predictor is written with these throughout; commands import it where it is asked for.
+EXEMPT = {"stencil": ("sklearn", "pandas")}
+
+
+def _run_python(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
+def _loaded_by(modules: Sequence[str], libraries: Iterable[str]) -> list[str]:
+    """Those of the libraries that importing the modules loads."""
+    return _run_python(
+        f"import importlib, sys\nfor name in {list(modules)!r}: importlib.import_module(name)\n"
+        f"print(*[library for library in {list(libraries)!r} if library in sys.modules])"
+    ).split()
+
+
+def _modules_of(room: str) -> list[str]:
+    """Every module of a room but its `__main__` and the loaders that are copied elsewhere."""
+    paths = (
+        path.relative_to(ROOT).with_suffix("") for path in (ROOT / "harness" / room).rglob("*.py")
+    )
+    names = sorted(".".join(path.parts).removesuffix(".__init__") for path in paths)
+    return [name for name in names if "__main__" not in name and ".loaders." not in name]
+
+
+# Rooms are imported from the bottom up, each on top of those below it, which may load no more than
+# it may. Those above an exempt room may not load what it loads: a copy of the process imports it.
+_IMPORT_ROOMS = """
+import importlib, os, sys
+
+def import_room(room):
+    before = set(sys.modules)
+    for name in modules[room]:
+        importlib.import_module(name)
+    print(room, *[name for name in libraries if name in set(sys.modules) - before], flush=True)
+
+for room in reversed(modules):
+    if room not in exempt:
+        import_room(room)
+        continue
+    child = os.fork()
+    if child == 0:
+        import_room(room)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, room
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, set[str]]:
+    """What the import of each room loads that the rooms below it have not loaded."""
+    modules = {room: _modules_of(room) for room in HEIGHT}
+    libraries, exempt = [*LOADED_FROM, *LOADED_ON_USE], list(EXEMPT)
+    printed = _run_python(f"{modules=}; {libraries=}; {exempt=}\n{_IMPORT_ROOMS}")
+    lines = (line.split() for line in printed.splitlines())
+    return {room: set(found) for room, *found in lines}
+
+
+@pytest.mark.parametrize("room", HEIGHT)
+def test_a_room_loads_nothing_that_belongs_higher_and_no_gpu_stack(
+    room: str, loaded: dict[str, set[str]]
+) -> None:
+    higher = {name for name, lowest in LOADED_FROM.items() if HEIGHT[lowest] > HEIGHT[room]}
+    never = {name for name in LOADED_ON_USE if name not in EXEMPT.get(room, ())}
+    assert loaded[room] & (higher | never) == set()
+
+
+def test_importing_the_check_command_loads_neither_search_nor_analysis() -> None:
+    heavy = ("pyopencl", "pycuda", "opentuner", "sklearn", "sqlalchemy", "tree_sitter")
+    assert _loaded_by(["harness.commands.check.command"], heavy) == []
+
+
+def test_importing_the_report_loads_no_search() -> None:
+    heavy = ("harness.search", "opentuner", "scipy.optimize")
+    assert _loaded_by(["harness.report.page"], heavy) == []
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    """import-linter does not see a folder without `__init__.py`, and a wheel leaves it out."""
+    folders = {path.parent for path in _modules()}
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def test_functions_and_modules_stay_small() -> None:
+    for path in _modules():
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
+        for node in _nodes(path):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                assert length <= 60, f"{path}: {node.name} has {length} lines"
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    found: dict[str, set[Path]] = {}
+    for path in _modules():
+        for node in _nodes(path):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name.lstrip("_"), set()).add(path.parent)
+    # The two loaders of dispatched kernels, side by side in one folder, share the name `Kernel`.
+    assert [name for name, folders in found.items() if len(folders) > 1] == []
+
+
+def test_no_module_evaluates_or_unpickles() -> None:
+    banned = {"eval", "exec", "pickle"}
+    for path in _modules():
+        called = {
+            n.func.id
+            for n in _nodes(path)
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+        }
+        assert not banned & (called | _imports(path)), path

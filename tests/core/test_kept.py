@@ -1,0 +1,146 @@
+"""What was judged once is read again, and only where it is certain to be the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.core.kept import Kept, content_key
+from harness.dispatch.learners import Fixed
+from harness.dispatch.learnt import LEARNT_CLASSES
+from harness.dispatch.matrix import Matrix
+from harness.dispatch.study import QUICK, study
+from harness.dispatch.verdict import judge
+from tests.display.test_across import shapes
+
+KEY = content_key("a test", 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """A value to keep."""
+
+    x: float
+    names: tuple[str, ...]
+
+
+@dataclasses.dataclass
+class Counting:
+    """A learner that counts its fits."""
+
+    fits: int = dataclasses.field(default=0, repr=False)
+    name: str = "counting"
+
+    def fit(self, matrix: Matrix, seed: int) -> Fixed:
+        """Learn nothing."""
+        self.fits += 1
+        return Fixed(tuple(range(len(matrix.candidates))))
+
+
+def test_a_kept_value_is_equal(tmp_path: Path) -> None:
+    value = (Point(0.1 + 0.2, ("a", "b")), {"x": None, "y": True}, -math.inf, "ü", 1)
+    Kept(tmp_path).put(KEY, value)
+    assert Kept(tmp_path).get(KEY, [Point]) == value
+    assert Kept(tmp_path).get(content_key("a test", 2), [Point]) is None
+    assert Kept().get(KEY, [Point]) is None
+
+
+def test_an_entry_of_another_class_is_not_read(tmp_path: Path) -> None:
+    Kept(tmp_path).put(KEY, Point(1.0, ()))
+    assert Kept(tmp_path).get(KEY) is None
+
+
+@pytest.mark.parametrize("cut", [0, 10, 80, -1])
+def test_a_changed_or_truncated_entry_is_not_read(tmp_path: Path, cut: int) -> None:
+    kept = Kept(tmp_path)
+    kept.put(KEY, "value")
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    file.write_text(file.read_text()[:cut])
+    assert kept.get(KEY) is None
+
+
+def test_an_entry_under_another_key_is_not_read(tmp_path: Path) -> None:
+    kept, other = Kept(tmp_path), content_key("a test", 2)
+    kept.put(KEY, "value")
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    moved = tmp_path / other[:2] / f"{other}.json"
+    moved.parent.mkdir(exist_ok=True)
+    file.rename(moved)
+    assert kept.get(other) is None
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
+    assert Kept.in_cache().recall(KEY, lambda: "made") == "made"
+    assert Kept(tmp_path / "file" / "kept").recall(KEY, lambda: "made") == "made"
+
+
+def test_of_more_than_64_mib_what_was_unused_longest_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
+    large = tmp_path / "kept" / "large"
+    Kept.in_cache().put(KEY, "value")
+    with large.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    os.utime(large, (1000, 1000))
+    assert Kept.in_cache().get(KEY) == "value"
+    assert not large.exists()
+
+
+def _fits(matrix: Matrix, folder: Path, seed: int = 0) -> int:
+    learner, steps = Counting(), list[str]()
+    judge(matrix, [learner], seed, steps.append, Kept(folder))
+    assert len(steps) > 1, "progress is counted whether or not a learner is fitted"
+    return learner.fits
+
+
+def test_a_learner_is_judged_once(tmp_path: Path) -> None:
+    assert _fits(shapes(16), tmp_path) > 0
+    assert _fits(shapes(16), tmp_path) == 0
+
+
+def _changed(matrix: Matrix) -> Sequence[Matrix]:
+    time_s = matrix.time_s.copy()
+    time_s[0, 0] = np.nextafter(time_s[0, 0], 1)
+    tied = matrix.tied.copy()
+    tied[0, 0] = not tied[0, 0]
+    features = matrix.features.astype(float)
+    replace = dataclasses.replace
+    return (
+        replace(matrix, time_s=time_s),
+        replace(matrix, tied=tied),
+        replace(matrix, features=features),
+        replace(matrix, candidates=matrix.candidates[::-1]),
+        replace(matrix, groups=matrix.groups // 2),
+        replace(matrix, choices=frozenset({"THRD"})),
+    )
+
+
+def test_other_measurements_or_options_are_judged_again(tmp_path: Path) -> None:
+    matrix = shapes(16)
+    _fits(matrix, tmp_path)
+    assert _fits(matrix, tmp_path, seed=1) > 0
+    assert all(_fits(other, tmp_path) > 0 for other in _changed(matrix))
+
+
+def test_a_kept_verdict_is_that_of_the_first_time(tmp_path: Path) -> None:
+    first, again = (study(shapes(16), QUICK, kept=Kept(tmp_path)) for _ in range(2))
+    assert again.best == first.best
+    for name, judged in first.judged.items():
+        np.testing.assert_array_equal(judged.logs, again.judged[name].logs)
+    for name in first.dispatchers:
+        learnt = first.learnt(name)
+        assert again.learnt(name) == learnt
+        kept = Kept(tmp_path)
+        kept.put(KEY, learnt)
+        assert kept.get(KEY, LEARNT_CLASSES) == learnt

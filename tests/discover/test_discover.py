@@ -1,0 +1,1060 @@
+"""Kernel source to space: discovered facts, messages, and a space that can be tuned."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.commands import check, tune
+from harness.commands.discover import main
+from harness.core.errors import BackendUnavailable, SpecError, UsageError
+from harness.core.program import Program
+from harness.core.records import Config, Input
+from harness.discover.facts import Facts, discover
+from harness.discover.host_file import host_text
+from harness.discover.space_file import space_text, to_do
+from harness.discover.syntax import Argument
+from harness.measure.backends.nvcc import Nvcc, find_nvcc
+from harness.measure.backends.opencl import OpenClCompiler, find_device
+from harness.measure.kernel_data import make_kernel_data
+from harness.source.kernel_source import Source
+from harness.source.pragmas import EXAMPLES
+from harness.space import ConstrainedSpace
+from harness.space.launches import make_program
+from harness.space_file import Spec, load_spec
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(__file__).parents[1] / "data" / "discover"
+
+HOST = """\
+import numpy as np
+
+def arguments(features, rng):
+    return {"x": rng.random(features["n"] + 64, np.float32),
+            "y": np.zeros(features["n"], np.float32), "n": np.int32(features["n"])}
+
+def reference(arguments):
+    x, n = arguments["x"], int(arguments["n"])
+    return {"y": np.convolve(x[: n + 15].astype(np.float64), np.full(16, 1 / 16), "valid")}
+"""
+
+
+SCALE = """\
+  # line 1: #pragma erange 64,512,2
+  BLKSZ: {type: power_of_two, min: 64, max: 512, role: launch, default: 256}  \
+# CONFIRM: the role, guessed from the name
+  # line 5: #pragma range 1,4
+  ITEMS: {type: integer, min: 1, max: 4, default: 1}
+  # line 14: #pragma unroll_range 1,4
+  UNROLL_1: {type: integer, min: 1, max: 4, default: 2}
+
+constraints:
+  - BLKSZ * ITEMS <= 1024  # line 10
+"""
+
+
+def _facts(folder: Path, text: str, function: str | None = None, name: str = "k.cu") -> Facts:
+    (folder / name).write_text(text)
+    return discover(folder / name, function)
+
+
+def _space(folder: Path, text: str, function: str | None = None, name: str = "k.cu") -> str:
+    facts = _facts(folder, text, function, name)
+    return space_text(facts, folder, folder / "k.py")
+
+
+def _line(text: str, start: str) -> str:
+    """Return the only line that begins with `start`, without its comment."""
+    [line] = [line for line in text.splitlines() if line.strip().startswith(start)]
+    return line.strip().split("  #")[0]
+
+
+COOPERATIVE = """\
+__global__ void waits(float *y, int n) {
+    cooperative_groups::this_grid().sync(); // this_grid
+}
+__global__ void plain(float *y, int n) { y[threadIdx.x] = n; /* this_grid */ }
+"""
+
+
+def test_kernel_whose_groups_wait_for_each_other_is_launched_cooperatively(tmp_path: Path) -> None:
+    text = _space(tmp_path, COOPERATIVE, "waits")
+    assert _line(text, "cooperative:") == "cooperative: true"
+    assert any("this_grid(), whose sync() needs it" in mark for mark in to_do(text))
+    assert "cooperative" not in _space(tmp_path, COOPERATIVE, "plain")
+
+
+# ----------------------------------------------------------------------------- parameters
+
+
+def test_a_guarded_macro_and_an_unrolled_loop_give_these_parameters() -> None:
+    facts = discover(DATA / "scale.cu", None)
+    text = space_text(facts, DATA, DATA / "scale.py")
+    assert text.partition("parameters:\n")[2].partition("\nlaunch:")[0] == SCALE
+
+
+def test_the_page_shows_what_the_command_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "pragmas.md").read_text(encoding="utf-8")
+    [(source, space)] = re.findall(r"```cuda\n(.*?)```.*?```yaml\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("scale.cu").write_text(source)
+    assert main(["scale.cu"]) == 0
+    assert capsys.readouterr().out == space
+
+
+def test_tabs_a_byte_order_mark_and_foreign_line_ends_change_nothing(tmp_path: Path) -> None:
+    text = "#pragma range 1,4\n#define N 2\n__global__ void f(int *y, int n) {\n y[0] = N; }\n"
+    plain = _space(tmp_path, text)
+    foreign = text.replace(" ", "\t").replace("\n", "\r\n").encode("utf-8-sig")
+    (tmp_path / "k.cu").write_bytes(foreign)
+    found = discover(tmp_path / "k.cu", None)
+    assert space_text(found, tmp_path, tmp_path / "k.py") == plain
+
+
+def test_a_macro_that_changes_the_result_is_no_parameter_without_a_word(tmp_path: Path) -> None:
+    guarded = "".join(f"#ifndef {m}\n#define {m} {n}\n#endif\n" for m, n in
+                      (("RADIUS", 3), ("UNROLL", 1), ("FAST", 1), ("BLOCK", 64)))  # fmt: skip
+    body = "__global__ void f(int *y, int n) { y[0] = RADIUS * UNROLL * BLOCK * (FAST ? 2 : 1); }\n"
+    text = _space(tmp_path, guarded + body)
+    word = "  # CONFIRM: the guessed values and role"
+    assert f"  UNROLL: {{type: power_of_two, min: 1, max: 8, default: 1}}{word}; remove it" in text
+    assert f"  FAST: {{values: [0, 1], role: choice, default: 1}}{word}; remove it if it" in text
+    assert re.search(r"^  BLOCK: .*role$", text, re.MULTILINE)
+    assert "\n  # RADIUS: {type: integer" in text
+    assert "around the present one,\n  # but not those that change the result:" in text
+    assert "#define scalar 1, #define vector 2, and then #if KIND == vector" in text
+
+
+def test_the_page_names_every_pragma() -> None:
+    page = (ROOT / "docs" / "pragmas.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+) ", page, re.MULTILINE) == list(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("source", "parameter"),
+    [
+        ("#pragma erange 64,512\n#define BLOCK 64",
+         "BLOCK: {type: power_of_two, min: 64, max: 512, role: launch, default: 64}"),
+        ("#pragma erange 1,27,3\n#define N 9", "N: {values: [1, 3, 9, 27], default: 9}"),
+        ("#pragma erange 3,24\n#define N 6", "N: {values: [3, 6, 12, 24], default: 6}"),
+        ("#pragma range 0,9,4\n#define N (4)",
+         "N: {type: integer, min: 0, max: 8, step: 4, default: 4}"),
+        ("#pragma values 1, 0.5 choice\n#define N 0.5",
+         "N: {values: [1, 0.5], role: choice, default: 0.5}"),
+        ("#pragma select float,double\n#define REAL double",
+         "REAL: {values: [float, double], role: choice, default: double}"),
+        ("#pragma select on,true\n#define N on",
+         'N: {values: ["on", "true"], role: choice, default: "on"}'),
+        ("#pragma range 1,3\n/* c */\n#if !defined(N)\n// c\n#define N 2 // c\n#endif",
+         "N: {type: integer, min: 1, max: 3, default: 2}"),
+        ("#pragma range \\\n 1,3 /* c\n */ launch\n#define N 2",
+         "N: {type: integer, min: 1, max: 3, role: launch, default: 2}"),
+        ("#pragma range 1,3\n#pragma constraint N < 3\n#define N 2",
+         "N: {type: integer, min: 1, max: 3, default: 2}"),
+    ],
+)  # fmt: skip
+def test_a_pragma_above_a_define_is_a_parameter(
+    tmp_path: Path, source: str, parameter: str
+) -> None:
+    text = _space(tmp_path, f'{source}\nextern "C" __global__ void f(int *y) {{ y[0] = 1; }}\n')
+    assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
+
+
+LOOP = (
+    'extern "C" __global__ void f(int *y) {{\n{}\n    for (int i = 0; i < 8; i++) y[i] = i;\n}}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("above", "parameter"),
+    [
+        ("#pragma unroll_range 1,8", "UNROLL_1: {type: integer, min: 1, max: 8, default: 1}"),
+        ("#pragma unroll_range 0,8", "UNROLL_1: {type: integer, min: 0, max: 8, default: 0}"),
+        ("#pragma unroll_values 2,8", "UNROLL_1: {values: [2, 8], default: 2}"),
+        ("#pragma unroll_values U 1,2,4\n#pragma unroll 4",
+         "U: {type: power_of_two, min: 1, max: 4, default: 4}"),
+        ("#pragma unroll_range 1,8\n#pragma unroll(2)",
+         "UNROLL_1: {type: integer, min: 1, max: 8, default: 2}"),
+        ("#pragma unroll_range 1,8\n#pragma nounroll // c",
+         "UNROLL_1: {type: integer, min: 1, max: 8, default: 1}"),
+    ],
+)  # fmt: skip
+def test_a_pragma_above_a_loop_is_a_parameter(tmp_path: Path, above: str, parameter: str) -> None:
+    text = _space(tmp_path, LOOP.format(above))
+    assert _line(text, parameter[: parameter.index(":") + 1]) == parameter
+
+
+def test_loops_that_share_a_name_share_a_parameter(tmp_path: Path) -> None:
+    text = LOOP.format("#pragma unroll_range U 1,8\nwhile (*y) y++;\n#pragma unroll_range U 1,8")
+    assert [t.name for t in _facts(tmp_path, text).declared.tuned] == ["U"]
+
+
+def test_pragmas_in_comments_strings_and_dead_code_are_ignored(tmp_path: Path) -> None:
+    text = (
+        "/*\n#pragma range 1,2\n*/\n// \\\n#pragma range 1,2\n#if 0\n#pragma range 1,2\n#endif\n"
+        'extern "C" __global__ void f(int *y) { const char *s = "\\\n#pragma range 1,2"; }\n'
+    )
+    assert _facts(tmp_path, text).declared.tuned == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "#pragma eragne 1,2\n#define A 1",
+            "k.cu:1: `#pragma eragne` is unknown; did you mean `#pragma erange`?",
+        ),
+        (
+            "#pragma range 1,2\nint x;",
+            "k.cu:1: `#pragma range 1,2`: expected `#define NAME VALUE` below it, "
+            "found code that begins with `int`",
+        ),
+        (
+            "\n#pragma range 1,2\n#include <a.h>\n#define A 1",
+            "k.cu:2: `#pragma range 1,2`: expected `#define NAME VALUE` below it, "
+            "found `#include <a.h>` on line 3",
+        ),
+        (
+            "#pragma range 1,2\n#ifndef A\n#define B 1\n#endif",
+            "expected `#define A VALUE` below it, found `#define B 1` on line 3",
+        ),
+        (
+            "#pragma range 1,2\n#define A(x) 1",
+            "found `#define A(x) 1` on line 2",
+        ),
+        (
+            "#pragma range 1,2",
+            "expected `#define NAME VALUE` below it, found code that begins with `extern`",
+        ),
+        (
+            "#pragma range 2,4\n#define A 1",
+            "the default, `1` in `#define A` on line 2, is not one of its values: 2, 3, 4",
+        ),
+        (
+            "#pragma range 1,4\n#define A 1u",
+            "is not one of its values: 1, 2, 3, 4; write it without a suffix",
+        ),
+        (
+            "#pragma values 1,2\n#define A 1.0",
+            "the default, `1.0` in `#define A` on line 2",
+        ),
+        (
+            "#pragma select a,b\n#define A c",
+            "the default, `c` in `#define A` on line 2, is not one of its values: a, b",
+        ),
+        (
+            "#pragma range 1,4\n#define A 1\n#pragma range 1,4\n#define A 1",
+            "`A` already has a pragma, on line 1",
+        ),
+        (
+            "#pragma unroll_range 1,8\nint x;",
+            "expected a loop below it, found code that begins with `int`",
+        ),
+        (
+            "#pragma unroll_range 1,8\n#define A 1",
+            "expected a loop below it, found `#define A 1` on line 2",
+        ),
+        (
+            "void g() {\n#pragma unroll_range 1,8\n#pragma unroll 16\nfor (;;); }",
+            "the default, from `#pragma unroll 16` on line 3, is not one "
+            "of its values: 1, 2, 3, 4, 5, 6, 7, 8",
+        ),
+        (
+            "void g() {\n#pragma unroll_range 1,8\n#pragma unroll\nfor (;;); }",
+            "the default, from `#pragma unroll` on line 3",
+        ),
+        (
+            "void g(int UNROLL_1) {\n#pragma unroll_range 1,8\nfor (;;); }",
+            "choose another: `#pragma unroll_range NAME 1,8`",
+        ),
+        (
+            "#pragma constraint BLOC <= 4\n#pragma range 1,4\n#define BLOCK 4",
+            "k.cu:1: `BLOC` in `#pragma constraint BLOC <= 4` is not a parameter, an "
+            "integer argument of f or a device limit; did you mean `BLOCK`?",
+        ),
+        (
+            "#pragma range\x1b[2J 1,2\n",
+            "`#pragma range?[2J 1,2`",
+        ),
+    ],
+)
+def test_a_fault_names_its_line_and_the_expectation(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(SpecError) as fault:
+        _facts(tmp_path, f'{text}\nextern "C" __global__ void f(int *y) {{}}\n')
+    assert message in str(fault.value)
+    assert len(fault.value.faults) == 1
+
+
+def test_all_faults_are_reported_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text("#pragma range 1\n#pragma eragne 1\n__global__ void f(int n) {}\n")
+    assert main([str(source)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{source}:1: " in printed.err
+    assert f"{source}:2: " in printed.err
+    assert printed.err.endswith("error: 2 faults found\n")
+
+
+# ---------------------------------------------------------------------------- suggestions
+
+
+PLAIN = """\
+// its size
+#define BLOCK_X 128
+
+#ifndef FAST
+#define FAST 1
+#endif
+#ifndef FACTOR
+#define FACTOR 2
+#endif
+#define DEPTH 6
+#define TWICE (2 * DEPTH)
+#define MAYBE 1
+#ifdef __CUDACC__
+#define MANY 1
+#else
+#define MANY 2
+#endif
+#define UNUSED 3
+extern "C" __global__ void __launch_bounds__(BLOCK_X) f(float *y, int n) {
+    const int i = MANY * TWICE * MAYBE + (FAST ? threadIdx.x : 0);
+    #pragma unroll FACTOR
+    for (int k = 0; k < n; k++) y[i] += k;
+    #pragma unroll 4
+    for (int k = 0; k < n; k++) y[i] += k;
+    for (int k = DEPTH; k > 0; k -= 2) y[i] += k;
+    for (int k = 0; k <= 2 * DEPTH; ++k) y[i] += k;
+    for (int k = 0; k < n; k++) y[i] += k;
+}
+int main() { for (int k = 0; k < 10; k++) ; }
+"""
+
+
+def test_without_pragmas_sizes_and_guarded_constants_are_parameters_to_confirm(
+    tmp_path: Path,
+) -> None:
+    text = _space(tmp_path, PLAIN)
+    assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM: ", text, re.MULTILINE) == [
+        "BLOCK_X: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}",
+        "FAST: {values: [0, 1], role: choice, default: 1}",
+        "FACTOR: {type: integer, min: 1, max: 8, default: 2}",
+    ]
+
+
+def test_other_constants_are_suggested_in_comments(tmp_path: Path) -> None:
+    text = _space(tmp_path, PLAIN)
+    assert re.findall(r"^  # (\w+: \{.*)", text, re.MULTILINE) == [
+        "DEPTH: {type: integer, min: 1, max: 12, default: 6}",
+        "MAYBE: {type: power_of_two, min: 1, max: 8, default: 1}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("use", "values"),
+    [
+        ("if (K) y[0] = 1;", "values: [0, 1], role: choice"),
+        ("y[0] = n > 1 && K;", "values: [0, 1], role: choice"),
+        ("\n#if !K\ny[0] = 1;\n#endif\n", "values: [0, 1], role: choice"),
+        ("y[0] = K ? 2 : 1;", "values: [0, 1], role: choice"),
+        (
+            "for (int k = 0; k <= K && k < n; k += K) y[k] = 1;",
+            "type: power_of_two, min: 1, max: 8",
+        ),
+        ("for (int k = 0; k < n; k += K) y[k] = 1;", "type: power_of_two, min: 1, max: 8"),
+        ("\n#ifdef K\ny[K] = 1;\n#endif\n", "type: power_of_two, min: 1, max: 8"),
+    ],
+)
+def test_only_a_condition_is_offered_0_which_may_never_end_a_loop(
+    tmp_path: Path, use: str, values: str
+) -> None:
+    text = _space(tmp_path, f"#define K 1\n__global__ void f(int *y, int n) {{ {use} }}\n")
+    assert f"# K: {{{values}, default: 1}}" in text
+
+
+def test_the_values_of_a_constant_that_is_0_include_it(tmp_path: Path) -> None:
+    text = _space(tmp_path, "#define U 0\n" + LOOP.format("#pragma unroll U"))
+    assert "# U: {type: integer, min: 0, max: 8, default: 0}" in text
+
+
+def test_each_line_of_the_to_do_list_ends_its_sentence(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(PLAIN)
+    text = host_text(discover(tmp_path / "k.cu", None))
+    assert to_do(text)[0].endswith("guessed to be outputs; fill those that are read.")
+
+
+def test_loops_are_suggested_with_the_pragma_to_write(tmp_path: Path) -> None:
+    text = _space(tmp_path, PLAIN)
+    assert re.findall(r"^  # (line \d+, .*)", text, re.MULTILINE) == [
+        "line 24, #pragma unroll 4: #pragma unroll_range 1,8",
+        "line 25, 3 iterations: #pragma unroll_range 1,3",
+        "line 26, 13 iterations: #pragma unroll_range 1,8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("above", "suggested"),
+    [
+        ("#pragma unroll", "#pragma unroll_range 0,8 instead of it"),
+        ("#pragma unroll 12", "#pragma unroll_range 1,12"),
+        ('_Pragma("unroll 2")', "#pragma unroll_range 1,8 instead of it"),
+    ],
+)
+def test_the_pragma_suggested_for_a_loop_is_accepted(
+    tmp_path: Path, above: str, suggested: str
+) -> None:
+    [loop] = _facts(tmp_path, LOOP.format(above)).loops
+    assert loop == f"line 3, {above}: {suggested}"
+    pragma = suggested.removesuffix(" instead of it")
+    written = pragma if pragma != suggested else f"{pragma}\n{above}"
+    assert [t.name for t in _facts(tmp_path, LOOP.format(written)).declared.tuned] == ["UNROLL_1"]
+
+
+def test_with_pragmas_no_other_constant_is_tuned(tmp_path: Path) -> None:
+    text = _space(tmp_path, "#pragma range 1,9\n#define N 3\n" + PLAIN)
+    assert "  # FAST: {" in text
+    assert _line(text, "N:") == "N: {type: integer, min: 1, max: 9, default: 3}"
+    assert not re.search(r"^  (BLOCK_X|FAST|FACTOR):", text, re.MULTILINE)
+
+
+def test_a_constant_in_a_constraint_is_a_parameter(tmp_path: Path) -> None:
+    pragmas = "#pragma range 1,9\n#define N 3\n#pragma constraint N <= DEPTH\n"
+    assert re.search(r"^  DEPTH: .*CONFIRM", _space(tmp_path, pragmas + PLAIN), re.MULTILINE)
+
+
+@pytest.mark.parametrize("value", [0, 1, 2, 100, 4096])
+@pytest.mark.parametrize("name", ["TILE", "BLOCK", "FACTOR", "ITEMS", "ON", "WINDOW"])
+def test_the_present_value_is_one_of_the_guessed_values(
+    tmp_path: Path, name: str, value: int
+) -> None:
+    use = f"\n#pragma unroll {name}\nfor (;;) {{}}" if name == "FACTOR" else f"y[{name}] = n;"
+    use = f"if ({name}) y[0] = n;" if name == "ON" else use
+    source, space, host = (tmp_path / f"k.{suffix}" for suffix in ("cl", "yaml", "py"))
+    source.write_text(
+        f"#ifndef {name}\n#define {name} {value}\n#endif\n"
+        f"kernel void f(global int *y, int n) {{ {use} }}"
+    )
+    assert main([str(source), "--output", str(space), "--host", str(host)]) == 0
+    [parameter] = load_spec(space).parameters
+    assert parameter.default == value
+
+
+FREE = """\
+#include "k.h"
+#define AT(I) ((I) * STRIDE)
+enum Kind { SMALL };
+constexpr int WARP = 32;
+__global__ void f(float *y, int n) {
+    const int MINE = SMALL + WARP + THEIRS + OURS + INT_MAX + NAN + CALLED(n);
+    __shared__ float part[BLOCK];
+    if (IS_FAST) y[AT(MINE)] = part[ITEMS];
+    for (int i = -RADIUS; i < n; i++) y[i] = (FLOAT)i;
+}
+__global__ void g(float *y) { y[0] = OTHER; }
+int main() { return EXIT_FAILURE + ON_THE_HOST; }
+"""
+
+
+def test_macros_that_nothing_defines_are_parameters_to_confirm(tmp_path: Path) -> None:
+    (tmp_path / "k.h").write_text("#define OURS 1\nconst int THEIRS = 2;\n")
+    text = _space(tmp_path, FREE, "f")
+    assert re.findall(r"# line \d+: nothing defines \w+\n  (\w+: \{.*\})  # (\w+)", text) == [
+        ("BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}", "CONFIRM"),
+        ("IS_FAST: {values: [0, 1], role: choice, default: 0}", "CONFIRM"),
+        ("ITEMS: {type: power_of_two, min: 1, max: 8, default: 1}", "CONFIRM"),
+        ("RADIUS: {values: [1], default: 1}", "FILL"),
+        ("STRIDE: {type: power_of_two, min: 1, max: 8, default: 1}", "CONFIRM"),
+    ]
+    assert _line(text, "group:") == "group: [BLOCK]"
+
+
+def test_a_missing_included_file_may_define_every_macro(tmp_path: Path) -> None:
+    assert "nothing defines" not in _space(tmp_path, FREE, "f")
+
+
+def test_a_macro_that_nothing_defines_is_a_parameter_beside_pragmas_too(tmp_path: Path) -> None:
+    text = "#pragma range 1,4\n#define N 2\n__global__ void f(int *y) { y[N] = BLOCK; }\n"
+    assert _line(_space(tmp_path, text), "BLOCK:").startswith("BLOCK: {type: power_of_two")
+
+
+def test_a_source_that_could_tune_nothing_asks_for_a_parameter(tmp_path: Path) -> None:
+    text = _space(tmp_path, "__global__ void f(float *y, int n) {}\n")
+    assert "  # FILL IN: the parameters to tune: no pragma declares one" in text
+
+
+# ---------------------------------------------------------------------------- the kernel
+
+
+OPENCL = """\
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define REAL float
+/* kernel void not_this(int n) {} */
+__attribute__((noinline)) float4 helper(__global float4 *p) { return (float4)(p[0].xyz, 1.0f); }
+__kernel void prototype(int n);
+kernel __attribute__((reqd_work_group_size(64, 2, 1)))
+void first(global const REAL *restrict x, __global float4 *y, constant double *c,
+           const uint n, ulong big, float alpha, local float *scratch, read_only image2d_t image) {
+    local float tile[64];
+    y[get_global_id(0)] = (float4)(x[0]);
+}
+#ifdef OTHER
+__kernel void second(
+#ifdef LONG
+    __global long *a,
+#endif
+    __global int *b) { }
+#endif
+"""
+
+
+def test_opencl_qualifiers_are_not_part_of_types(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, OPENCL, "first", "k.cl")
+    assert facts.dialect == "opencl"
+    assert facts.kernel.sizes == ("64", "2", "1")
+    assert facts.kernel.arguments == (
+        Argument("x", "REAL", True, True, False),
+        Argument("y", "float4", True, False, False),
+        Argument("c", "double", True, True, False),
+        Argument("n", "uint", False, True, False),
+        Argument("big", "ulong", False, False, False),
+        Argument("alpha", "float", False, False, False),
+        Argument("scratch", "float", True, False, True),
+        Argument("image", "image2d_t", False, False, False),
+    )
+    assert [a.name for a in facts.counts] == ["n", "big"]
+
+
+def test_an_attribute_before_the_kernel_belongs_to_it_alone(tmp_path: Path) -> None:
+    text = (
+        "__attribute__((reqd_work_group_size(8, 4, 1))) /* c */\n__kernel void f(int n) {}\n"
+        "__kernel void g(int n) {}\n"
+    )
+    assert _facts(tmp_path, text, "f", "k.cl").kernel.sizes == ("8", "4", "1")
+    assert _facts(tmp_path, text, "g", "k.cl").kernel.sizes == ()
+
+
+def test_an_ifdef_in_a_signature_is_read_with_all_its_branches(tmp_path: Path) -> None:
+    kernel = _facts(tmp_path, OPENCL, "second", "k.cl").kernel
+    assert [(a.name, a.type_name) for a in kernel.arguments] == [("a", "long"), ("b", "int")]
+
+
+def test_an_argument_in_local_memory_gets_its_size_from_the_launch(tmp_path: Path) -> None:
+    text = _space(tmp_path, OPENCL, "first", "k.cl")
+    assert _line(text, "shared:") == "shared: 64 * 4"
+    assert any("CONFIRM: the bytes of scratch, guessed" in mark for mark in to_do(text))
+    assert _line(text, "source:") == "source: {opencl: k.cl}"
+    assert "shared:" not in _space(tmp_path, OPENCL, "second", "k.cl")
+
+
+def test_local_memory_of_an_unknown_type_asks_for_its_size(tmp_path: Path) -> None:
+    text = _space(tmp_path, "kernel void f(local node_t *tile, int n) {}", None, "k.cl")
+    assert any("FILL IN: the bytes of tile, with the size of node_t" in m for m in to_do(text))
+
+
+def test_several_local_arguments_are_to_be_joined_into_one(tmp_path: Path) -> None:
+    text = _space(tmp_path, "kernel void f(local float *a, local double2 *b) {}", None, "k.cl")
+    assert "# FILL IN: a, b are local pointers, but a launch gives one size of shared" in text
+    assert _line(text, "shared:") == "shared: 64 * 4 + 64 * 16"
+
+
+def test_a_portable_kernel_takes_no_local_memory_in_cuda(tmp_path: Path) -> None:
+    source = '#include "portable.h"\nKERNEL f(GLOBAL int *y, LOCAL_POINTER float *a) {}\n'
+    text = _space(tmp_path, source, None, "k.cl")
+    assert "# FILL IN: a: CUDA passes no local memory as an argument" in text
+
+
+def test_with_several_kernels_one_must_be_chosen(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has 2 kernels: first \(line 7\), second \(line 13\)"):
+        _facts(tmp_path, OPENCL, None, "k.cl")
+    with pytest.raises(UsageError, match="did you mean `second`"):
+        _facts(tmp_path, OPENCL, "secund", "k.cl")
+    with pytest.raises(UsageError, match=r"defines no kernel\. A kernel is a function"):
+        _facts(tmp_path, "void f(int n) {}\n")
+
+
+def test_a_constraint_on_another_kernels_arguments_is_left_out(tmp_path: Path) -> None:
+    text = (
+        "#pragma constraint BLOCK <= n\n#pragma constraint BLOCK <= m\n"
+        '#pragma range 1,4\n#define BLOCK 4\nextern "C" {\n'
+        "__global__ void one(float *y, int n) {}\n__global__ void two(float *y, int m) {}\n}\n"
+    )
+    facts = _facts(tmp_path, text, "one")
+    assert [c.operands for c in facts.constraints] == ["BLOCK <= n"]
+
+
+SEVERAL = """\
+#include "portable.h"
+#pragma range 1,4
+#define BOTH 1
+#pragma range 1,4
+#define ONES 1
+#pragma range 1,4
+#if !defined(TWOS)
+#define TWOS 1
+#endif
+#define TWICE (2 * TWOS)
+#define SCALED 64
+#pragma constraint ONES * TWOS <= 4
+#pragma constraint TWOS * BOTH <= 4
+#pragma constraint UNROLL_3 <= BOTH
+DEVICE int shared(int n) {
+#pragma unroll_range 1,8
+    for (int i = 0; i < n; i++) n += BOTH;
+    return n;
+}
+KERNEL one(GLOBAL int *y, int n) {
+#pragma unroll_range 1,8
+    for (int i = 0; i < n; i++) y[i] = shared(ONES);
+    for (int i = 0; i < 3; i++) y[i]++;
+}
+KERNEL_SIZED(TWICE, 1, 1) two(GLOBAL int *y, int n) {
+#pragma unroll_range 1,8
+    for (int i = 0; i < n; i++) y[i] = SCALED;
+#pragma unroll_range EACH 1,4
+    for (int i = 0; i < n; i++) y[i]++;
+    for (int i = 0; i < 5; i++) y[i]++;
+}
+"""
+
+
+def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path: Path) -> None:
+    one, two = (_facts(tmp_path, SEVERAL, name) for name in ("one", "two"))
+    assert [t.name for t in one.declared.tuned] == ["BOTH", "ONES", "UNROLL_1", "UNROLL_2"]
+    assert [t.name for t in two.declared.tuned] == ["BOTH", "TWOS", "UNROLL_1", "UNROLL_3", "EACH"]
+    assert one.loops == ("line 23, 3 iterations: #pragma unroll_range 1,3",)
+    assert two.loops == ("line 30, 5 iterations: #pragma unroll_range 1,5",)
+    assert [s.name for s in one.suggested] == []
+    assert [s.name for s in two.suggested] == ["SCALED"]
+    assert [c.line for c in one.constraints] == []
+    assert [c.line for c in two.constraints] == [13, 14]
+    begin = "  # Left out, since only other kernels of the file use it: "
+    text = _space(tmp_path, SEVERAL, "one")
+    assert f"{begin}TWOS (line 6), UNROLL_3 (line 26), EACH (line 28)\n" in text
+
+
+def test_a_fault_in_another_kernel_is_reported(tmp_path: Path) -> None:
+    text = SEVERAL.replace("EACH 1,4", "EACH 4,1")
+    with pytest.raises(SpecError, match=r"k\.cu:28: .*found lo=4 above hi=1"):
+        _facts(tmp_path, text, "one")
+
+
+def test_only_the_kernels_own_loops_share_a_name(tmp_path: Path) -> None:
+    loop = "{{\n#pragma unroll_range U 1,8\nfor (;;); }}\n".format()
+    text = f"__global__ void f(int n) {loop}__global__ void g(int n) {loop}"
+    [tuned] = _facts(tmp_path, text, "g").declared.tuned
+    assert tuned.pragma.line == 5
+
+
+def test_a_macro_in_an_included_file_or_before_a_launch_is_in_scope(tmp_path: Path) -> None:
+    (tmp_path / "k.h").write_text("__device__ int of(int n) { return n * DEEP; }\n")
+    text = (
+        "#pragma range 1,4\n#define DEEP 2\n#pragma range 1,4\n#define GROUP 2\n"
+        "#pragma range 1,4\n#define HERS 2\n"
+        '#include "k.h"\n__global__ void f(int n) { n = of(n); }\n'
+        "__global__ void g(int n) { n = DEEP + HERS; }\n"
+        "int main() { f<<<1, GROUP>>>(2); g<<<1, HERS>>>(2); }\n"
+    )
+    assert [t.name for t in _facts(tmp_path, text, "f").declared.tuned] == ["DEEP", "GROUP"]
+
+
+def test_two_versions_of_one_kernel_need_no_choice(tmp_path: Path) -> None:
+    text = "#ifdef A\nkernel void f(int n) {}\n#else\nkernel void f(int m) {}\n#endif\n"
+    assert _facts(tmp_path, text, None, "k.cl").kernel.line == 2
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "__device__ float table[256];",
+        "__device__ int table[2] = {1, 2};",
+        "auto f = [] __device__ (int i) { return i; };",
+        "struct S { __device__ int i; };",
+    ],
+)
+def test_a_marked_variable_does_not_mark_the_next_function(tmp_path: Path, device: str) -> None:
+    text = (
+        f"{device}\nvoid host() {{ for (int i = 0; i < 8; i++) ; }}\n__global__ void f(int n) {{}}"
+    )
+    assert _facts(tmp_path, text).loops == ()
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "struct S {{ __device__ float operator()(int n) {{ {} }} }};",
+        "struct S {{ __device__ float of(int n) {{ {} }} }};",
+        "template <> __device__ float of<int>(int n) {{ {} }}",
+    ],
+)
+def test_loops_of_device_members_and_specialisations_are_suggested(
+    tmp_path: Path, device: str
+) -> None:
+    function = device.format("for (int i = 0; i < 8; i++) ;")
+    assert len(_facts(tmp_path, f"{function}\n__global__ void f(int n) {{}}").loops) == 1
+
+
+TEMPLATE = """\
+#include <cuda_fp16.h>
+namespace inner {
+template <typename T, int N>
+__device__ T twice(T x) { return x < T(N) ? x : x + x; }
+
+template <typename T>
+__global__ void __launch_bounds__(256) all(T *kernel, const std::int64_t n, const float3 *p) {
+    kernel[threadIdx.x] = twice<T, 3>(kernel[0]);
+}
+}
+void launch(float *y) { inner::all<float><<<1, 256>>>(y, 1, nullptr); }
+"""
+
+
+def test_a_template_kernel_is_read_and_its_types_are_guessed(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, TEMPLATE)
+    assert facts.kernel.name == "all"
+    assert [(a.name, a.type_name) for a in facts.kernel.arguments] == [
+        ("kernel", "T"), ("n", "std::int64_t"), ("p", "float3")
+    ]  # fmt: skip
+    text = _space(tmp_path, TEMPLATE)
+    assert _line(text, "function:") == "function: inner::all<float>"
+    assert "CONFIRM: the types T of the template, guessed" in " ".join(to_do(text))
+
+
+@pytest.mark.parametrize(
+    ("head", "function", "parameters"),
+    [
+        ("int BLOCK, unsigned ITEMS = 4", "f<BLOCK, ITEMS>",
+         ["BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}",
+          "ITEMS: {type: integer, min: 1, max: 8, default: 4}"]),
+        ("typename T, class U = double, bool FAST = true, std::size_t WIDTH",
+         "f<float, double, FAST, WIDTH>",
+         ["FAST: {values: [0, 1], role: choice, default: 1}",
+          "WIDTH: {type: power_of_two, min: 1, max: 8, default: 1}"]),
+    ],
+)  # fmt: skip
+def test_whole_numbers_of_a_template_are_parameters_to_confirm(
+    tmp_path: Path, head: str, function: str, parameters: list[str]
+) -> None:
+    text = _space(tmp_path, f"template <{head}>\n__global__ void f(float *y, int n) {{}}\n")
+    assert _line(text, "function:") == f"function: {function}"
+    assert re.findall(r"^  (\w+: \{.*\})  # CONFIRM", text, re.MULTILINE) == parameters
+
+
+@pytest.mark.parametrize("head", ["Op OP", "int... N", "template <class> class C, int N"])
+def test_other_arguments_of_a_template_are_left_to_fill_in(tmp_path: Path, head: str) -> None:
+    text = _space(tmp_path, f"template <{head}>\n__global__ void f(float *y, int n) {{}}\n")
+    assert _line(text, "function:") == "function: f"
+    assert "# FILL IN: f is a template: give its arguments" in text
+
+
+def test_an_unreadable_argument_is_reported(tmp_path: Path) -> None:
+    text = _space(tmp_path, 'extern "C" __global__ void f(float (*a)[4], float **b, int n) {}\n')
+    assert "# FILL IN: `float (*a)[4]` is not a plain argument" in text
+    assert "# FILL IN: `float **b` is not a plain argument" in text
+
+
+def test_the_suites_mvmul_gives_a_sensible_space() -> None:
+    facts = discover(ROOT / "kernels" / "mvmul.cl", None)
+    text = space_text(facts, ROOT / "spaces", ROOT / "kernels" / "mvmul.py")
+    assert _line(text, "source:") == "source: ../kernels/mvmul.cl"
+    assert _line(text, "features:") == "features: [m, n]"
+    assert [s.name for s in facts.suggested] == ["THRD", "LU", "X_CACHE"]
+    assert (
+        "  group: [THRD]  # FILL IN: the size that the source declares as (SIDE, SIDE, 1)" in text
+    )
+
+
+# ---------------------------------------------------------------------- launch and inputs
+
+
+@pytest.mark.parametrize(
+    ("pragmas", "signature", "group", "grid"),
+    [
+        ("#pragma range 1,9\n#define BLOCK 4", "f(float *y, int m, int n)",
+         "[BLOCK]", '["ceil_div(n, BLOCK)"]'),
+        ("#pragma range 1,9\n#define TILE_Y 4\n#pragma range 1,9\n#define TILE_X 4",
+         "f(float *y, int m, int n)",
+         "[TILE_X, TILE_Y]", '["ceil_div(n, TILE_X)", "ceil_div(m, TILE_Y)"]'),
+        ("#pragma range 1,9\n#define DEPTH 4", "f(float *y, int n)",
+         "[64]", '["ceil_div(n, 64)"]'),
+        ("#pragma range 1,9 launch\n#define W 4", "__launch_bounds__(W) f(float *y, int n)",
+         "[W]", '["ceil_div(n, W)"]'),
+    ],
+)  # fmt: skip
+def test_the_launch_is_guessed_from_roles_and_integers(
+    tmp_path: Path, pragmas: str, signature: str, group: str, grid: str
+) -> None:
+    text = _space(tmp_path, f'{pragmas}\nextern "C" __global__ void {signature} {{}}\n')
+    assert _line(text, "group:") == f"group: {group}"
+    assert _line(text, "grid:") == f"grid: {grid}"
+
+
+@pytest.mark.parametrize(
+    ("define", "body", "features", "group", "along"),
+    [
+        ("#define TILE 16", "threadIdx . y", "int width, int height", "TILE, TILE",
+         ["width", "height"]),
+        ("#define TILE 16", "threadIdx.x + blockDim.y", "int width, int height", "TILE", ["width"]),
+        ("#define X 16\n#define Y 16", "0", "int M, int N, int K", "X, Y", ["N", "M"]),
+        ("#define DEPTH 3", "blockIdx.y", "int hA, int wA, int wB", "16, 16", ["wB", "hA"]),
+        ("#define DEPTH 3", "get_global_id(2)", "int nx, int ny, int nz", "8, 8, 8",
+         ["nx", "ny", "nz"]),
+        ('#include "portable.h"\n#define RBLOCK 64', "THREAD_X", "int n", "RBLOCK", ["n"]),
+    ],
+)  # fmt: skip
+def test_the_group_has_the_dimensions_that_the_kernel_uses(
+    tmp_path: Path, define: str, body: str, features: str, group: str, along: list[str]
+) -> None:
+    names = " + ".join(re.findall(r"define (\w+)", define))
+    text = f"{define}\n__global__ void f(float *y, {features}) {{ y[{body}] = {names}; }}\n"
+    space = _space(tmp_path, text)
+    sizes = group.split(", ")
+    assert _line(space, "group:") == f"group: [{group}]"
+    grid = ", ".join(f'"ceil_div({n}, {s})"' for n, s in zip(along, sizes, strict=True))
+    assert _line(space, "grid:") == f"grid: [{grid}]"
+
+
+def test_launch_sizes_need_no_constraint(tmp_path: Path) -> None:
+    text = "#pragma range 1,9\n#define BLOCK_X 4\n__global__ void f(float *y, int n) {}\n"
+    assert "max_group_size" not in _space(tmp_path, text)
+
+
+def test_features_avoid_the_words_of_expressions(tmp_path: Path) -> None:
+    text = "__global__ void f(float *y, int lambda, unsigned warp_size, float alpha) {}\n"
+    assert _line(_space(tmp_path, text), "features:") == "features: [lambda_, warp_size_]"
+    assert '"lambda": np.int32(features["lambda_"])' in host_text(_facts(tmp_path, text))
+
+
+# ------------------------------------------------------------------------------ the files
+
+
+def test_the_host_skeleton_gives_arguments_of_the_right_types(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, OPENCL.replace(", read_only image2d_t image", ""), "first", "k.cl")
+    text = host_text(facts).replace(text_of_error(facts), 'return {"y": arguments["y"]}')
+    (tmp_path / "host.py").write_text(text)
+    case = make_kernel_data(tmp_path / "host.py", Input({"n": 4, "big": 2}))
+    found = {name: (np.asarray(v).dtype.name, np.shape(v)) for name, v in case.arguments.items()}
+    assert found == {
+        "x": ("float32", (8,)), "y": ("float32", (8, 4)), "c": ("float64", (8,)),
+        "n": ("uint32", ()), "big": ("uint64", ()), "alpha": ("float32", ()),
+    }  # fmt: skip
+
+
+def text_of_error(facts: Facts) -> str:
+    """Return the `raise` statement of the unwritten reference."""
+    [line] = [line for line in host_text(facts).splitlines() if "raise" in line]
+    return line.strip()
+
+
+@pytest.mark.usefixtures("opencl")
+def test_check_refuses_integers_that_decide_the_work_until_they_are_filled_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, space, host = (tmp_path / f"k.{suffix}" for suffix in ("cl", "yaml", "py"))
+    source.write_text(
+        "#ifndef F\n#define F 1\n#endif\n"
+        "kernel void f(global const int *row, global float *y, local float *t, int n)\n"
+        "{ t[get_local_id(0)] = n; if (F * row[0] < n) y[get_global_id(0)] = t[get_local_id(0)]; }"
+    )
+    assert main([str(source), "--output", str(space), "--host", str(host)]) == 0
+    listed = capsys.readouterr().err
+    assert re.search(r"k\.py, line \d+: FILL IN: offsets, counts or indices\?", listed)
+    space.write_text(space.read_text().replace("n: 1048576", "n: 64"))
+    text = re.sub("raise .*", 'return {"y": np.full(64, 64, np.float32)}', host.read_text())
+    host.write_text(text)
+    line = [str(space), "--backend", "opencl", "--sample", "0", "--run"]
+    assert check.main(line) == 1
+    assert "arguments() returns `row` with the type NoneType" in capsys.readouterr().out
+    host.write_text(text.replace("None,", "np.zeros(size, np.int32),"))
+    assert check.main(line) == 0
+
+
+def test_the_host_skeleton_explains_which_arrays_are_restored(tmp_path: Path) -> None:
+    text = host_text(_facts(tmp_path, OPENCL, "first", "k.cl"))
+    comment = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#"))
+    assert "that a kernel reads and overwrites; harness restores them" in comment
+    assert 'INOUT = ("y",)' in comment
+    assert "that one launch writes and a later one reads" in comment
+    assert 'SCRATCH = ("y",)' in comment
+
+
+def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
+    text = host_text(_facts(tmp_path, TEMPLATE))
+    module = ast.parse(text)
+    assert [node.name for node in module.body if isinstance(node, ast.FunctionDef)] == [
+        "arguments", "reference"
+    ]  # fmt: skip
+    assert 'NotImplementedError("FILL IN: reference() must return the expected kernel")' in text
+    assert "# FILL IN: the dtype of T" in text
+    assert "FILL IN: return a dict of the expected arrays: kernel" in "".join(to_do(text))
+
+
+def test_files_are_written_once_and_the_rest_is_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, host = tmp_path / "s.yaml", tmp_path / "s.py"
+    command = [str(DATA / "scale.cu"), "--output", str(output), "--host", str(host)]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert f"{output}, line 28: FILL IN: inputs" in printed.err
+    assert f"{host}, line " in printed.err
+    before = output.read_text(), host.read_text()
+    for again in (command, command[:3], [command[0], *command[3:]]):
+        assert main(again) == 2
+        assert "already exists; name a new file" in capsys.readouterr().err
+    assert (output.read_text(), host.read_text()) == before
+
+
+def test_nothing_is_written_if_a_pragma_is_wrong(tmp_path: Path) -> None:
+    source, output = tmp_path / "k.cu", tmp_path / "s.yaml"
+    source.write_text("#pragma range 1\n#define A 1\n__global__ void f(int n) {}\n")
+    assert main([str(source), "--output", str(output), "--host", str(tmp_path / "h.py")]) == 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["k.cu"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["not_there.cu"], "not_there.cu cannot be read: No such file or directory"),
+        (["."], ". is a folder"),
+        (["empty.cu"], "empty.cu defines no kernel. A kernel is a function marked __global__"),
+        (["binary.cu"], "binary.cu is not UTF-8 text (line 2, byte 3)"),
+        ([str(DATA / "scale.cu"), "--host", "host.txt"], "its name must end in .py"),
+        ([str(DATA / "scale.cu"), "--output", "no/s.yaml"], "no/s.yaml cannot be written"),
+        ([str(DATA / "scale.cu"), "--output", "a.py", "--host", "a.py"], "cannot be both"),
+    ],
+)
+def test_an_impossible_command_is_refused(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.cu").touch()
+    Path("binary.cu").write_bytes(b"\x7fE\n\xff\0")
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------- end to end
+
+
+def _tuned_space(folder: Path, inputs: str) -> Path:
+    """Discover smooth.cl, and fill in only inputs and host."""
+    source, space, host = (folder / f"smooth.{suffix}" for suffix in ("cl", "yaml", "py"))
+    source.write_text((DATA / "smooth.cl").read_text())
+    host.write_text(HOST)
+    assert main([str(source), "--output", str(space)]) == 0
+    text = space.read_text()
+    space.write_text(re.sub(r"- \{n: \d+\}  # FILL IN.*", inputs, text))
+    return space
+
+
+@pytest.fixture
+def smooth(tmp_path: Path) -> Spec:
+    return load_spec(_tuned_space(tmp_path, "- {n: 1000}"))
+
+
+def test_what_the_command_prints_can_be_loaded_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "smooth.cl").write_text((DATA / "smooth.cl").read_text())
+    space, host = tmp_path / "s.yaml", tmp_path / "s.py"
+    assert main([str(tmp_path / "smooth.cl"), "--host", str(host), "--output", str(space)]) == 0
+    assert [p.name for p in load_spec(space).parameters] == ["BLKSZ", "READS", "CHUNK", "UNROLL_1"]
+    assert check.main([str(space), "--no-compile"]) == 0
+
+
+def _program(spec: Spec, language: str, **changes: int | str) -> Program:
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    config = {p.name: p.default for p in spec.parameters} | changes
+    return make_program(spec, space, Config(config), language)
+
+
+def test_each_unroll_factor_is_a_different_program(smooth: Spec) -> None:
+    programs = {_program(smooth, "opencl", UNROLL_1=factor).text for factor in range(1, 9)}
+    assert len(programs) == 8
+    assert all("unroll_range" not in program for program in programs)
+
+
+@pytest.mark.usefixtures("opencl")
+def test_a_kernel_is_tuned_from_its_pragmas_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = _tuned_space(tmp_path, "- {n: 5000}")
+    database = tmp_path / "smooth.db"
+    options = ["--backend", "opencl", "--test-limit", "6", "--quiet", "--repeats", "3"]
+    assert tune.main([str(space), "--database", str(database), *options]) == 0
+    printed = capsys.readouterr()
+    assert "UNROLL_1=" in printed.out, printed
+    with sqlite3.connect(database) as connection:
+        outcomes = connection.execute("SELECT outcome, count(*) FROM measurements GROUP BY 1")
+        counts = dict(outcomes.fetchall())
+    assert set(counts) == {"ok"}
+    assert counts["ok"] >= 6
+
+
+try:
+    find_nvcc()
+    NO_NVCC = ""
+except BackendUnavailable as error:
+    NO_NVCC = str(error)
+
+
+@pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+@pytest.mark.parametrize("changes", [{}, {"BLKSZ": 64, "ITEMS": 4, "UNROLL_1": 4}])
+def test_nvcc_compiles_a_configuration_without_warnings(
+    tmp_path: Path, changes: dict[str, int]
+) -> None:
+    (tmp_path / "scale.cu").write_text((DATA / "scale.cu").read_text())
+    space, host = tmp_path / "s.yaml", tmp_path / "s.py"
+    assert main([str(tmp_path / "scale.cu"), "--output", str(space), "--host", str(host)]) == 0
+    program = _program(load_spec(space), "cuda", **changes)
+    assert Nvcc("sm_90").compile(program).build.log == ""
+
+
+@pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
+    source, space, host = (tmp_path / f"k.{suffix}" for suffix in ("cu", "yaml", "py"))
+    source.write_text(
+        "namespace lib {\ntemplate <typename T, int BLOCK>\n__global__ void f(T *y, int n) {\n"
+        "    __shared__ T part[BLOCK * PAD];\n    part[threadIdx.x] = n;\n    __syncthreads();\n"
+        "    y[threadIdx.x] = part[n];\n}\n}\n"
+    )
+    assert main([str(source), "--output", str(space), "--host", str(host)]) == 0
+    host.write_text(re.sub("raise .*", 'return {"y": arguments["y"]}', host.read_text()))
+    assert check.main([str(space), "--arch", "sm_90", "--sample", "0"]) == 0
+
+
+@pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+def test_a_source_with_pragmas_builds_unchanged_and_each_value_differently(
+    tmp_path: Path,
+) -> None:
+    nvcc = Nvcc("sm_90")
+    text = (DATA / "scale.cu").read_text()
+    plain = nvcc.compile(Program(text, (), ())).build
+    source = Source(tmp_path / "scale.cu", text, {})
+    tuned = [
+        nvcc.compile(Program(source.with_macros(macros), (), ())).build
+        for macros in ({"BLKSZ": 256, "UNROLL_1": 2}, {"BLKSZ": 64, "UNROLL_1": 2})
+    ]
+    assert plain.binary_sha256 == tuned[0].binary_sha256 != tuned[1].binary_sha256
+
+
+def test_an_opencl_source_with_pragmas_builds_unchanged() -> None:
+    compiler = OpenClCompiler(find_device())
+    assert compiler.compile(Program((DATA / "smooth.cl").read_text(), (), ())).data

@@ -1,0 +1,459 @@
+"""The candidates of a dispatcher, measured interleaved on every input."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import repeatability
+from harness.core.records import (
+    Config,
+    DeviceLimits,
+    Input,
+    Measurement,
+    Outcome,
+    Timing,
+)
+from harness.dispatch.candidates import matrix_of, shortlist
+from harness.dispatch.study import QUICK, study
+from harness.measure.occasions import ONE_OCCASION
+from harness.report.findings import Findings
+from harness.results import CANDIDATE
+from harness.results.view import Results, read_results, the_one
+from harness.tuning import Stages
+from harness.tuning.state import State
+from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, opened
+from tests.helpers.results_examples import query
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64, 128, 256], default: 64}
+constraints: [BLOCK <= n * 8]
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}]}
+"""
+FREE = SPACE.replace("constraints: [BLOCK <= n * 8]\n", "")
+WANTED = {8: 16, 16: 16, 32: 32, 64: 128, 128: 128}
+SEARCHED = "Times are the search's, each taken at another moment: "
+
+
+def block(value: int) -> Config:
+    return Config({"BLOCK": value})
+
+
+def size_of(problem: Input) -> int:
+    return int(str(problem["n"]))
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """The further from what an input wants, the slower; 32 fails on the largest."""
+    n, size = size_of(problem), int(str(config["BLOCK"]))
+    if (n, size) == (128, 32):
+        return math.inf
+    return 1e-3 * (1 + abs(math.log2(size / WANTED[n])))
+
+
+Fails = Callable[[Input, Config], bool]
+
+
+class Drifting(FormulaMeasurer):
+    """What it measures alone comes out by up to 40 % too slow; in turn all are slow in the same
+    rounds, and some fail."""
+
+    def __init__(
+        self,
+        fails: Fails = lambda problem, config: False,
+        seed: int = 0,
+        outcome: Outcome = Outcome.CRASHED,
+        times: Callable[[Input, Config], float] = time_s,
+    ) -> None:
+        super().__init__(times)
+        self._random = random.Random(seed)
+        self.turns: list[tuple[Input, tuple[Config, ...]]] = []
+        self.for_dispatch: list[tuple[Input, tuple[Config, ...]]] = []
+        self._fails = fails
+        self._outcome = outcome
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        found = super().measure(space, problem, config, best_s)
+        if found.timing is None:
+            return found
+        slow = self._random.uniform(1, 1.4)
+        samples_s = tuple(slow * sample for sample in found.timing.samples_s)
+        return dataclasses.replace(found, timing=Timing(samples_s))
+
+    def measure_interleaved(
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
+    ) -> Any:
+        self.turns.append((problem, tuple(configs)))
+        if tuple(seeds) == ONE_OCCASION:
+            self.for_dispatch.append((problem, tuple(configs)))
+        drift = [self._random.uniform(1, 2) for _ in range(rounds)]
+        found = super().measure_interleaved(space, problem, configs, rounds)
+        return [self._in_turn(measured, drift, seeds) for measured in found]
+
+    def _in_turn(self, measured: Measurement, drift: list[float], seeds: Any) -> Measurement:
+        if measured.timing is None or self._fails(measured.input, measured.config):
+            return Measurement(
+                measured.config, measured.input, self._outcome, message="interleaved"
+            )
+        samples_s = tuple(measured.time_s * slow * self._random.uniform(1, 1.01) for slow in drift)
+        return dataclasses.replace(measured, timing=in_occasions(samples_s, seeds))
+
+
+def tuned(folder: Path, measurer: FormulaMeasurer, text: str = SPACE, **options: Any) -> Results:
+    """What a finished campaign left in a database."""
+    spec = make_spec(folder, text)
+    with opened(spec, folder / "r.db", measurer, **options) as (campaign, _):
+        campaign.run()
+    return the_one(read_results([str(folder / "r.db")]))
+
+
+# ----------------------------------------------------------------------------- the matrix
+
+
+def test_the_matrix_is_of_interleaved_times(tmp_path: Path) -> None:
+    measurer = Drifting()
+    results = tuned(tmp_path, measurer)
+    matrix = matrix_of(results)
+    assert len(measurer.for_dispatch) == 5
+    assert matrix.note == ""
+    assert matrix.candidates[0] == block(64)
+    assert set(matrix.candidates) == set(map(block, (16, 32, 64, 128)))
+    for row, (n, wanted) in enumerate(WANTED.items()):
+        for column, candidate in enumerate(matrix.candidates):
+            problem = Input({"n": n})
+            if int(str(candidate["BLOCK"])) > 8 * n:
+                assert not matrix.applies[row, column]
+            elif math.isinf(time_s(problem, candidate)):
+                assert math.isinf(matrix.time_s[row, column]), "the search's failure stands"
+            else:
+                expected = time_s(problem, candidate) / time_s(problem, block(wanted))
+                assert matrix.slowdown[row, column] == pytest.approx(expected, rel=0.01)
+    assert len(matrix.judgeable().features) == 5
+
+
+def test_interleaved_times_are_trimmed_geometric_means_of_the_rounds(tmp_path: Path) -> None:
+    results = tuned(tmp_path, Drifting())
+    matrix, problem = matrix_of(results), Input({"n": 64})
+    last = {m.config: m.timing for m in results.candidates[problem][-1] if m.timing}
+    assert {timing.count for timing in last.values()} == {20}
+    for config, timing in last.items():
+        found_s = matrix.time_s[3, matrix.candidates.index(config)]
+        assert found_s == pytest.approx(statistics.geometric_mean(timing.samples_s), rel=0.01)
+
+
+def test_a_difference_in_most_rounds_is_no_tie_however_much_the_machine_drifts(
+    tmp_path: Path,
+) -> None:
+    """The drift is ten times the difference of 5 %, which only interleaved launches can show."""
+
+    def close(problem: Input, config: Config) -> float:
+        factors = {16: 1.0, 32: 1.0, 64: 1.05, 128: 1.3, 256: 2.0}
+        return 1e-3 * size_of(problem) * factors[int(str(config["BLOCK"]))]
+
+    matrix = matrix_of(tuned(tmp_path, Drifting(times=close)))
+    found = {config["BLOCK"]: matrix.tied[:, p] for p, config in enumerate(matrix.candidates)}
+    assert not found[64].any()
+    assert found[16].sum() + found[32].sum() >= 8, "they are alike"
+
+
+def test_failures_of_the_search_are_not_measured_interleaved(tmp_path: Path) -> None:
+    measurer = Drifting()
+    tuned(tmp_path, measurer)
+    (last,) = (configs for problem, configs in measurer.for_dispatch if problem["n"] == 128)
+    assert block(32) not in last
+    assert any(block(32) in configs for _, configs in measurer.for_dispatch)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SPACE.replace("constraints: [BLOCK <= n * 8]\n", "").replace(
+            "[BLOCK], grid: [n]", "[BLOCK, n], grid: [n, 1]"
+        ),
+        FREE.replace(
+            "default: 64}", "default: 64}\n  TILE: {values: [0, 1], default: 0, when: n > 16}"
+        ),
+    ],
+    ids=["the device allows fewer threads", "a parameter has no meaning"],
+)
+def test_what_only_the_device_or_a_condition_rules_out_spoils_no_interleaved_times(
+    tmp_path: Path, text: str
+) -> None:
+    measurer = Drifting()
+    measurer.limits = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
+    results = tuned(tmp_path, measurer, text, test_limit=60)
+    assert len(results.candidates) == 5
+    assert matrix_of(results).note == ""
+
+
+def test_what_cannot_be_launched_on_one_input_is_a_candidate_on_the_others(tmp_path: Path) -> None:
+    measurer = Drifting()
+    measurer.limits = DeviceLimits(4096, (4096, 4096, 64), (2**31, 65535, 65535), 1, 1, 32)
+    text = FREE.replace("grid: [n]", 'grid: [n], shared: "BLOCK * n // 8192"')
+    matrix = matrix_of(tuned(tmp_path, measurer, text, test_limit=60))
+    place = matrix.candidates.index(block(128))
+    assert matrix.features["n"][matrix.applies[:, place]].tolist() == [8, 16, 32, 64]
+
+
+# ----------------------------------------------------------------- one command after another
+
+
+def test_candidates_are_not_measured_interleaved_again(tmp_path: Path) -> None:
+    measurer = Drifting()
+    first = tuned(tmp_path, measurer)
+    count = len(measurer.turns)
+    again = tuned(tmp_path, measurer)
+    assert len(measurer.turns) == count
+    assert again.candidates == first.candidates
+
+
+def test_candidates_have_two_rounds_at_least(tmp_path: Path) -> None:
+    tuned(tmp_path, Drifting(), f"{SPACE}measure: {{repeats: 1}}\n")
+    counts = "SELECT count(*) FROM samples GROUP BY measurement_id"
+    wanted = "SELECT id FROM measurements WHERE stage = 'candidate'"
+    found = query(tmp_path / "r.db", f"{counts} HAVING measurement_id IN ({wanted})")
+    assert set(found) == {(2,)}
+
+
+def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Path) -> None:
+    measurer = Drifting()
+    tuned(tmp_path, measurer, f"{SPACE}measure: {{repeats: 3}}\n")
+    done = len(measurer.for_dispatch)
+    tuned(tmp_path, measurer, f"{SPACE}measure: {{repeats: 4}}\n")
+    assert len(measurer.for_dispatch) == 2 * done > 0
+
+
+def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path: Path) -> None:
+    def crashes(problem: Input, config: Config) -> bool:
+        return (problem["n"], config["BLOCK"]) == (16, 16)
+
+    matrix = matrix_of(tuned(tmp_path, Drifting(crashes)))
+    column = matrix.candidates.index(block(16))
+    assert math.isinf(matrix.time_s[1, column])
+    matrix = matrix_of(tuned(tmp_path, Drifting()))
+    assert matrix.slowdown[1, matrix.candidates.index(block(16))] == 1
+
+
+@pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.LAUNCH_FAILED])
+def test_where_nothing_works_interleaved_the_times_of_the_search_are_used(
+    tmp_path: Path, outcome: Outcome
+) -> None:
+    lost = tuned(tmp_path, Drifting(lambda problem, _: problem["n"] == 16, outcome=outcome))
+    assert matrix_of(lost).note.startswith(SEARCHED)
+    whole = tuned(tmp_path, Drifting())
+    assert matrix_of(whole).note == ""
+    few = SPACE + "measure: {repeats: 10}\n"
+    lost = tuned(tmp_path, Drifting(lambda problem, _: problem["n"] == 16, outcome=outcome), few)
+    assert matrix_of(lost).note == "", "the earlier rounds still count"
+
+
+def test_a_chance_crash_is_tried_again_though_earlier_rounds_were_complete(tmp_path: Path) -> None:
+    few = SPACE + "measure: {repeats: 10}\n"
+    tuned(tmp_path, Drifting())
+    crashed = Drifting(lambda problem, config: (problem["n"], config["BLOCK"]) == (16, 16))
+    column = matrix_of(tuned(tmp_path, crashed, few)).candidates.index(block(16))
+    matrix = matrix_of(tuned(tmp_path, Drifting()))
+    assert matrix.slowdown[1, column] == 1
+
+
+def test_a_command_for_some_inputs_spoils_no_interleaved_times(tmp_path: Path) -> None:
+    measurer = Drifting()
+    whole = matrix_of(tuned(tmp_path, measurer))
+    fewer = SPACE.replace("{n: 8}, ", "")
+    part = tuned(tmp_path, measurer, fewer)
+    assert matrix_of(part).note == ""
+    assert set(matrix_of(part).candidates) == set(whole.candidates)
+    count = len(measurer.for_dispatch)
+    for text in (SPACE, fewer):
+        tuned(tmp_path, measurer, text)
+    assert len(measurer.for_dispatch) == count, "no candidates are measured anew"
+
+
+def test_interleaved_times_that_the_search_has_overtaken_do_not_flatter(tmp_path: Path) -> None:
+    """What the search found since was measured beside the default in the finals."""
+
+    def late(problem: Input, config: Config) -> float:
+        return time_s(problem, config) * (0.2 if config["BLOCK"] == 256 else 1)
+
+    tuned(tmp_path, Drifting(), SPACE.replace(", 256]", "]"))
+    results = tuned(tmp_path, Drifting(times=late), stages=Stages(cross=False))
+    matrix = matrix_of(results)
+    assert matrix.note == ""
+    column = matrix.candidates.index(block(128))
+    assert matrix.slowdown[3, column] == pytest.approx(1 / 0.4, rel=0.02)
+
+
+def test_inputs_with_other_candidates_are_not_mixed(tmp_path: Path) -> None:
+    def only(wanted: int) -> Callable[[Input, Config], float]:
+        return lambda problem, config: 1e-3 * (1 if config["BLOCK"] == wanted else 2)
+
+    values = "{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}"
+    for name, wanted, inputs in (
+        ("small", 16, "{n: 20}, {n: 24}, {n: 28}, {n: 32}"),
+        ("large", 256, "{n: 40}, {n: 44}, {n: 48}, {n: 52}"),
+    ):
+        (tmp_path / name).mkdir()
+        sizes = f"[{wanted}, 64]"
+        text = SPACE.replace(values, inputs).replace("[16, 32, 64, 128, 256]", sizes)
+        tuned(tmp_path / name, Drifting(times=only(wanted)), text)
+    databases = [str(tmp_path / name / "r.db") for name in ("small", "large")]
+    matrix = matrix_of(the_one(read_results(databases)))
+    assert "measured interleaved with different candidates" in matrix.note
+
+
+def test_an_interruption_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skipped = dict[str, str]()
+    monkeypatch.setattr(State, "skip_rest", lambda _, *words: skipped.update([words]))
+    measurer = Drifting()
+    monkeypatch.setattr(State, "is_time_up", lambda _: len(measurer.turns) == 3)
+    results = tuned(tmp_path, measurer)
+    assert skipped == {CANDIDATE: "candidates on 2 of 5 inputs"}
+    matrix = matrix_of(results)
+    assert matrix.note.startswith(
+        f"{SEARCHED}candidates were measured interleaved on 3 of 5 inputs."
+    )
+    assert matrix.note in study(matrix, QUICK).notes
+
+
+def test_without_interleaved_times_those_of_the_search_are_used_with_a_note(tmp_path: Path) -> None:
+    results = tuned(tmp_path, Drifting(), stages=Stages(cross=False))
+    matrix = matrix_of(results)
+    assert results.candidates == {}
+    assert matrix.note.startswith(f"{SEARCHED}candidates were not measured interleaved.")
+    small = matrix.candidates.index(block(16))
+    assert matrix.time_s[1, small] == results.measured[Input({"n": 16})][block(16)].time_s
+
+
+class Replaying(Drifting):
+    """As a recording, which would answer the same again."""
+
+    is_replay = True
+
+
+def test_recordings_are_not_measured_interleaved_and_need_no_note(tmp_path: Path) -> None:
+    assert tuned(tmp_path, Replaying()).candidates == {}
+    (tmp_path / "recorded").mkdir()
+    recorded = tuned(tmp_path / "recorded", FormulaMeasurer(time_s), stages=Stages(cross=False))
+    assert matrix_of(recorded).note == ""
+
+
+def test_a_single_input_needs_no_candidates(tmp_path: Path) -> None:
+    alone = SPACE.replace(", {n: 16}, {n: 32}, {n: 64}, {n: 128}", "")
+    assert tuned(tmp_path, Drifting(), alone).candidates == {}
+
+
+def test_the_single_configuration_is_judged_in_the_finals_of_every_input(tmp_path: Path) -> None:
+    """What suits all inputs best wins on no input of two."""
+
+    def times(problem: Input, config: Config) -> float:
+        of_block = {16: (1.0, 3.0), 32: (1.2, 1.2), 128: (3.0, 1.0)}
+        both = of_block.get(int(str(config["BLOCK"])), (4.0, 4.0))
+        return 1e-3 * both[problem["n"] == 16]
+
+    two = FREE.replace(", {n: 32}, {n: 64}, {n: 128}", "")
+    results = tuned(tmp_path, Drifting(times=times), two)
+    for problem, best in ((Input({"n": 8}), 16), (Input({"n": 16}), 128)):
+        assert {m.config for m in results.finals[problem]} == set(map(block, (best, 32, 64)))
+    single = Findings(results).single
+    assert single is not None
+    assert (single.config, single.inputs) == (block(32), 2)
+    assert single.speedup is not None
+    assert single.speedup.value == pytest.approx(4.0 / 1.2, rel=0.01)
+    assert single.loss is not None
+    assert single.loss[1].value == pytest.approx(1.2, rel=0.01)
+
+
+@pytest.mark.parametrize("baselines", ["", "baselines: {named: {BLOCK: 16}}\n"])
+def test_where_configurations_tie_every_input_has_the_single_one(
+    tmp_path: Path, baselines: str
+) -> None:
+    """On the first of two inputs 16 is as fast, has as few changes, and a smaller value."""
+
+    def times(problem: Input, config: Config) -> float:
+        both = {16: (1.0, 3.0), 32: (1.0, 1.0)}.get(int(str(config["BLOCK"])), (4.0, 4.0))
+        return 1e-3 * both[problem["n"] == 16]
+
+    two = FREE.replace(", {n: 32}, {n: 64}, {n: 128}", "") + baselines
+    findings = Findings(tuned(tmp_path, Drifting(times=times), two))
+    assert findings.single is not None
+    best = [report.recommended.config for report in findings.reports if report.recommended]
+    assert best == [findings.single.config] * 2 == [block(32)] * 2
+    assert str(findings.advice).startswith("Use BLOCK=32 on every input: 4.0")
+    assert str(findings.advice).endswith("over the default; nothing better was found.")
+
+
+def test_the_best_interleaved_candidate_is_measured_in_the_finals(tmp_path: Path) -> None:
+    """The search timed what the largest input wants as the slowest of all."""
+
+    class Unlucky(Drifting):
+        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+            found = super().measure(space, problem, config, best_s)
+            if (problem["n"], config["BLOCK"]) != (128, 128):
+                return found
+            return dataclasses.replace(found, timing=Timing((9e-3,) * 3))
+
+    results = tuned(tmp_path, Unlucky())
+    finals = {m.config for m in results.finals[Input({"n": 128})]}
+    assert block(128) in finals
+
+
+# ------------------------------------------------------------------------ finalists
+
+
+def ok(problem: Input, size: int, *samples_s: float) -> Measurement:
+    return Measurement(block(size), problem, Outcome.OK, Timing(samples_s))
+
+
+GIVEN = Input({"n": 8})
+
+
+def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -> None:
+    """Each odd input wants 1, each even one 2; 3 is nearly as good everywhere; 5 never is."""
+    times = {
+        1: [1.0, 2.0] * 4,
+        2: [2.0, 1.0] * 4,
+        3: [1.2] * 8,
+        4: [1.3] * 8,
+        5: [1.9] * 8,
+        64: [4.0] * 8,
+    }
+    known = {
+        (problem := Input({"n": n})): {
+            block(size): ok(problem, size, of_size[n]) for size, of_size in times.items()
+        }
+        for n in range(8)
+    }
+    found = shortlist(known, block(64), lambda problem, config: True)
+    assert found == [block(size) for size in (64, 3, 1, 2, 4)]
+    few = {problem: known[problem] for problem in list(known)[:1]}
+    assert shortlist(few, block(64), lambda problem, config: True) == []
+    del known[Input({"n": 5})][block(64)]
+    assert block(64) not in shortlist(known, block(64), lambda problem, config: True)
+
+
+def test_the_repeatability_of_times_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2, 3):
+        (tmp_path / str(seed)).mkdir()
+        tuned(tmp_path / str(seed), Drifting(seed=seed))
+    databases = [str(tmp_path / str(seed) / "r.db") for seed in (1, 2, 3)]
+    assert repeatability.main(databases) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert all(scatter < 0.002 for scatter in found["in turn"]["scatter"])
+    assert found["in turn"]["regret"] == [0.0] * 3
+    assert all(0.03 < scatter < 0.2 for scatter in found["one after another"]["scatter"])
+    assert repeatability.main(databases[:1]) == 2
+    assert "two runs or more" in capsys.readouterr().err

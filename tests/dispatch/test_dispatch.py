@@ -1,0 +1,430 @@
+"""The command that writes a dispatcher: of which results, what it refuses, and what it writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import math
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import harness
+from harness.api import dispatching
+from harness.commands import dispatch
+from harness.constraints.expression import Expression
+from harness.core.errors import UsageError
+from harness.core.records import (
+    Config,
+    DeviceLimits,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
+from harness.dispatch.study import DISPATCHERS, STATIC, learners
+from harness.results.notes import SPACE_FILE
+from harness.results.space_notes import limit_notes
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec, load_spec
+from tests.helpers.replays import write_space
+from tests.helpers.results_examples import begin_search, make_plan, opened
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64], default: 16}
+constraints: [BLOCK <= n * compute_units]
+launch: {group: [BLOCK], grid: ["min(compute_units * 4, ceil_div(n, BLOCK))"]}
+inputs: {features: [n], values: [INPUTS]}
+""".replace("INPUTS", ", ".join(f"{{n: {2**e}}}" for e in range(4, 16)))
+LIMITS_HERE = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
+DEVICE = Environment("replay", "a device", "a platform", "1.0", "a compiler")
+
+Times = Callable[[Input, Config], float]
+
+
+def by_size(given: Input, config: Config) -> float:
+    """Small inputs want small blocks, large ones large blocks; in between it matters less."""
+    n = given["n"]
+    assert isinstance(n, int)
+    wrong = 1.05 if 512 <= n <= 1024 else 3
+    return 1e-3 * (1 if config["BLOCK"] == (16 if n < 1024 else 64) else wrong)
+
+
+def always_16(given: Input, config: Config) -> float:
+    """There is nothing to choose."""
+    return 1e-3 * (1 if config["BLOCK"] == 16 else 3)
+
+
+def fill(
+    place: Path, spec: Spec, environment: Environment = DEVICE, times: Times = by_size
+) -> Path:
+    """All legal configurations of all inputs."""
+    with opened(place) as store:
+        for given in spec.inputs:
+            plan = make_plan(given, spec=spec, environment=environment)
+            notes = {**limit_notes(spec, LIMITS_HERE), SPACE_FILE: str(spec.path)}
+            search = begin_search(store, plan, notes=notes)
+            for config in ConstrainedSpace.of(spec, given, LIMITS_HERE, spec.program_compiler):
+                time_s = times(given, config)
+                found = Measurement(config, given, Outcome.WRONG_RESULT, message="wrong")
+                if math.isfinite(time_s):
+                    samples_s = (time_s, time_s * 1.001, time_s * 0.999)
+                    timing = Timing(samples_s, StopReason.RECORDED)
+                    found = Measurement(config, given, Outcome.OK, timing)
+                search.test(found)
+            store.end_run(search.run_id, "complete")
+    return place
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the published models, which the command's own code does not depend on."""
+    monkeypatch.setattr(
+        dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
+    )
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Path:
+    return write_space(tmp_path, SPACE)
+
+
+def run(database: Path, space: Path, *more: str) -> int:
+    out = space.parent / "out"
+    asked = [str(database), "-o", str(out), "--spec", str(space), "--choice", "tree", *more]
+    return dispatch.main(asked)
+
+
+def written(space: Path) -> ModuleType:
+    place = space.parent / "out" / "small" / "__init__.py"
+    found = importlib.util.spec_from_file_location("written_small", place)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_constraints_and_launches_may_name_the_devices_numbers(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(fill(tmp_path / "r.db", load_spec(space)), space) == 0
+    # What is illegal on one input is a candidate on the others.
+    assert re.search(r"oracle +1\.000 .* 1\.00 ", capsys.readouterr().out)
+    module = written(space)
+    assert module.select(n=64) == {"BLOCK": 16}
+    assert module.select(n=8192) == {"BLOCK": 64}
+    place = module.select_index(n=8192)
+    assert module.launch_size(place, n=8192) == ((64,), (8,))
+    assert not module.applies(place, n=16)
+    assert module.applies(place, n=32)
+
+
+def compiled(space: Path, inputs: Sequence[int]) -> list[int]:
+    """What the header selects for these inputs, then whether each configuration applies to them."""
+    folder = space.parent
+    calls = [f"small_select({n})" for n in inputs]
+    calls += [f"small_applies({index}, {n})" for index in (0, 1) for n in inputs]
+    prints = "".join(f'printf("%d ", {call}); ' for call in calls)
+    (folder / "p.c").write_text(
+        f'#include <stdio.h>\n#include "out/small.h"\nint main(void) {{ {prints} return 0; }}\n'
+    )
+    subprocess.run(["cc", "-std=c99", "p.c", "-o", "p"], cwd=folder, check=True)
+    said = subprocess.run([folder / "p"], capture_output=True, text=True, check=True).stdout
+    return list(map(int, said.split()))
+
+
+@pytest.mark.parametrize(
+    ("launch", "legal"),
+    [
+        (  # 49,152 bytes; n=32768 was tuned
+            '{group: [BLOCK], grid: [1], shared: "n * BLOCK // 32"}',
+            {16384: {16, 64}, 32768: {16}, 98304: {16}, 98306: set()},
+        ),
+        (  # 65,535 groups in y
+            '{group: [1, BLOCK], grid: [1, "ceil_div(n, BLOCK)"]}',
+            {65535 * 16: {16, 64}, 65535 * 16 + 1: {64}, 65535 * 64: {64}, 2**40: set()},
+        ),
+        (  # 1,024 work-items
+            '{group: ["max(1, n // BLOCK)"], grid: [1]}',
+            {16384: {16, 64}, 32768: {64}, 65599: {64}, 65600: set(), 2**62 + 1: set()},
+        ),
+    ],
+)
+def test_no_configuration_is_chosen_that_the_device_cannot_launch(
+    tmp_path: Path, launch: str, legal: Mapping[int, set[int]]
+) -> None:
+    text = re.sub("launch: .*", f"launch: {launch}", SPACE)
+    space = write_space(tmp_path, text)
+    assert run(fill(tmp_path / "r.db", load_spec(space)), space, "--format", "json") == 0
+    module = written(space)
+    blocks = [config["BLOCK"] for config in module.PORTFOLIO]
+    selected, applied = [], []
+    for n, may in legal.items():
+        if may:
+            assert module.select(n=n)["BLOCK"] in may
+            assert module.PORTFOLIO[module.fallback_index(n=n)]["BLOCK"] in may
+        else:
+            with pytest.raises(LookupError, match="limits of the device rule out all of them"):
+                module.select(n=n)
+        selected.append(module.select_index(n=n) if may else -1)
+    for index, block in enumerate(blocks):
+        applied += [block in may for may in legal.values()]
+        assert [module.applies(index, n=n) for n in legal] == [block in m for m in legal.values()]
+    assert compiled(space, list(legal)) == [*selected, *applied]
+    first = json.loads((tmp_path / "out" / "small.json").read_text())["configurations"][0]
+    assert all("n" in Expression(guard).names for guard in first["guards"])
+    assert len(first["guards"]) >= 2
+
+
+def test_limits_that_no_tuned_input_reaches_cost_no_time(space: Path, tmp_path: Path) -> None:
+    space.write_text(re.sub("constraints: .*\n", "", SPACE))
+    assert run(fill(tmp_path / "r.db", load_spec(space)), space) == 0
+    choice = (tmp_path / "out" / "small.h").read_text().split("small_choice(")[1].split("\n}\n")[0]
+    assert re.findall(r"return (.*);", choice)[1:] == ["0", "1"]
+
+
+def test_where_choosing_gains_nothing_one_configuration_is_written(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
+    required = run(database, space, "--choice", "auto", "--require-choice")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert required == 1
+    assert "or leave out --require-choice to write that one (default)." in printed
+    assert not (tmp_path / "out").exists()
+    assert run(database, space, "--choice", "auto") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("Keep the default on every input.")
+    assert "Slowdown" not in printed, "there is nothing to compare"
+    module = written(space)
+    assert module.PORTFOLIO == ({"BLOCK": 16},)
+    assert module.select(n=64) == module.select(n=2**40) == {"BLOCK": 16}
+    assert module.PROVENANCE["choice"] == "one configuration for all, seed 0"
+
+
+def test_a_choice_that_is_asked_for_is_written_though_it_gains_nothing(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
+    for choice in ("tree", "ensemble"):
+        assert run(database, space, "--choice", choice) == 0
+        assert f"Choosing by input ({choice}) takes the same time" in capsys.readouterr().out
+        assert written(space).PROVENANCE["choice"] == (
+            f"{choice}, seed 0, not significantly faster than one configuration for all"
+        )
+    head = (tmp_path / "out" / "small.h").read_text().split("*/")[0]
+    assert "takes the same time as one configuration" in " ".join(head.split())
+
+
+def wrong_once(given: Input, config: Config) -> float:
+    """64 is ten times as fast, and fails on one input."""
+    if config["BLOCK"] == 64:
+        return math.inf if given["n"] == 128 else 1e-4
+    return 1e-3
+
+
+def test_what_failed_on_an_input_is_not_used_on_every_input(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=wrong_once)
+    assert run(database, space, "--choice", "auto") == 0
+    (found,) = harness.open_results(database)
+    assert found.findings.single is not None
+    assert found.findings.single.config == Config({"BLOCK": 16})
+    capsys.readouterr()
+    assert run(database, space, "--choice", "tree") == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert written(space).select(n=128) == {"BLOCK": 64}
+    assert (
+        "The tree chooses a configuration that failed when it was tuned on 1 input, such as n=128."
+    ) in printed
+
+
+@pytest.mark.parametrize(("count", "choice"), [(3, "auto"), (5, "tree")])
+def test_where_constraints_rule_the_single_configuration_out_the_default_stands_in(
+    space: Path, tmp_path: Path, count: int, choice: str
+) -> None:
+    spec = load_spec(space)
+    large = dataclasses.replace(spec, inputs=spec.inputs[-count:])
+    assert run(fill(tmp_path / "r.db", large), space, "--choice", choice) == 0
+    module = written(space)
+    assert module.select(n=8192) == {"BLOCK": 64}
+    assert module.select(n=16) == {"BLOCK": 16}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_inputs_have_an_answer(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int
+) -> None:
+    spec = load_spec(space)
+    few = dataclasses.replace(spec, inputs=spec.inputs[-count:])
+    database = fill(tmp_path / "r.db", few)
+    assert run(database, space, "--choice", "auto") == 0
+    assert capsys.readouterr().out.startswith("Use BLOCK=64")
+    assert written(space).select(n=8192) == {"BLOCK": 64}
+    assert run(database, space) == 2, "a tree cannot be learnt"
+    assert "learnt from 4 inputs, and judged with some 16; there" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
+def test_gadapts_model_is_judged_and_written_where_it_is_asked_for(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [learner.name for learner in learners(["gadapt"])].count("gadapt") == 1
+    assert run(fill(tmp_path / "r.db", load_spec(space)), space, "--choice", "gadapt") == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"gadapt +1\.\d+ ", printed)
+    assert "Choosing by input (gadapt) is faster than one configuration" in printed
+    module = written(space)
+    assert [module.select(n=n) for n in (64, 8192)] == [{"BLOCK": 16}, {"BLOCK": 64}]
+    assert module.PROVENANCE["choice"].startswith("gadapt, seed 0")
+
+
+def test_python_is_told_its_own_arguments(space: Path, tmp_path: Path) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
+    (found,) = harness.open_results(database)
+    with pytest.raises(UsageError, match="leave out require_choice=True to write that one"):
+        found.dispatcher(tmp_path / "out", space=space, require_choice=True)
+    with pytest.raises(UsageError, match=r"no choice `gadpt`; did you mean `gadapt`\?"):
+        found.dispatcher(tmp_path / "out", space=str(space), choice="gadpt")
+    assert found.dispatcher(tmp_path / "out", space=str(space))
+    space.unlink()
+    with pytest.raises(UsageError, match="name a space of this kernel with space=FILE"):
+        found.dispatcher(tmp_path / "out")
+
+
+def test_a_space_that_is_not_here_is_named_as_it_was_tuned(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = load_spec(space)
+    for noted, advice in (
+        ("there/x.yaml", "there/x.yaml, which was tuned, is not here; go to the folder where"),
+        ("<space small>", "built in Python and has no file: write its dispatcher there, with"),
+    ):
+        spec = dataclasses.replace(measured, path=Path(noted))
+        opencl = dataclasses.replace(DEVICE, backend="opencl")
+        database = fill(tmp_path / f"{len(noted)}.db", spec, opencl)
+        assert dispatch.main([str(database), "-o", str(tmp_path / "out")]) == 2
+        assert advice in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a_word(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = load_spec(space)
+    assert run(fill(tmp_path / "all.db", spec), space) == 0
+    assert "replaces" not in capsys.readouterr().out
+    few = dataclasses.replace(spec, inputs=spec.inputs[:7])
+    assert run(fill(tmp_path / "few.db", few), space) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "This dispatcher was learnt from 7 inputs; the one that it replaces in " in printed
+    assert "was learnt from 12." in printed
+    assert written(space).PROVENANCE["inputs"] == 7
+
+
+def test_a_space_that_was_edited_since_has_the_last_word(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space))
+    text = space.read_text()
+    space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
+    assert run(database, space) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        "have changed since it was last tuned: 1 measurement that they no longer allow" in printed
+    )
+    module = written(space)
+    assert module.select(n=4096) == {"BLOCK": 16}
+    assert module.select(n=8192) == {"BLOCK": 64}
+    space.write_text(text.replace("[16, 64]", "[16, 32]"))
+    assert run(database, space) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "Left out: 11 measurements with values that" in printed
+    assert "no longer has: BLOCK=64." in printed
+    assert "not significantly faster" in written(space).PROVENANCE["choice"]
+
+
+@pytest.mark.parametrize("seed", ["-1", "many", str(2**32)])
+def test_a_seed_that_is_none_is_refused(
+    space: Path, capsys: pytest.CaptureFixture[str], seed: str
+) -> None:
+    with pytest.raises(SystemExit):
+        run(space, space, "--seed", seed)
+    assert "must be a whole number from 0 to 2^32 - 1" in capsys.readouterr().err
+
+
+def test_results_of_another_space_are_refused_by_name(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space))
+    space.write_text(space.read_text().replace("name: small", "name: other"))
+    assert run(database, space) == 2
+    assert "whose name is other; there are results of small" in capsys.readouterr().err
+
+
+def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
+    with (tmp_path / "kernel.cl").open("a") as kernel:
+        kernel.write("\n/* edited */")
+    assert run(database, space) == 2
+    assert "is not what was measured" in capsys.readouterr().err
+    fill(database, load_spec(space), times=always_16)
+    fill(database, load_spec(space), dataclasses.replace(DEVICE, driver="2.0"))
+    assert run(database, space) == 0
+    assert written(space).PROVENANCE["driver"] == "2.0"
+    printed = capsys.readouterr().out.splitlines()[0]
+    assert printed.startswith("Learnt from small on a device (a platform, driver 2.0), program ")
+    assert printed.count("small on a device (a platform, driver 1.0), program ") == 2
+
+
+def test_one_of_several_devices_is_chosen_by_its_name(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = fill(tmp_path / "r.db", load_spec(space))
+    fill(database, load_spec(space), dataclasses.replace(DEVICE, device="another"))
+    assert run(database, space) == 2
+    printed = capsys.readouterr().err
+    assert "device: another, a device" in printed
+    assert printed.endswith("choose one with --device NAME\n")
+    assert run(database, space, "--device", "a device") == 0
+    assert written(space).PROVENANCE["device"] == "a device"
+    assert run(database, space, "--device", "none") == 2
+    assert "on a device `none`; there are another; a device" in capsys.readouterr().err
+
+
+def test_cold_and_warm_caches_are_two_devices(
+    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warm = dataclasses.replace(DEVICE, backend="opencl")
+    database = fill(tmp_path / "r.db", load_spec(space), warm)
+    fill(database, load_spec(space), dataclasses.replace(warm, cache="cold"))
+    assert run(database, space) == 2
+    assert "cache: cold, warm" in capsys.readouterr().err
+    assert run(database, space, "--device", "warm") == 0
+    assert written(space).PROVENANCE["cache"] == "warm"
+    assert run(database, space, "--device", "none") == 2
+    assert "there are a device, cold caches; a device, warm caches" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_refused_before_anything_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = write_space(tmp_path, SPACE.replace("ceil_div(n, BLOCK)", "floor(log2(n))"))
+    database = fill(tmp_path / "r.db", load_spec(space))
+    monkeypatch.delattr(dispatching, "study")
+    assert run(database, space) == 2
+    assert "log2 of a feature differs between mathematical libraries" in capsys.readouterr().err

@@ -1,0 +1,441 @@
+"""Code that is written for a dispatcher chooses as the dispatcher does, in Python, C and C++."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+import random
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from harness.constraints.expression import Expression
+from harness.core.errors import ExpressionError, UsageError
+from harness.core.records import Config, Environment, Value
+from harness.dispatch.c_code import c_header
+from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.ensemble import EnsembleLearner
+from harness.dispatch.features import Feature, features_of
+from harness.dispatch.formulas import Type
+from harness.dispatch.gadapt import GAdapt
+from harness.dispatch.guards import Translator
+from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.nodes import Leaf, Split
+from harness.dispatch.program import DispatchProgram, TreeChoice
+from harness.dispatch.python_code import python_module
+from harness.dispatch.rendering import column_names, real_names
+from harness.dispatch.spelling import member, variable
+from harness.dispatch.tree import TreeLearner
+from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
+from harness.space_file import LaunchPlan
+from tests.helpers.dispatch_examples import (
+    COLUMNS,
+    GUARDS,
+    PROVENANCE,
+    SHAPES,
+    STRICT,
+    applying,
+    c_arguments,
+    column_number,
+    compiled,
+    dispatcher_of,
+    drawn_input,
+    drawn_program,
+    listed,
+    mvmul_features,
+    mvmul_program,
+    python_of,
+    selected,
+    top_of,
+)
+
+NASTY = 'a */ b /* c """ d \\ e ??/ f\n#error g \u202e \u00e9 {{ h }} % " \'\\'
+
+
+@settings(
+    max_examples=2,
+    deadline=None,
+    phases=[Phase.generate],  # each example is compiled: there is no time to make one smaller
+    suppress_health_check=list(HealthCheck),
+)
+@given(number=st.integers(0, 2**32))
+def test_written_code_agrees_with_its_program_on_and_beside_thresholds(
+    number: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rng = random.Random(number)
+    inputs = [drawn_input(rng) for _ in range(60)]
+    written = {
+        f"p{i}": dispatcher_of(drawn_program(rng, inputs, *shape), f"p{i}")
+        for i, shape in enumerate(SHAPES)
+    }
+    folder = tmp_path_factory.mktemp("written")
+    library = compiled(folder, {name: c_header(d) for name, d in written.items()})
+    for name, dispatcher in written.items():
+        program, module = dispatcher.program, python_of(python_module(dispatcher))
+        for values in inputs:
+            c_values = c_arguments(dispatcher, values)
+            wanted, among = selected(program, values), applying(program, values)
+            found = getattr(library, f"select_{name}")(*c_values)
+            if "_is_exact" in module and not module["_is_exact"](**values):
+                # A size below 1 may mean a division by zero: then nothing that has a guard runs.
+                among = [p for p, guards in enumerate(program.guards) if not guards]
+                wanted = next((p for p in (program.static, *among) if p in among), None)
+            assert found == (-1 if wanted is None else wanted), (name, values)
+            if wanted is None:
+                with pytest.raises(LookupError):
+                    module["select"](**values)
+            else:
+                assert module["select_index"](**values) == wanted
+                assert module["select"](**values) == dict(program.portfolio[wanted])
+            if isinstance(program.choice, TreeChoice):
+                assert "select_top" not in module
+                continue
+            worth = listed(program, values, 3, among)
+            assert top_of(library, dispatcher, values) == worth
+            assert wanted is None or list(module["select_top"](3, **values)) == worth
+            assert worth[:1] == [wanted] * (wanted is not None), "the first is what is selected"
+            assert getattr(library, f"top_{name}")(None, -2, *c_values) == 0, "writes nothing"
+            assert wanted is None or module["select_top"](-2, **values) == ()
+
+
+def planted(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
+    """Half-precision wants the last configuration; of the others the ratio of the sizes tells."""
+    table = pd.DataFrame(list(inputs))
+    skew = np.log2(table["m"] / table["n"]).to_numpy()
+    time_s = np.exp(0.3 * np.abs(skew[:, None] - np.array([-3.0, 0.0, 3.0])))
+    time_s[table["t"] == "half", 2] = 0.5
+    configs = [Config({"A": 2**index, "B": index, "WORD": "half"}) for index in range(3)]
+    return make_matrix(table, configs, time_s)
+
+
+def planted_linear(inputs: Sequence[Mapping[str, Value]]) -> Matrix:
+    """The best A grows with the logarithm of m: a straight line over 12 values."""
+    table = pd.DataFrame(list(inputs))
+    wanted = np.log2(table["m"].to_numpy())
+    time_s = np.exp(0.3 * np.abs(wanted[:, None] - np.arange(12)))
+    configs = [Config({"A": 1 + value, "B": 3, "WORD": "half"}) for value in range(12)]
+    return make_matrix(table, configs, time_s)
+
+
+def test_written_code_agrees_with_what_was_learnt(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    sizes = [int(2 ** rng.uniform(1, 12)) for _ in range(480)]
+    inputs = [
+        {"m": m, "n": n, "s": rng.choice((0.5, 1.5)), "t": rng.choice(("half", "float"))}
+        for m, n in zip(sizes[::2], sizes[1::2], strict=True)
+    ]
+    few, linear = planted(inputs[:40]), planted_linear(inputs[:120])
+    learnt = {
+        "tree": TreeLearner().fit(few, seed=0),
+        "forest": EnsembleLearner().fit(few, seed=0),
+        "boosted": EnsembleLearner().fit(planted(inputs[:120]), seed=0),
+        "gadapt": GAdapt().fit(few, seed=0),
+        "linear": GAdapt().fit(linear, seed=0),
+    }
+    assert len(learnt["linear"].portfolio) == 12
+    candidates = dict.fromkeys(learnt, few.candidates) | {"linear": linear.candidates}
+    written = {
+        name: dispatcher_of(chosen.program(own, {own[0]: ("m < 999",)}), name)
+        for (name, chosen), own in zip(learnt.items(), candidates.values(), strict=True)
+    }
+    columns = written["linear"].program.columns
+    assert [column.kind for column in columns] == [ColumnKind.LINEAR]
+    library = compiled(tmp_path, {name: c_header(d) for name, d in written.items()})
+    for name, dispatcher in written.items():
+        select_index = python_of(python_module(dispatcher))["select_index"]
+        for values in inputs:
+            wanted = selected(dispatcher.program, values)
+            assert select_index(**values) == wanted
+            found = getattr(library, f"select_{name}")(*c_arguments(dispatcher, values))
+            assert found == wanted, (name, values)
+
+
+def test_a_learnt_shortlist_is_what_written_code_lists() -> None:
+    """Also for an input outside of the tuned range, and one to which not all apply."""
+    sizes = [(2**i, 2**j) for i in range(1, 8) for j in range(1, 8)]
+    inputs = [{"m": m, "n": n, "s": 0.5, "t": "float"} for m, n in sizes]
+    matrix = planted(inputs)
+    learnt = EnsembleLearner().fit(matrix.rows(np.arange(5, 49)), seed=0)
+    written = dispatcher_of(
+        learnt.program(matrix.candidates, {matrix.candidates[0]: ("m < 20",)}), "p"
+    )
+    module = python_of(python_module(written))
+    applies = matrix.applies.copy()
+    applies[:, 0] = matrix.features["m"] < 20
+    lists = learnt.shortlists(matrix.features, applies, 3)
+    names = [matrix.candidates[index] for index in range(3)]
+    lengths = set()
+    for values, row in zip(inputs, lists.tolist(), strict=True):
+        found = [written.program.portfolio[index] for index in module["select_top"](3, **values)]
+        assert found == [names[index] for index in row if index >= 0]
+        lengths.add(len(found))
+    assert len(lengths) > 1, "some inputs are unsure"
+
+
+def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:
+    """A threshold at the number of an input, and the double below it."""
+    terms = (LinearTerm("m", -0.1), LinearTerm("m", 0.7, is_log=True))
+    column = Column(ColumnKind.LINEAR, ("m",), constant=0.3, terms=terms)
+    written, inputs = {}, {}
+    for m in (3, 7, 1000, 4321):
+        values: Mapping[str, Value] = {"m": m, "n": 9, "s": 0.5, "t": "half"}
+        number = column_number(column, values)
+        assert number == pytest.approx(0.3 - 0.1 * m + 0.7 * math.log2(m), rel=1e-7)
+        for side, threshold in enumerate((number, math.nextafter(number, -math.inf))):
+            tree = TreeChoice(Split(0, threshold, Leaf(order=(0,)), Leaf(order=(1,))))
+            tuned = (TunedRange("m", 2, 4500), TunedRange("t", words=("half", "float")))
+            configs = (Config({"A": 1}), Config({"A": 2}))
+            program = DispatchProgram((column,), tuned, configs, 0, tree, ((), ()))
+            name = f"at_{m}_{side}"
+            written[name] = dispatcher_of(program, name)
+            inputs[name] = values, side
+    library = compiled(tmp_path, {name: c_header(d) for name, d in written.items()})
+    for name, (values, side) in inputs.items():
+        c_values = c_arguments(written[name], values)
+        assert getattr(library, f"select_{name}")(*c_values) == side
+        assert python_of(python_module(written[name]))["select_index"](**values) == side
+
+
+# --------------------------------------------------------------------------- texts from elsewhere
+
+
+def test_texts_from_elsewhere_stay_in_their_comments_and_literals(tmp_path: Path) -> None:
+    program = DispatchProgram(
+        columns=(Column(ColumnKind.EQUALS, ("t",), NASTY),),
+        tuned=(TunedRange("t", words=(NASTY, "x")),),
+        portfolio=(Config({"MODE": NASTY, "FLAG": None}), Config({"MODE": "?", "FLAG": 64})),
+        static=0,
+        choice=TreeChoice(Split(0, 0.5, Leaf(order=(0,)), Leaf(order=(1,)))),
+        guards=((), ()),
+    )
+    printed = Environment("opencl", NASTY, NASTY, NASTY, NASTY)
+    provenance = type(PROVENANCE)(printed, NASTY, (NASTY,), 1, NASTY, NASTY, (NASTY, "??/"))
+    feature = Feature("t", Type.WORD, (NASTY, "x"))
+    dispatcher = Dispatcher("p", NASTY, ("f",), (feature,), program, provenance)
+    module = python_of(python_module(dispatcher))
+    assert module["PROVENANCE"]["device"] == NASTY
+    assert module["select"](NASTY) == {"MODE": NASTY, "FLAG": None}.copy() | {
+        "MODE": "?",
+        "FLAG": 64,
+    }
+    assert module["select"]("y") == {"MODE": NASTY, "FLAG": None}
+    (tmp_path / "p.h").write_text(c_header(dispatcher))
+    (tmp_path / "p.c").write_text(
+        '#include "p.h"\n#include <stdio.h>\n'
+        'int main(void) { printf("%d %d %s", p_select((enum p_t)0), p_portfolio[0].FLAG == NULL,'
+        " P_DEVICE); return 0; }\n"
+    )
+    for standard in ("c99", "gnu99"):  # with trigraphs and without
+        command = ["cc", f"-std={standard}", *STRICT, "p.c", "-o", "p"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        said = subprocess.run([tmp_path / "p"], capture_output=True, check=True).stdout
+        assert said.decode() == f"1 1 {NASTY}"
+
+
+def test_header_compiles_as_cpp_11(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    inputs = [drawn_input(rng) for _ in range(20)]
+    includes = []
+    for number, shape in enumerate(SHAPES):
+        name = f"p{number}"
+        dispatcher = dispatcher_of(drawn_program(rng, inputs, *shape), name)
+        (tmp_path / f"{name}.h").write_text(c_header(dispatcher))
+        includes.append(f'#include "{name}.h"\n')
+    (tmp_path / "all.cpp").write_text("".join(includes))
+    command = ["c++", "-std=c++11", *STRICT, "-fsyntax-only", "all.cpp"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# ------------------------------------------------------------------------------------------ guards
+
+
+def scope() -> Translator:
+    program = mvmul_program()
+    features = mvmul_features(program)
+    named = {feature.name: feature for feature in features}
+    constants = {"A": 4, "HALF": 0.5, "MODE": "fast"}
+    return Translator(constants, named, {"m": (1, 9), "n": (1, 9)}, "p")
+
+
+@pytest.mark.parametrize(
+    ("guard", "reason"),
+    [
+        ("m / (n - 5) < 1", "it may divide by zero, since (n - 5) may be 0"),
+        ("log2(m) < A", "log2 of a feature differs between mathematical libraries"),
+        ("m ** HALF < n", "only powers of whole numbers, to a constant of 1 or more, are exact"),
+        ("m * HALF // 1 < n", "//, % and ceil_div are exact only for whole numbers"),
+        ("m ** 30 < n", "beyond 9223372036854775807"),
+        ("m ** 17 / A < n", "may exceed 2**53"),
+        ("sqrt(m - n) < A", "the operand of sqrt may be negative"),
+        ("MODE < m", "a text has no order"),
+        ("MODE * m < n", "a text can be compared, not calculated with"),
+    ],
+)
+def test_guard_that_cannot_be_exact_is_refused_with_its_reason(guard: str, reason: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        scope().condition(guard)
+    assert f"`{guard}` cannot be written as exact code: " in str(caught.value)
+    assert reason in str(caught.value)
+
+
+def test_guard_with_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ExpressionError, match="names k, which is not a feature or a parame"):
+        scope().condition("k < m")
+
+
+def test_guards_are_exact_as_far_above_the_tuned_range_as_64_bits_allow() -> None:
+    program = mvmul_program(guards=(("m * n < 10 ** 12",), (), ()))
+    dispatcher = Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE)
+    assert dispatcher.box == {"m": (1, 2**31), "n": (1, 2**31)}
+    module = python_of(python_module(dispatcher))
+    assert module["select_index"](2**20, 2**19) == 0  # outside of what was tuned: the static one
+    assert module["select_index"](2**20, 2**20) == 1  # it does not apply: the next one
+    assert module["select_index"](2**40, 2**40) == 1  # it cannot be told whether it applies
+
+
+# --------------------------------------------------------------------------------------- the rest
+
+
+def test_tree_reads_as_one_would_write_it() -> None:
+    program = mvmul_program()
+    dispatcher = Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE)
+    wanted = """\
+    real_m = float(m)
+    if real_m <= 96.5:
+        return 1  # 4 inputs
+    real_n = float(n)
+    m_over_n = real_m / real_n
+    if m_over_n <= 0.75:
+        return 2  # 5 inputs
+    return 0  # 1 input
+"""
+    assert wanted in python_module(dispatcher)
+
+
+def test_names_that_a_language_reserves_are_changed() -> None:
+    program = DispatchProgram(
+        (Column(ColumnKind.RAW, ("register",)), Column(ColumnKind.RAW, ("double",))),
+        (TunedRange("register", 1, 9), TunedRange("double", 1, 9)),
+        (Config({"class": 1}), Config({"class": 2})),
+        0,
+        TreeChoice(Split(0, 4.0, Leaf(order=(1,)), Split(1, 5.0, Leaf(), Leaf(order=(1,))))),
+        (("register < double",), ()),
+    )
+    features = features_of(program, ("register", "double"), ({"register": 1, "double": 2},))
+    dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE)
+    module = python_of(python_module(dispatcher))
+    assert module["select"](register_=3, double_=4) == {"class": 2}
+    assert "int class_;" in c_header(dispatcher)
+    assert "int64_t register_, int64_t double_" in c_header(dispatcher)
+
+
+def own_names(dispatcher: Dispatcher) -> set[str]:
+    """What functions that take features use beside them, in C and in Python."""
+    header = re.sub(r'/\*.*?\*/|"(\\.|[^"])*"|^#.*?$', "", c_header(dispatcher), flags=re.S | re.M)
+    functions = re.findall(r"\([^()]*int64_t m,.*?^}", header, flags=re.S | re.M)
+    text = re.sub(r"\.[a-z]\w*|\b0x\w+", "", " ".join(functions))
+    found = {name for name in re.findall(r"\b[a-zA-Z]\w*", text) if name[:2].lower() != "p_"}
+    for function in ast.parse(python_module(dispatcher)).body:
+        if isinstance(function, ast.FunctionDef) and "m" in (a.arg for a in function.args.args):
+            found |= {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+            found |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    of_features = {*column_names(dispatcher).values(), *real_names(dispatcher).values()}
+    of_features |= {feature.name for feature in dispatcher.features}
+    return {name for name in found - of_features if not name.startswith("_")}
+
+
+def test_no_feature_has_a_name_that_written_code_uses() -> None:
+    rng = random.Random(1)
+    inputs = [drawn_input(rng) for _ in range(20)]
+    plan = LaunchPlan((Expression("A"),), (Expression("ceil_div(m * n, A)"),))
+    found: set[str] = set()
+    for shape in SHAPES:
+        program = drawn_program(rng, inputs, *shape)
+        for guards in (GUARDS, ()):
+            every = (guards,) * len(program.portfolio)
+            guarded = dataclasses.replace(program, guards=every)
+            found |= own_names(dispatcher_of(guarded, "p", launch=plan))
+    assert {"i", "best", "numbers", "sqrt", "select_index"} < found
+    assert sorted(name for name in found if variable(name) == name) == []
+    assert len({variable(name) for name in ("int", "int_", "int__")}) == 3
+    assert (variable("size"), member("count"), member("class")) == ("size", "count", "class_")
+
+
+def test_numbers_of_numpy_are_computed_with_exactly() -> None:
+    program = dataclasses.replace(
+        mvmul_program(guards=(("m * n < 10 ** 9",), (), ())),
+        tuned=(TunedRange("m", 16, 10**6), TunedRange("n", 16, 10**6)),
+    )
+    plan = LaunchPlan((Expression("64"),), (Expression("ceil_div(m * n, 64)"),))
+    features = mvmul_features(program)
+    dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE, plan)
+    module = python_of(python_module(dispatcher))
+    assert not module["applies"](0, np.int32(65536), np.int32(65536))
+    assert module["launch_size"](0, np.int32(40000), np.int32(60000)) == ((64,), (37500000,))
+
+
+def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path) -> None:
+    program = mvmul_program()
+    sizes = (Expression("64"),), (Expression("1"),)
+    cases = {"16 * n - 256": [256, 0, -1], "n / 16": [2, 1, -1], "4096": [4096] * 3}
+    for text, expected in cases.items():
+        plan = LaunchPlan(*sizes, Expression(text))
+        features = mvmul_features(program)
+        dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE, plan)
+        shared_bytes = python_of(python_module(dispatcher))["shared_bytes"]
+        for n, size in zip((32, 16, 8), expected, strict=True):
+            if size < 0:
+                with pytest.raises(ValueError, match=r"whole number of bytes|below the tuned"):
+                    shared_bytes(0, m=16, n=n)
+            else:
+                assert shared_bytes(0, m=16, n=n) == size
+        calls = "".join(f'printf("%d ", (int)p_shared_bytes(0, 16, {n}));' for n in (32, 16, 8))
+        (tmp_path / "p.h").write_text(c_header(dispatcher))
+        (tmp_path / "p.c").write_text(
+            f'#include <stdio.h>\n#include "p.h"\nint main(void) {{ {calls} return 0; }}'
+        )
+        flags = ["-std=c99", "-Wall", "-Werror", "-Wno-unused-function"]
+        subprocess.run(["cc", *flags, "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
+        printed = subprocess.run(["./p"], cwd=tmp_path, capture_output=True, check=True).stdout
+        assert [int(word) for word in printed.split()] == expected
+
+
+def test_cooperative_launch_is_said_in_all_code() -> None:
+    program = mvmul_program()
+    for is_cooperative in (False, True):
+        plan = LaunchPlan((Expression("64"),), (Expression("m"),), cooperative=is_cooperative)
+        features = mvmul_features(program)
+        dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE, plan)
+        assert ("COOPERATIVE" in python_of(python_module(dispatcher))) is is_cooperative
+        assert ("with cuLaunchCooperativeKernel. */\n" in c_header(dispatcher)) is is_cooperative
+
+
+def test_feature_of_numbers_and_words_is_refused() -> None:
+    with pytest.raises(UsageError, match="m is a number for some inputs and a word for others"):
+        features_of(mvmul_program(), ("m",), ({"m": 1}, {"m": "one"}))
+
+
+def test_code_says_what_a_person_would_of_powers_of_two_and_words() -> None:
+    words, twos = COLUMNS[5], COLUMNS[7]
+    leaves = Leaf(order=(0,), rows=1), Leaf(order=(1,), rows=2)
+    program = dataclasses.replace(
+        mvmul_program(),
+        columns=(words, twos),
+        tuned=(TunedRange("m", 1, 9, whole=True), TunedRange("t", words=("half", "float"))),
+        choice=TreeChoice(Split(0, 0.0, Split(1, 4.0, *leaves), leaves[0])),
+    )
+    dispatcher = dispatcher_of(program, "said")
+    python, c = python_module(dispatcher), c_header(dispatcher)
+    assert "if not t_is_half:\n" in python
+    assert "if twos_of_m <= 4.0:  # m is not divisible by 8\n" in python
+    assert "if (!t_is_half) {\n" in c
+    assert "if (twos_of_m <= 4.0) { /* m is not divisible by 8 */\n" in c

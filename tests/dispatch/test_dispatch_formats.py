@@ -1,0 +1,266 @@
+"""Formats beyond C and Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+
+from harness.constraints.expression import Expression
+from harness.core.errors import UsageError
+from harness.core.records import Config, Value
+from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.formats import FORMATS, check_formats, format_files
+from harness.dispatch.json_format import JsonDispatcher
+from harness.dispatch.package import files_of
+from harness.dispatch.verdict import Judged
+from harness.models.encoding.parts import digits_of_log2
+from harness.space_file import LaunchPlan, load_spec
+from tests.helpers.dispatch_examples import (
+    PROVENANCE,
+    SHAPES,
+    dispatcher_of,
+    drawn_input,
+    drawn_program,
+    mvmul_features,
+    mvmul_program,
+    selected,
+)
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "data" / "formats"
+
+
+def mvmul() -> Dispatcher:
+    """Three configurations of mvmul, of which the second does not always apply."""
+    program = mvmul_program(guards=((), ("m < n",), ()))
+    logs = np.log(np.array([1.0, 1.1, 1.2, 1.05]))
+    judged = Judged("tree", logs, np.arange(4), np.zeros(4, dtype=bool))
+    return Dispatcher(
+        "mvmul",
+        "y = A x",
+        ("mvmul",),
+        mvmul_features(program),
+        program,
+        dataclasses.replace(PROVENANCE, judged=(judged,), harness_version="1.0"),
+        LaunchPlan((Expression("THRD"),), (Expression("ceil_div(m, THRD)"),)),
+        constants={"THRD": 256, "LU": 1, "X_CACHE": 0, "max_group_size": 1024},
+    )
+
+
+def test_unknown_format_is_refused() -> None:
+    with pytest.raises(UsageError, match="no format `jsn`; did you mean `json`"):
+        check_formats(["jsn"], load_spec(ROOT / "spaces" / "mvmul.yaml"))
+
+
+def blocks() -> Dispatcher:
+    """Configurations whose second parameter is one of Triton's own."""
+    program = mvmul_program(guards=(("m < 60000",), ("m < n",), ()))
+    renamed = [Config({"BLOCK": c["THRD"], "num_warps": c["LU"]}) for c in program.portfolio]
+    program = dataclasses.replace(program, portfolio=tuple(renamed))
+    features = mvmul_features(program)
+    origin = dataclasses.replace(PROVENANCE, harness_version="1.0")
+    return Dispatcher("blocks", "", ("f",), features, program, origin)
+
+
+@pytest.mark.parametrize(
+    ("made", "name"), [(mvmul, "mvmul.json"), (blocks, "blocks/triton_configs.py")]
+)
+def test_files_are_as_they_were(made: Callable[[], Dispatcher], name: str) -> None:
+    """To write them anew: delete the file of tests/data/formats, and run this twice."""
+    files = format_files(made(), FORMATS)
+    path = GOLDEN / Path(name).name
+    if not path.exists():
+        path.write_bytes(files[name])
+        pytest.fail(f"{path} is new: read it")
+    assert files[name].decode() == path.read_text()
+
+
+def test_files_need_no_harness(tmp_path: Path) -> None:
+    """They are imported by a Python that finds no other packages than stand-ins for theirs."""
+    written = files_of(mvmul()) | format_files(mvmul(), FORMATS)
+    for name, content in written.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    for name in ("torch", "numpy"):
+        (tmp_path / f"{name}.py").write_text("")
+    (tmp_path / "triton.py").write_text(TRITON)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import mvmul.torch_op, mvmul.triton_configs\n"
+        "assert 'harness' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
+
+
+# ----------------------------------------------------------------------------------------- Triton
+
+TRITON = """
+class Config:
+    def __init__(self, kwargs, num_warps=4, num_stages=3):
+        self.kwargs, self.num_warps, self.num_stages = kwargs, num_warps, num_stages
+
+    def all_kwargs(self):
+        return {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
+"""
+"""A stand-in for the one class of Triton that is used."""
+
+
+@pytest.fixture
+def triton_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The file, with a stand-in for Triton."""
+    dispatcher = blocks()
+    for name, content in (files_of(dispatcher) | format_files(dispatcher, ["triton"])).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    triton = ModuleType("triton")
+    exec(TRITON, triton.__dict__)
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("blocks.triton_configs")
+    for name in ("blocks", "blocks.triton_configs"):
+        del sys.modules[name]
+
+
+def parameters(configs: Sequence[Any]) -> list[tuple[int, int]]:
+    return [(config.kwargs["BLOCK"], config.num_warps) for config in configs]
+
+
+def test_triton_keeps_the_configuration_of_an_input(triton_configs: Any) -> None:
+    everything = triton_configs.CONFIGS
+    assert parameters(everything) == [(64, 1), (16, 1), (64, 2)]
+    assert all(set(config.kwargs) == {"BLOCK"} for config in everything)
+    for m, n, chosen in ((64, 4096, (16, 1)), (64, 32, (64, 1)), (2048, 4096, (64, 2))):
+        assert parameters(triton_configs.prune(everything, {"m": m}, n=n)) == [chosen]
+        named = triton_configs.prune_by(m="M", n="N")
+        assert parameters(named(everything, {"M": m, "N": n}, grid=None)) == [chosen]
+        values = triton_configs.heuristics_by(n="N")
+        found = tuple(value({"m": m, "N": n}) for value in values.values())
+        assert (tuple(values), found) == (("BLOCK", "num_warps"), chosen)
+
+
+def test_triton_pins_what_serves_inputs_outside_of_the_tuned_range(triton_configs: Any) -> None:
+    everything = triton_configs.CONFIGS
+    assert triton_configs.PINNED == (0, 1, 2)
+    for m, n, first, later in ((8, 8, (64, 1), [(64, 2)]), (70000, 8, (64, 2), [])):
+        assert parameters(triton_configs.prune(everything, {"m": m, "n": n})) == [first]
+        timed = triton_configs.prune_by(times_outside=True)
+        assert parameters(timed(everything, {"m": m, "n": n})) == [first, *later]
+
+
+def test_triton_names_the_argument_that_is_missing(triton_configs: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"chooses by \('m', 'n'\), but the kernel has no argument n"
+    ):
+        triton_configs.prune(triton_configs.CONFIGS, {"m": 1})
+    with pytest.raises(TypeError, match="blocks has no feature k"):
+        triton_configs.prune_by(k="K")
+
+
+def test_flags_of_a_compiler_are_refused_for_triton() -> None:
+    spec = load_spec(ROOT / "spaces" / "matmul_flags.yaml")
+    check_formats(["json", "torch"], spec)
+    with pytest.raises(UsageError, match=r"cannot be written for Triton: \S+ is a flag of nvcc"):
+        check_formats(["triton"], spec)
+
+
+def test_kernels_of_other_languages_are_refused_for_triton() -> None:
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    with pytest.raises(
+        UsageError, match="its kernel is CUDA and OpenCL; leave out --format triton"
+    ):
+        check_formats(["triton"], spec)
+
+
+# ------------------------------------------------------------------------------------------- JSON
+
+
+def choose(found: Mapping[str, Any], given: Mapping[str, Value]) -> int | None:
+    """Choose as docs/dispatch.md describes, from the JSON alone."""
+    for index in [*_order(found, given), *found["fallback"]]:
+        own = found["configurations"][index]
+        guards = own["guards"]
+        if not guards or (_is_exact(found, given) and all(
+            Expression(text).holds({**found["constants"], **own["parameters"], **given})
+            for text in guards
+        )):  # fmt: skip
+            return int(index)
+    return None
+
+
+def _is_exact(found: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    return all(
+        one["exact"] is None or one["exact"][0] <= given[one["name"]] <= one["exact"][1]
+        for one in found["features"]
+    )
+
+
+def _order(found: Mapping[str, Any], given: Mapping[str, Any]) -> list[int]:
+    for one in found["features"]:
+        number = given[one["name"]]
+        if one["words"] is not None and number not in one["words"]:
+            return []
+        if one["tuned"] is not None and not one["tuned"][0] <= number <= one["tuned"][1]:
+            return []
+    numbers = [_number(column, given) for column in found["columns"]]
+    choice = found["choice"]
+    costs = list(choice["offsets"] or [0.0] * len(found["configurations"]))
+    for tree in choice["trees"]:
+        node = tree["nodes"][0]
+        while "threshold" in node:
+            is_low = numbers[node["column"]] <= node["threshold"]
+            node = tree["nodes"][node["low" if is_low else "high"]]
+        if "order" in node:
+            return list(node["order"])
+        if "value" in node:
+            costs[tree["configuration"]] += node["value"]
+        else:
+            costs = [cost + more for cost, more in zip(costs, node["costs"], strict=True)]
+    return sorted(range(len(costs)), key=costs.__getitem__)
+
+
+def _number(column: Mapping[str, Any], given: Mapping[str, Any]) -> float:
+    values = [given[name] for name in column["features"]]
+    if column["kind"] == "equals":
+        return float(values[0] == column["word"])
+    if column["kind"] == "twos":
+        return float(int(values[0]) & -int(values[0]))
+    if column["kind"] == "ratio":
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(np.float64(values[0]) / np.float64(values[1]))
+    if column["kind"] == "linear":
+        total = column["constant"]
+        for term in column["terms"]:
+            number = float(given[term["feature"]])
+            log = float(digits_of_log2(np.array([number]))[0])
+            total += term["weight"] * (log if term["is_log"] else number)
+        return float(total)
+    return math.prod(map(float, values))
+
+
+def test_json_chooses_as_the_code_does() -> None:
+    rng = random.Random(8)
+    compared = 0
+    for number, shape in enumerate(SHAPES):
+        inputs = [drawn_input(rng) for _ in range(40)]
+        program = drawn_program(rng, inputs, *shape)
+        written = format_files(dispatcher_of(program, f"p{number}"), ["json"])
+        found = json.loads(written[f"p{number}.json"])
+        TypeAdapter(JsonDispatcher).validate_python(found)
+        for given in inputs:
+            if _is_exact(found, given):
+                assert choose(found, given) == selected(program, given), (shape, given)
+                compared += 1
+    assert compared > 200

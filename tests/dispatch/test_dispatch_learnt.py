@@ -1,0 +1,203 @@
+"""What is learnt for many inputs at once is what a program computes for each."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from threadpoolctl import threadpool_limits
+
+from harness.core.arrays import Array
+from harness.core.records import Config, Value
+from harness.dispatch.ensemble import EnsembleLearner, fit_boosted, fit_models
+from harness.dispatch.learnt import LearntSelector, expected_costs
+from harness.dispatch.matrix import Matrix, make_matrix
+from harness.dispatch.portfolio import static_order
+from harness.dispatch.program import DispatchProgram, EnsembleChoice, ForestChoice
+from harness.dispatch.tree import TreeLearner
+from harness.models.encoding.columns import Column, ColumnKind, column_values, derive_columns
+from tests.helpers.dispatch_examples import column_number, order_of
+
+Row = dict[str, Value]
+
+
+def planted(inputs: int, seed: int) -> Matrix:
+    """Three candidates of which each is best for some ratio of the sizes; the last one applies to
+    even `n` alone; on words it is another one."""
+    random = np.random.default_rng(seed)
+    sizes = 2 ** random.uniform(4, 12, size=(inputs, 2))
+    m, n = sizes.astype(int).T
+    kind = random.choice(["dense", "banded"], inputs)
+    skew = np.log2(m / n) + 2.0 * (kind == "banded")
+    logs = np.stack([0.3 * np.abs(skew - centre) for centre in (-3.0, 0.0, 3.0)], axis=1)
+    logs += random.normal(0, 0.01, logs.shape)
+    applies = np.ones(logs.shape, dtype=bool)
+    applies[:, 2] = n % 2 == 0
+    return make_matrix(
+        pd.DataFrame({"m": m, "n": n, "kind": kind}),
+        [Config({"BLOCK": block}) for block in (64, 128, 256)],
+        1e-3 * np.exp(logs),
+        applies=applies,
+        default=1,
+    )
+
+
+@cache
+def learnt(name: str) -> tuple[Matrix, LearntSelector]:
+    """A dispatcher of the planted inputs."""
+    matrix = planted(90 if name == "forest" else 300, seed=0)
+    learner = {
+        "tree": TreeLearner(),
+        "ensemble": EnsembleLearner(),
+        "forest": EnsembleLearner(),
+    }[name]
+    return matrix, learner.fit(matrix, seed=0)
+
+
+def on_every_threshold(program: DispatchProgram, random: np.random.Generator) -> list[Row]:
+    """Inputs of which one size is at, and next to, each threshold on a raw size."""
+    rows: list[Row] = []
+    for tree in program.choice.trees:
+        for split in tree.splits():
+            column = program.columns[split.column]
+            if column.kind is not ColumnKind.RAW:
+                continue
+            for value in (
+                split.threshold,
+                math.nextafter(split.threshold, 0),
+                math.nextafter(split.threshold, math.inf),
+            ):
+                row: Row = {"m": 300.0, "n": 200.0, "kind": str(random.choice(["dense", "banded"]))}
+                rows.append({**row, column.features[0]: value})
+    return rows
+
+
+@pytest.mark.parametrize("name", ["tree", "ensemble", "forest"])
+def test_a_program_chooses_as_what_was_learnt(name: str) -> None:
+    matrix, chosen = learnt(name)
+    program = chosen.program(matrix.candidates)
+    random = np.random.default_rng(1)
+    frame = pd.concat([matrix.features, planted(200, seed=2).features], ignore_index=True)
+    rows = [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
+    rows += on_every_threshold(program, random)[:300]
+    table = pd.DataFrame(rows)
+    indices = chosen.indices(table, np.ones((len(rows), 3), dtype=bool))
+    printed = [program.portfolio[order_of(program, row)[0]] for row in rows]
+    assert printed == [matrix.candidates[index] for index in indices]
+
+
+def test_an_ensemble_predicts_bit_for_bit_what_scikit_learn_predicts() -> None:
+    matrix = planted(300, seed=0)
+    values = column_values(derive_columns(matrix.features), matrix.features)
+    logs = matrix.log_slowdown
+    costs = expected_costs(fit_boosted(values, logs, seed=0), values)
+    for index, model in enumerate(fit_models(values, logs, seed=0)):
+        with threadpool_limits(1, user_api="openmp"):  # threads would wait for each other
+            np.testing.assert_array_equal(costs[:, index], model.predict(values))
+
+
+def test_columns_are_computed_as_the_program_computes_them() -> None:
+    matrix = planted(50, seed=3)
+    columns = derive_columns(matrix.features, alignment=True)
+    values = column_values(columns, matrix.features)
+    rows = matrix.features.to_dict("records")
+    expected = [
+        [column_number(column, {str(k): v for k, v in row.items()}) for column in columns]
+        for row in rows
+    ]
+    np.testing.assert_array_equal(values, np.array(expected))
+    assert {str(column) for column in columns} == {
+        "m",
+        "n",
+        "kind == banded",
+        "m * n",
+        "m / n",
+        "power of two in m",
+        "power of two in n",
+    }
+
+
+@pytest.mark.parametrize("number", [0, 1, 12, -12, 2**53 + 2, 3 * 2.0**60, 12.75, -0.5])
+def test_powers_of_two_that_divide_a_number_are_exact(number: float) -> None:
+    column = Column(ColumnKind.TWOS, ("m",))
+    (value,) = column_values([column], pd.DataFrame({"m": [number]}))[:, 0]
+    whole = int(number)
+    assert value == column_number(column, {"m": number})
+    assert whole == 0 or (whole % value == 0 and (whole // int(value)) % 2 == 1)
+
+
+def test_few_inputs_make_a_forest() -> None:
+    assert isinstance(learnt("forest")[1].choice, ForestChoice)
+    assert isinstance(learnt("ensemble")[1].choice, EnsembleChoice)
+
+
+@pytest.mark.parametrize("name", ["tree", "ensemble", "forest"])
+def test_what_does_not_apply_is_never_chosen(name: str) -> None:
+    _, chosen = learnt(name)
+    fresh = planted(500, seed=4)
+    indices = chosen.indices(fresh.features, fresh.applies)
+    assert fresh.applies[np.arange(500), indices].all()
+    assert (indices == 2).any()
+
+
+@pytest.mark.parametrize(("name", "most"), [("tree", 1.05), ("ensemble", 1.05), ("forest", 1.1)])
+def test_unseen_inputs_come_near_the_oracle(name: str, most: float) -> None:
+    _, chosen = learnt(name)
+    fresh = planted(500, seed=5)
+    assert mean_slowdown(fresh, chosen) < most < 1.3 < static_slowdown(fresh)
+
+
+def mean_slowdown(matrix: Matrix, chosen: LearntSelector) -> float:
+    indices = chosen.indices(matrix.features, matrix.applies)
+    return float(np.exp(taken(matrix, indices).mean()))
+
+
+def static_slowdown(matrix: Matrix) -> float:
+    return float(np.exp(min(taken(matrix, np.full(500, index)).mean() for index in (0, 1))))
+
+
+def taken(matrix: Matrix, indices: Array) -> Array:
+    logs: Array = matrix.log_slowdown[np.arange(len(indices)), indices]
+    return logs
+
+
+@pytest.mark.parametrize("name", ["tree", "ensemble"])
+def test_outside_the_tuned_range_the_best_single_one_is_taken(name: str) -> None:
+    _, chosen = learnt(name)
+    far = pd.DataFrame({"m": [10**7, 100], "n": [10, 100], "kind": ["dense", "sparse"]})
+    indices = chosen.indices(far, np.ones((2, 3), dtype=bool))
+    assert indices.tolist() == [chosen.portfolio[0]] * 2
+
+
+def test_only_what_is_chosen_is_shipped() -> None:
+    """The last candidate is never best, the middle one for wide inputs alone."""
+    features = pd.DataFrame({"m": [2**e for e in range(16)], "n": [256] * 16})
+    time_s = np.array([[1.0, 2.0, 3.0]] * 8 + [[2.0, 1.0, 3.0]] * 8)
+    matrix = make_matrix(features, [Config({"BLOCK": b}) for b in (16, 64, 256)], time_s)
+    for learner in (TreeLearner(), EnsembleLearner()):
+        assert sorted(learner.fit(matrix, seed=0).portfolio) == [0, 1]
+
+
+def test_input_to_which_nothing_that_is_shipped_applies_gets_no_choice() -> None:
+    matrix, chosen = learnt("tree")
+    indices = chosen.indices(matrix.features[:1], np.zeros((1, 3), dtype=bool))
+    assert indices.tolist() == [-1]
+
+
+def test_best_static_candidate_is_shipped_first() -> None:
+    matrix, chosen = learnt("ensemble")
+    assert chosen.portfolio[0] == static_order(matrix)[0]
+
+
+def test_equal_seeds_learn_the_same() -> None:
+    matrix, chosen = learnt("tree")
+    assert TreeLearner().fit(matrix, seed=0) == chosen
+
+
+def test_one_input_is_answered_with_its_best() -> None:
+    matrix = planted(1, seed=0)
+    chosen = TreeLearner().fit(matrix, seed=0)
+    assert taken(matrix, chosen.indices(matrix.features, matrix.applies)).tolist() == [0.0]

@@ -1,0 +1,487 @@
+"""What a dispatcher's folder holds, that it replaces nothing else, and that its kernels run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.core.errors import UsageError
+from harness.core.program import Binary
+from harness.core.records import Build, Config, Environment
+from harness.dispatch import package
+from harness.dispatch.dispatcher import Provenance
+from harness.dispatch.loaders import cuda as cuda_loader
+from harness.dispatch.nodes import Leaf
+from harness.dispatch.package import (
+    MANIFEST,
+    cuda_kernels,
+    opencl_kernels,
+    write_dispatcher,
+    write_files,
+)
+from harness.dispatch.program import DispatchProgram, TreeChoice
+from harness.measure.backends.cuda_bindings import BindingsDriver
+from harness.measure.backends.cuda_pycuda import load_pycuda
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.opencl import find_device
+from harness.measure.backends.opencl_device import OpenClDevice
+from harness.space_file import Spec, load_spec
+from tests.helpers.dispatch_examples import PROVENANCE, STRICT, mvmul_program
+from tests.helpers.stub_driver import StubDriver, needs_pycuda
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+
+def _pocl_refuses_cpu() -> bool:
+    """Tell whether PoCL's LLVM is older than the processor: then C programs cannot build."""
+    try:
+        import pyopencl as cl
+    except ImportError:
+        return False
+    devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
+    return any(device.version.endswith("-generic") for device in devices)
+
+
+POCL_REFUSES_CPU = _pocl_refuses_cpu()
+HAS_OPENCL_HEADERS = (
+    subprocess.run(
+        ["cc", "-fsyntax-only", "-include", "CL/cl.h", "-x", "c", os.devnull],
+        capture_output=True,
+        check=False,
+    ).returncode
+    == 0
+)
+
+
+def provenance(environment: Environment) -> Provenance:
+    return Provenance(environment, "ab" * 32, ("one.db",), 12, "tree", "2026-01-31", ("a verdict",))
+
+
+@pytest.fixture(scope="module")
+def spec() -> Spec:
+    return load_spec(ROOT / "spaces" / "mvmul.yaml")
+
+
+@pytest.fixture(scope="module")
+def out(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dispatcher of mvmul for the OpenCL device that is here."""
+    device = OpenClDevice(find_device())
+    environment, limits = device.environment("a compiler"), device.limits.names()
+    device.close()
+    folder = tmp_path_factory.mktemp("dispatch") / "out"
+    program = mvmul_program()
+    kernels = opencl_kernels(spec, program)
+    write_dispatcher(folder, program, spec, provenance(environment), kernels, limits)
+    return folder
+
+
+def imported(folder: Path, name: str = "mvmul") -> ModuleType:
+    """The package in a folder, under a name of its own."""
+    place = folder / name / "__init__.py"
+    alias = f"written_{abs(hash(str(folder)))}"
+    spec = importlib.util.spec_from_file_location(
+        alias, place, submodule_search_locations=[str(place.parent)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[alias] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+# ------------------------------------------------------------------------------------ the folder
+
+
+def test_folder_holds_the_choice_the_loader_and_the_kernels(out: Path) -> None:
+    found = {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file()}
+    assert {name for name in found if "__pycache__" not in name} == {
+        MANIFEST,
+        "mvmul.h",
+        "mvmul/__init__.py",
+        "mvmul/_opencl.py",
+        "mvmul/_workload.py",
+        "mvmul/_pocl_cpu.py",
+        "mvmul/_trying.py",
+        *(f"mvmul/kernels/{place}.cl" for place in range(3)),
+    }
+
+
+def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    write_files(out, {"a.h": b"1", "p/b.py": b"2"}, inputs=12)
+    (out / "p" / "__pycache__").mkdir()
+    (out / "p" / "__pycache__" / "b.pyc").write_bytes(b"")
+    assert write_files(out, {"c.h": b"3"}, inputs=12) == [out / "c.h", out / MANIFEST]
+    assert sorted(p.name for p in out.iterdir()) == ["c.h", MANIFEST]
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_folder_with_anything_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match=r"mine\.txt is not part of one; move it away"):
+        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_another_file_of_the_manifests_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text('{"mine": 1}')
+    with pytest.raises(UsageError, match=r"dispatch\.json is not part of one; move it away"):
+        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
+    assert (tmp_path / MANIFEST).read_text() == '{"mine": 1}'
+
+
+def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path / "out", {"a.h": b"1"}, inputs=12)
+    with pytest.raises(UsageError, match="a dispatcher's folder"):
+        write_files(tmp_path / "out" / "sub" / "more", {"a.h": b"1"}, inputs=12)
+
+
+def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:
+    write_files(tmp_path, {"a.h": b"1"}, inputs=12)
+    (tmp_path / "a.h").write_text("changed")
+    with pytest.raises(UsageError, match=r"a\.h was changed since it was written"):
+        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
+
+
+def test_failure_leaves_the_folder_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    write_files(out, {"a.h": b"1"}, inputs=12)
+    real = os.rename
+
+    def refuse_the_new(source: Path, target: Path) -> None:
+        if Path(source).name == "new":
+            raise OSError(28, "No space left on device")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse_the_new)
+    with pytest.raises(UsageError, match="No space left on device"):
+        write_files(out, {"a.h": b"2"}, inputs=12)
+    assert (out / "a.h").read_bytes() == b"1"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+# ------------------------------------------------------------------------------------ the loaders
+
+
+@pytest.fixture(scope="module")
+def queue() -> Any:
+    cl = pytest.importorskip("pyopencl")
+    return cl.CommandQueue(cl.create_some_context(interactive=False))
+
+
+def product(queue: Any, kernel: Any, m: int, n: int) -> np.ndarray[Any, Any]:
+    """A x with ones: every element is n."""
+    import pyopencl as cl
+
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    a, x = (
+        cl.Buffer(queue.context, flags, hostbuf=np.ones(size, np.float32)) for size in (m * n, n)
+    )
+    found = np.empty(m, np.float32)
+    y = cl.Buffer(queue.context, cl.mem_flags.WRITE_ONLY, found.nbytes)
+    kernel(queue, a, x, y, np.int32(m), np.int32(n), m=m, n=n)
+    cl.enqueue_copy(queue, found, y)
+    return found
+
+
+def test_opencl_kernel_is_chosen_built_once_and_right(out: Path, queue: Any) -> None:
+    module = imported(out)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel = module.load(queue.context)
+        for m, n, place in ((50, 300, 1), (300, 500, 2), (500, 300, 0), (7, 20, 0)):
+            assert kernel.index(m=m, n=n) == place
+            assert (product(queue, kernel, m, n) == n).all()
+    assert kernel.kernels(2) is kernel.kernels(2)
+
+
+ON_A_NEW_PROCESSOR = """
+import ctypes, os, sys
+import numpy as np
+import pyopencl as cl
+
+sys.modules["harness"] = None  # an import of it fails
+context = cl.create_some_context(interactive=False)
+(device,) = context.devices
+known = device.version.rpartition("linux-gnu-")[2].encode()
+memory = os.open("/proc/self/mem", os.O_RDONLY)
+generic = ctypes.create_string_buffer(b"generic")
+for field in range(device.int_ptr, device.int_ptr + 1024, 8):
+    try:
+        text = os.pread(memory, 64, int.from_bytes(os.pread(memory, 8, field), "little"))
+    except (OSError, OverflowError):
+        continue
+    if text.startswith(known + b"\\0"):
+        ctypes.c_uint64.from_address(field).value = ctypes.addressof(generic)
+cl.Device.version = property(lambda device: "OpenCL 3.0 PoCL ...-linux-gnu-generic")
+try:
+    cl.Program(context, "kernel void nothing(void) {}").build()
+except cl.RuntimeError as error:
+    print("unknown target CPU 'generic'" in str(error))
+
+import mvmul
+
+kernel, queue = mvmul.load(context), cl.CommandQueue(context)
+a, x, y = (cl.Buffer(context, cl.mem_flags.READ_WRITE, 4 * size) for size in (1000, 20, 50))
+for vector in (a, x):
+    cl.enqueue_fill_buffer(queue, vector, np.float32(1), 0, vector.size)
+found = np.empty(50, np.float32)
+kernel(queue, a, x, y, np.int32(50), np.int32(20), m=50, n=20)
+cl.enqueue_copy(queue, found, y)
+print((found == 20).all())
+"""
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or not Path("/proc/self/maps").exists(),
+    reason="the processor's name is replaced on Linux on x86-64",
+)
+def test_kernel_builds_without_harness_on_a_processor_that_pocl_does_not_know(
+    out: Path, queue: Any, tmp_path: Path
+) -> None:
+    if "PoCL" not in queue.device.version:
+        pytest.skip("needs PoCL")
+    run = subprocess.run(
+        [sys.executable, "-c", ON_A_NEW_PROCESSOR],
+        cwd=out,
+        env=os.environ | {"POCL_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.stdout.split() == ["True", "True"], run.stderr
+
+
+def test_another_device_gets_the_static_configuration_and_one_warning(
+    spec: Spec, tmp_path: Path, queue: Any
+) -> None:
+    program = mvmul_program()
+    kernels = opencl_kernels(spec, program)
+    write_dispatcher(tmp_path / "out", program, spec, PROVENANCE, kernels)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kernel = imported(tmp_path / "out").load(queue.context)
+        assert (product(queue, kernel, 50, 300) == 300).all()
+    assert kernel.index(m=50, n=300) == program.static
+    (warning,) = [w for w in caught if "was tuned on" in str(w.message)]
+    assert "was tuned on a device, 2 compute units, not on" in str(warning.message)
+    assert warning.filename == __file__
+
+
+def test_cubin_of_each_candidate_is_built_with_its_parameters(
+    spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+
+    def build(source: Any) -> Binary:
+        texts.append(source.text)
+        return Binary(Build(str(len(texts)), "", "nvcc", 1.0), f"cubin {len(texts) - 1}".encode())
+
+    monkeypatch.setattr(package, "kernel_symbol", lambda cubin, name: name)
+    cuda_kernels(spec, mvmul_program(), build)
+    assert "#define THRD 16" in texts[1]
+
+
+@pytest.mark.gpu
+@pytest.mark.pycuda
+@needs_pycuda
+@pytest.mark.parametrize(
+    ("tuned_on", "pays", "place"),
+    [("Stand-in GPU", True, 1), ("H200", True, 1), ("H200", False, 0)],
+)
+def test_cuda_loader_launches_the_chosen_cubin(
+    spec: Spec, tmp_path: Path, stub: StubDriver, tuned_on: str, pays: bool, place: int
+) -> None:
+    program = mvmul_program()
+    where = provenance(Environment("cuda", tuned_on, "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
+    other = SimpleNamespace(device="another GPU", platform="CUDA 12.8", is_faster=pays)
+    where = replace(where, transfers=(other,))  # type: ignore[arg-type]
+    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
+    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
+    driver = load_pycuda()
+    driver.init()
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kernel = imported(tmp_path / "out").load()
+        a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
+        arguments = (driver.In(a), driver.In(x), driver.Out(y), np.int32(50), np.int32(300))
+        stub.calls()
+        kernel(None, *arguments, m=50, n=300)
+    context.pop()
+    context.detach()
+    assert (y == 600).all()
+    side = (8, 4)[place]
+    (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    assert launch == f"cuLaunchKernel mvmul grid {-(-50 // side)} 1 1 group {side} {side} 1"
+    warned = [str(each.message) for each in caught if "was tuned on" in str(each.message)]
+    assert len(warned) == (tuned_on != "Stand-in GPU")
+    used = "its choice by input" if pays else "the best configuration for all inputs"
+    assert all(text.endswith(f": {used} is used; tune it on this device") for text in warned)
+
+
+def gemm_program() -> tuple[Spec, DispatchProgram]:
+    """The default and a configuration with 80 KiB of dynamic shared memory, which is chosen."""
+    spec = load_spec(ROOT / "spaces" / "modern" / "gemm.yaml")
+    default = Config({p.name: p.default for p in spec.parameters})
+    large = Config({**default, "TILE_M": 256, "TILE_K": 64, "WORK_M": 8})
+    choice = TreeChoice(Leaf(order=(1, 0), rows=1))
+    return spec, DispatchProgram((), (), (default, large), 0, choice, ((), ()))
+
+
+@pytest.mark.gpu
+@pytest.mark.pycuda
+@needs_pycuda
+def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
+    tmp_path: Path, stub: StubDriver
+) -> None:
+    spec, program = gemm_program()
+    where = provenance(Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
+    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
+    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
+    header = (tmp_path / "out" / "gemm.h").read_text()
+    assert f'{{"{kernels[1].symbols[0]}"}},' in header
+    driver = load_pycuda()
+    driver.init()
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    kernel = imported(tmp_path / "out", "gemm").load()
+    a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
+    sizes = map(np.int32, (3, 5, 4))
+    stub.calls()
+    kernel(None, driver.In(a), driver.In(b), driver.Out(c), *sizes, m=3, n=5, k=4)
+    context.pop()
+    context.detach()
+    assert (c == 4).all()
+    (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    assert launch.startswith("cuLaunchKernel _Z4gemmIfLi256ELi64ELi64ELi8ELi4EE")
+    assert launch.endswith("grid 1 1 1 group 16 32 1 shared 81920")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("reason", ["missing", "named", "cooperative"])
+def test_cuda_loader_needs_no_pycuda(
+    reason: str, tmp_path: Path, stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cuda.bindings")
+    spec, program = gemm_program()
+    assert spec.launch is not None
+    is_cooperative = reason == "cooperative"
+    if is_cooperative:
+        spec = replace(spec, launch=replace(spec.launch, cooperative=True))
+    elif reason == "named":
+        monkeypatch.setenv("HARNESS_CUDA_PACKAGE", "cuda-bindings")
+    else:
+        monkeypatch.setitem(sys.modules, "pycuda", None)
+        monkeypatch.setitem(sys.modules, "pycuda.driver", None)
+    where = provenance(Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
+    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
+    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
+    driver = BindingsDriver()
+    driver.init()
+    driver.open(0)
+    kernel = imported(tmp_path / "out", "gemm").load()
+    a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
+    memories = [driver.allocate(array.nbytes) for array in (a, b, c)]
+    for memory, array in zip(memories, (a, b), strict=False):
+        driver.write(int(memory), array)
+    stub.calls()
+    kernel(None, *memories, *map(np.int32, (3, 5, 4)), m=3, n=5, k=4)
+    (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    driver.read(c, int(memories[2]))
+    driver.close()
+    assert (c == 4).all()
+    assert launch.endswith("group 16 32 1 shared 81920" + " cooperative" * is_cooperative)
+
+
+def test_cuda_loader_without_a_package_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("pycuda.driver", "cuda.bindings.driver"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match="mvmul needs cuda-bindings or PyCUDA: pip install cuda-"):
+        cuda_loader.Kernel(SimpleNamespace(NAME="mvmul"))
+
+
+def test_opencl_loader_passes_the_local_memory(tmp_path: Path) -> None:
+    import pyopencl as cl
+
+    spec, program = gemm_program()
+    device = OpenClDevice(find_device())
+    where = provenance(device.environment("a compiler"))
+    device.close()
+    write_dispatcher(tmp_path / "out", program, spec, where, opencl_kernels(spec, program))
+    context = cl.create_some_context(interactive=False)
+    queue = cl.CommandQueue(context)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
+    buffers = [cl.Buffer(context, flags, hostbuf=each) for each in (a, b, c)]
+    kernel = imported(tmp_path / "out", "gemm").load(context)
+    kernel(queue, *buffers, *map(np.int32, (3, 5, 4)), m=3, n=5, k=4).wait()
+    cl.enqueue_copy(queue, c, buffers[2]).wait()
+    assert (c == 4).all()
+
+
+# ----------------------------------------------------------------------------------- the examples
+
+
+def test_c_example_compiles_and_chooses(out: Path, tmp_path: Path) -> None:
+    built = tmp_path / "choose"
+    source = str(EXAMPLES / "choose_mvmul.c")
+    subprocess.run(["cc", "-std=c99", *STRICT, f"-I{out}", source, "-o", built], check=True)
+    said = subprocess.run([built, "50", "300"], capture_output=True, text=True, check=True).stdout
+    assert said == "THRD=16 LU=1 X_CACHE=0 group=4x4 grid=13x1\nmvmul/kernels/1.cl \n"
+
+
+def test_python_example_runs(out: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "run_mvmul.py"), str(out), "333", "601"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "333 x 601: {'THRD': 64, 'LU': 2, 'X_CACHE': 0}\n"
+
+
+@pytest.mark.skipif(POCL_REFUSES_CPU, reason="PoCL cannot build for this processor by itself")
+@pytest.mark.skipif(not HAS_OPENCL_HEADERS, reason="OpenCL's C headers (CL/cl.h) are not here")
+def test_c_example_runs_on_opencl(out: Path, tmp_path: Path) -> None:
+    built = tmp_path / "run"
+    source = str(EXAMPLES / "run_mvmul.c")
+    command = ["cc", "-std=c99", *STRICT, f"-I{out}", source, "-o", str(built), *_opencl_library()]
+    subprocess.run(command, check=True)
+    done = subprocess.run(
+        [built, out, "333", "601"], capture_output=True, text=True, check=False, env=_opencl_env()
+    )
+    assert done.stdout == "333 x 601: configuration 2\n0 of 333 elements are wrong\n", done.stderr
+
+
+def _opencl_library() -> list[str]:
+    """The loader that comes with PyOpenCL, where there is none of the system's."""
+    import pyopencl
+
+    own = sorted((Path(pyopencl.__file__).parent / ".libs").glob("libOpenCL*.so*"))
+    return [str(own[0]), f"-Wl,-rpath,{own[0].parent}"] if own else ["-lOpenCL"]
+
+
+def _opencl_env() -> dict[str, str]:
+    """So that it finds the platforms that PyOpenCL finds."""
+    import pyopencl
+
+    own = Path(pyopencl.__file__).parent / ".libs"
+    found = {"OCL_ICD_VENDORS": str(own), "LD_LIBRARY_PATH": str(own)} if own.is_dir() else {}
+    return {**os.environ, **found}

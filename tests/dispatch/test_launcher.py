@@ -1,0 +1,542 @@
+"""The launcher of a dispatched program, in C and in Python: what it reads, and what it becomes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
+
+import pytest
+
+from harness.api import dispatched_program, dispatching
+from harness.commands import dispatch
+from harness.core.errors import BuildFailed
+from harness.core.records import Config, Environment, Input
+from harness.dispatch import launcher_code
+from harness.dispatch.launcher import make_launcher
+from harness.dispatch.nodes import Leaf, Split
+from harness.dispatch.package import write_dispatcher
+from harness.dispatch.program import DispatchProgram, TreeChoice
+from harness.dispatch.program_files import file_name, program_files
+from harness.dispatch.study import DISPATCHERS, STATIC
+from harness.measure.programs import worker
+from harness.measure.programs.measurer import backend_of
+from harness.models.encoding.columns import Column, ColumnKind, TunedRange
+from harness.results.view import Results
+from harness.space_file import Spec, load_spec
+from tests.dispatch.test_dispatch import fill
+from tests.dispatch.test_dispatch_package import imported
+from tests.helpers.dispatch_examples import PROVENANCE, STRICT
+from tests.helpers.fakes import HereProcesses
+
+Capture = pytest.CaptureFixture[str]
+
+# ------------------------------------------------------------- every source of a feature
+
+EVERY = """\
+name: every
+program:
+  sources: [show.sh]
+  run: [sh, "{source}", "{T}", "{n}", -t, "{T}", "--scale={s}"]
+  time: wall
+  environment: {THREADS: "{T}", N: "{n}", FIXED: "as measured"}
+  device: [cat, DEVICE]
+  features:
+    bytes: {file_size: --file}
+    rows: {command: [./count, "{--file}"]}
+    lines: {command: [./count, "{--file}"], field: 2}
+    kind: {environment: KIND}
+parameters: {T: {values: [1, 2, 3], default: 1}}
+inputs:
+  features: [n, s, bytes, rows, lines, kind]
+  values:
+    - {n: 1, s: 0.5, bytes: 1, rows: 1, lines: 1, kind: "half float"}
+    - {n: 100, s: 2.5, bytes: 100, rows: 9, lines: 9, kind: double}
+"""
+SHOW = 'echo "$@"\necho "THREADS=$THREADS N=$N FIXED=$FIXED"\n'
+# It says on standard error that it ran: once for two features.
+COUNT = '#!/bin/sh\necho counted >&2\necho " $(wc -c < "$1")\t7 "\ncat >&2\n'
+
+TUNED = (
+    TunedRange("n", 1, 100),
+    TunedRange("s", 0.5, 2.5),
+    TunedRange("bytes", 1, 100),
+    TunedRange("rows", 1, 9),
+    TunedRange("lines", 1, 9),
+    TunedRange("kind", words=("half float", "double")),
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a launcher did."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dispatcher with every source of features: T=2 up to n = 10, T=3 up to s = 1, else T=1."""
+    folder = tmp_path_factory.mktemp("every")
+    (folder / "device").write_text("\na device \nmore\n")
+    (folder / "show.sh").write_text(SHOW)
+    (folder / "count").write_text(COUNT)
+    (folder / "count").chmod(0o755)
+    (folder / "space.yaml").write_text(EVERY.replace("DEVICE", str(folder / "device")))
+    spec = load_spec(folder / "space.yaml")
+    assert spec.program is not None
+    by_scale = Split(1, 1.0, Leaf(order=(2,)), Leaf(order=(0,)))
+    program = DispatchProgram(
+        columns=(Column(ColumnKind.RAW, ("n",)), Column(ColumnKind.RAW, ("s",))),
+        tuned=TUNED,
+        portfolio=tuple(Config({"T": t}) for t in (1, 2, 3)),
+        static=0,
+        choice=TreeChoice(Split(0, 10.0, Leaf(order=(1,)), by_scale)),
+        guards=((), (), ()),
+    )
+    environment = Environment("command", "a device", "a platform", "1.0", "a compiler")
+    provenance = dataclasses.replace(PROVENANCE, environment=environment)
+    launcher = make_launcher(spec.program, spec.features)
+    files = program_files(spec, program)
+    write_dispatcher(folder / "out", program, spec, provenance, files, launcher=launcher)
+    (folder / "out").rename(folder / "moved")  # everything is found next to the launcher
+    (folder / "5 bytes").write_text("12345")
+    return folder
+
+
+def launched(words: list[str], folder: Path, variables: Mapping[str, str]) -> Ran:
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, **variables},
+        input="the program's\n",
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def executed(
+    arguments: list[str], module: ModuleType, patch: pytest.MonkeyPatch, capfd: Capture
+) -> Ran:
+    """Run the Python launcher in this process, up to the program that it becomes: show.sh."""
+    lines: list[str] = []
+
+    def become(file: str, words: list[str], environment: Mapping[str, str]) -> None:
+        assert file == words[0] == "sh"
+        assert Path(words[1]).read_text() == SHOW
+        shown = [f"{name}={environment[name]}" for name in ("THREADS", "N", "FIXED")]
+        lines.extend([" ".join(words[2:]) + "\n", " ".join(shown) + "\n"])
+        raise SystemExit(0)
+
+    patch.setattr(os, "execvpe", become)
+    patch.setattr(signal, "signal", lambda *_: None)  # this process goes on
+    with pytest.raises(SystemExit) as ended:
+        module.load().execute(arguments)
+    status = ended.value.code
+    assert isinstance(status, int)
+    return Ran(status, "".join(lines), capfd.readouterr().err)
+
+
+@pytest.fixture(scope="module")
+def in_python(every: Path) -> ModuleType:
+    return imported(every / "moved", "every")
+
+
+@pytest.fixture(params=["c", "python"])
+def run(
+    every: Path,
+    in_python: ModuleType,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Capture,
+) -> Run:
+    """Runs the launcher in C or in Python."""
+    monkeypatch.chdir(every)
+    for name in ("HARNESS_CHOICE", "HARNESS_VERBOSE", "THREADS", "FIXED"):
+        monkeypatch.delenv(name, raising=False)
+
+    def ran(arguments: list[str], **variables: str) -> Ran:
+        variables = {"KIND": "double", **variables}
+        if request.param == "c":
+            return launched(["moved/run_every", *arguments], every, variables)
+        with monkeypatch.context() as patch:
+            for name, text in variables.items():
+                patch.setenv(name, text)
+            return executed(arguments, in_python, patch, capfd)
+
+    return ran
+
+
+GOOD = ["20", "--scale=0.5", "--file", "5 bytes"]
+
+
+def test_all_features_are_read_and_the_words_of_the_configuration_inserted(run: Run) -> None:
+    found = run(GOOD, HARNESS_VERBOSE="1")
+    words = "3 20 -t 3 --scale=0.5 --file 5 bytes\n"
+    assert found.stdout == f"{words}THREADS=3 N=20 FIXED=as measured\n"
+    shown = "every: n=20 s=0.5 bytes=5 rows=5 lines=7 kind=double -> configuration 2 (T=3)\n"
+    assert found.stderr == f"counted\n{shown}"
+
+
+def test_variables_of_the_configuration_replace_the_users_and_others_do_not(run: Run) -> None:
+    found = run(GOOD, THREADS="9", N="9", FIXED="mine")
+    assert found.stdout.splitlines()[1] == "THREADS=3 N=20 FIXED=mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "threads"),
+    [
+        (["10", *GOOD[1:]], 2),
+        (["+11", *GOOD[1:]], 3),
+        (["11", "--scale", "1.5e0", *GOOD[2:]], 1),
+        (["9", "--scale=9", *GOOD[2:], "--scale=.9"], 2),  # the last option counts
+        (["9", *GOOD[1:], "--", "--scale=9"], 2),  # up to --
+        (["0", *GOOD[1:]], 1),  # outside the tuned range
+        ([str(-(2**63)), *GOOD[1:]], 1),
+    ],
+)
+def test_the_choice_is_that_of_the_features(run: Run, arguments: list[str], threads: int) -> None:
+    assert run(arguments).stdout.split()[0] == str(threads)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the feature n is missing: it is argument 1. HARNESS_CHOICE=static runs the best"),
+        (["1e3", *GOOD[1:]], "n is `1e3` (argument 1), but must be a whole number\n"),
+        (["", *GOOD[1:]], "n is `` (argument 1), but must be a whole number\n"),
+        ([" 5", *GOOD[1:]], "n is ` 5` (argument 1), but must be a whole number\n"),
+        ([str(2**63), *GOOD[1:]], "but must be a whole number of 64 bits\n"),
+        (["9" * 5000, *GOOD[1:]], "but must be a whole number of 64 bits\n"),
+        (
+            ["5", "--scale=1.5x", *GOOD[2:]],
+            "s is `1.5x` (the option --scale), but must be a number",
+        ),
+        (["5", "--scale=1e999", *GOOD[2:]], "but must be a number"),
+        (["5", "--scale=nan", *GOOD[2:]], "but must be a number"),
+        (["5", "--scale=1"], "bytes is missing: it is the size in bytes of the file that the"),
+        (["5", "--scale=1", "--file", "no"], "but `no`: No such file or directory\n"),
+        (["5", "--scale=1", "--file", "."], "but `.` is no file\n"),
+    ],
+)
+def test_a_wrong_feature_ends_with_one_message(
+    run: Run, arguments: list[str], message: str
+) -> None:
+    found = run(arguments)
+    assert (found.status, found.stdout) == (125, "")
+    assert found.stderr.startswith("every: ")
+    assert message in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_an_option_chooses_without_features_or_by_number(run: Run) -> None:
+    assert run(["20", "x"], HARNESS_CHOICE="static").stdout.startswith("1 20 -t 1 x\n")
+    assert run(["20", "x"], HARNESS_CHOICE="2").stdout.startswith("3 20 -t 3 x\n")
+    assert run(GOOD, HARNESS_CHOICE="tuned").stdout.startswith("3 20")
+    for number in ("3", "9" * 5000):
+        wrong = run(GOOD, HARNESS_CHOICE=number)
+        assert wrong.stderr == (
+            f"every: HARNESS_CHOICE is `{number}`, but must be static, tuned or 0 to 2\n"
+        )
+        assert wrong.status == 125
+
+
+def test_on_another_device_the_best_single_configuration_runs(every: Path, run: Run) -> None:
+    device = every / "device"
+    was = device.read_text()
+    warning = (
+        "every: tuned on a device, not on {}: the best configuration for all inputs runs; tune it "
+        "on this device"
+    )
+    try:
+        device.write_text("another device\n")
+        found = run(GOOD)
+        assert found.stdout.startswith("1 20")
+        assert warning.format("another device") in found.stderr
+        assert run(GOOD, HARNESS_CHOICE="tuned").stdout.startswith("3 20")
+        device.unlink()
+        found = run(GOOD)
+        assert found.stdout.startswith("1 20")
+        assert warning.format("an unknown device") in found.stderr
+    finally:
+        device.write_text(was)
+
+
+def test_a_command_that_fails_or_prints_too_little_is_named(every: Path, run: Run) -> None:
+    count = every / "moved" / "every" / "features" / "count"
+    was = count.read_text()
+    try:
+        count.write_text("#!/bin/sh\nexit 3\n")
+        found = run(GOOD)
+        assert "rows is word 1 of the output of `./count {--file}`, which failed" in found.stderr
+        count.write_text("#!/bin/sh\nprintf '5 7 %065532d' 1\n")  # 65,536 bytes
+        assert run(GOOD).status == 0
+        count.write_text("#!/bin/sh\ntrap '' PIPE\nprintf '5 7 %070000d' 1\nexit 0\n")
+        assert "which failed or printed more than 65536 bytes" in run(GOOD).stderr
+        for hangs in ("exec sleep 99", "exec sleep 99 >&-", "sleep 9 2>&1"):
+            count.write_text(f"#!/bin/sh\n{hangs}\n")
+            found = run(GOOD, HARNESS_FEATURE_TIMEOUT_S="1")
+            assert "count` did not end within 1 s (HARNESS_FEATURE_TIMEOUT_S)" in found.stderr
+            assert found.status == 125
+        bad = run(GOOD, HARNESS_FEATURE_TIMEOUT_S="0").stderr
+        assert "HARNESS_FEATURE_TIMEOUT_S is `0`, but must be 1 to 999999 seconds" in bad
+        count.write_text("#!/bin/sh\necho 5\n")
+        assert "the feature lines is missing: it is word 2 of the output" in run(GOOD).stderr
+        count.unlink()
+        assert "No such file or directory" in run(GOOD).stderr
+    finally:
+        count.write_text(was)
+        count.chmod(0o755)
+
+
+def test_the_launcher_compiles_without_warnings(every: Path) -> None:
+    command = ["cc", "-std=c99", *STRICT, "-fsyntax-only", "every.c"]
+    done = subprocess.run(command, cwd=every / "moved", capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_a_space_may_be_called_like_a_module_of_python(every: Path, tmp_path: Path) -> None:
+    shutil.copytree(every / "moved" / "every", tmp_path / "json")
+    words = [sys.executable, str(tmp_path / "json"), *GOOD]
+    found = launched(words, every, {"KIND": "double"})
+    assert found.stdout.startswith("3 20 -t 3 --scale=0.5 --file 5 bytes\n")
+    assert found.stderr == "counted\n"  # the command gets none of the program's input
+
+
+# ------------------------------------------------------------------ from results to a program
+
+WORK = """\
+name: work
+program:
+  sources: [work.c]
+  build: [gcc, "{flags}", "-DTILE={TILE}", -o, "{output}", "{source}"]
+  run: ["{output}", "{n}"]
+  time: wall
+parameters: {TILE: {values: [1, 16, 64], default: 1}}
+flags: {gcc: {level: {values: [3], option: "-O{value}"}}}
+inputs: {features: [n], values: [INPUTS]}
+""".replace("INPUTS", ", ".join(f"{{n: {2**e}}}" for e in range(6, 14)))
+
+SOURCE = """\
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    char line[100] = "";
+    if (argc > 2 && strcmp(argv[2], "dies") == 0) raise(SIGPIPE);
+    printf("%d %s\\n", TILE, fgets(line, sizeof line, stdin) ? line : "");
+    return argc > 2 ? atoi(argv[2]) : 0;
+}
+"""
+
+
+def by_tile(given: Input, config: Config) -> float:
+    """Small inputs want TILE 16 and large ones 64, at -O3; nothing wants 1."""
+    n = given["n"]
+    assert isinstance(n, int)
+    slow = 1 if config["TILE"] == (16 if n < 1024 else 64) else 3
+    return 1e-3 * slow * (1 if config["level"] == 3 else 1.5)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds run in this process, and only the tree is learnt."""
+    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    monkeypatch.setattr(
+        dispatching,
+        "learners",
+        lambda names: [STATIC, *(DISPATCHERS[name] for name in names)],
+    )
+
+
+def tuned_work(folder: Path, text: str = WORK) -> tuple[Path, Spec]:
+    """The database of a tuned program."""
+    (folder / "work.c").write_text(SOURCE)
+    (folder / "work.yaml").write_text(text)
+    spec = load_spec(folder / "work.yaml")
+    backend = backend_of(spec)
+    environment = backend.environment(backend.open_compiler().identity)
+    return fill(folder / "r.db", spec, environment, by_tile), spec
+
+
+def facts(environment: Environment) -> Results:
+    """Results of which only the environment matters."""
+    return cast(Results, SimpleNamespace(campaign=SimpleNamespace(environment=environment)))
+
+
+def dispatched(database: Path, folder: Path) -> int:
+    arguments = [str(database), "-o", str(folder / "out"), "--choice", "tree"]
+    return dispatch.main([*arguments, "--spec", str(folder / "work.yaml")])
+
+
+def test_each_input_runs_the_program_that_was_chosen_for_it(
+    tmp_path: Path, here: None, capsys: Capture
+) -> None:
+    database, _ = tuned_work(tmp_path)
+    assert dispatched(database, tmp_path) == 0
+    assert f"{tmp_path}/out/run_work N\n" in capsys.readouterr().out
+    out = (tmp_path / "out").rename(tmp_path / "moved")
+    programs = {path.name for path in (out / "work" / "programs").iterdir()}
+    assert programs == {"0-TILE=16-level=3", "1-TILE=64-level=3"}
+    for start in (["moved/run_work"], [sys.executable, "moved/work"]):
+        assert launched([*start, "64"], tmp_path, {}) == Ran(0, "16 the program's\n\n", "")
+        found = launched([*start, "8192", "7"], tmp_path, {})
+        assert found == Ran(7, "64 the program's\n\n", "")
+        assert launched([*start, "64", "dies"], tmp_path, {}).status == -signal.SIGPIPE
+        program = out / "work" / "programs" / "0-TILE=16-level=3"
+        program.chmod(0o644)
+        assert launched([*start, "64"], tmp_path, {}).status == 126
+        moved = program.rename(tmp_path / "aside")
+        assert launched([*start, "64"], tmp_path, {}).status == 127
+        moved.rename(program).chmod(0o755)
+    done = imported(out, "work").load().run(["64"], stdin=subprocess.DEVNULL, capture_output=True)
+    assert done.stdout == b"16 \n"
+
+
+def program_of(spec: Spec) -> DispatchProgram:
+    """All configurations of a space's parameters, to be chosen from."""
+    configs = tuple(Config({"TILE": t, "T": k}) for t in (1, 2) for k in (1, 2))
+    always = TreeChoice(Leaf(order=(0,)))
+    return DispatchProgram((), (), configs, 0, always, ((),) * len(configs))
+
+
+COPIED = """\
+name: copied
+program:
+  sources: [work.c]
+  build: [sh, -c, "sed s/TILE/{TILE}/ {source} > {output}"]
+  version: [echo, "1"]
+  run: ["{output}", "{n}", "{T}"]
+  time: wall
+parameters: {TILE: {values: [1, 2], default: 1}, T: {values: [1, 2], default: 1}}
+inputs: {features: [n], values: [{n: 1}, {n: 2}]}
+"""
+
+
+def test_native_build_for_another_device_is_not_taken_from_the_cache(
+    tmp_path: Path, here: None
+) -> None:
+    device = tmp_path / "device"
+    build = f'sh, -c, "cat {device} > {{output}}", "{{TILE}}", -arch=native'
+    text = "\n".join(
+        f"  build: [{build}]\n  device: [cat, {device}]" if line.startswith("  build") else line
+        for line in COPIED.splitlines()
+    )
+    (tmp_path / "work.c").write_text("")
+    (tmp_path / "space.yaml").write_text(text)
+    spec = load_spec(tmp_path / "space.yaml")
+    for name in (b"A100", b"H100"):
+        device.write_bytes(name)
+        assert {file.content for file in program_files(spec, program_of(spec))} == {name}
+
+
+def test_configurations_of_one_build_share_its_file(tmp_path: Path, here: None) -> None:
+    (tmp_path / "work.c").write_text("TILE")
+    (tmp_path / "space.yaml").write_text(COPIED.replace("{source}", str(tmp_path / "work.c")))
+    spec = load_spec(tmp_path / "space.yaml")
+    files = program_files(spec, program_of(spec))
+    assert [(file.name, file.content) for file in files] == [
+        ("0-default", b"1"),
+        ("0-default", b"1"),
+        ("2-TILE=2", b"2"),
+        ("2-TILE=2", b"2"),
+    ]
+
+
+def test_a_source_that_is_not_built_is_copied(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text("print()")
+    text = COPIED.replace("work.c", "work.py").replace('["{output}"', '[python3, "{source}"')
+    lines = [line for line in text.splitlines() if "build:" not in line and "version:" not in line]
+    (tmp_path / "space.yaml").write_text("\n".join(lines).replace('"{T}"]', '"{T}", "{TILE}"]'))
+    spec = load_spec(tmp_path / "space.yaml")
+    assert spec.program is not None
+    files = program_files(spec, program_of(spec))
+    assert {(file.name, file.content) for file in files} == {("work.py", b"print()")}
+    assert make_launcher(spec.program, ("n",)).before(Config({})) == ["python3", None]
+
+
+def test_names_of_programs_are_readable_and_short() -> None:
+    defaults = {f"flag_{k}": False for k in range(20)}
+    assert file_name(3, Config({"a": "x/../y z"}), {"a": "b"}) == "3-a=x-..-y-z"
+    assert file_name(3, Config({"a": "b", "other": 1}), {"a": "b"}) == "3-default"
+    name = file_name(3, Config(dict.fromkeys(defaults, True)), defaults)
+    assert name.startswith("3-flag_0=true-")
+    assert len(name) <= 80
+    assert name.endswith("=true")
+
+
+def test_commands_of_one_name_stay_apart(tmp_path: Path) -> None:
+    text = EVERY.replace("DEVICE", "device").replace("./count", "./a/count", 1)
+    (tmp_path / "a").mkdir()
+    for path, content in ((tmp_path / "a" / "count", "a"), (tmp_path / "count", "b")):
+        path.write_text(content)
+        path.chmod(0o755)
+    (tmp_path / "show.sh").write_text(SHOW)
+    (tmp_path / "space.yaml").write_text(text)
+    spec = load_spec(tmp_path / "space.yaml")
+    assert spec.program is not None
+    launcher = make_launcher(spec.program, spec.features)
+    assert launcher.contents == {"count": b"a", "1-count": b"b"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "notice"),
+    [
+        ("{n}", "x{n}", "but no launcher: no argument of `run` is the feature n; say where"),
+        ("TILE={TILE}", "TILE={TILE}+{n}", "no programs: `build` names `{n}`, so that each input"),
+    ],
+)
+def test_what_is_not_written_is_said(tmp_path: Path, old: str, new: str, notice: str) -> None:
+    (tmp_path / "work.c").write_text(SOURCE)
+    (tmp_path / "work.yaml").write_text(WORK.replace(old, new, 1))
+    spec = load_spec(tmp_path / "work.yaml")
+    environment = Environment("command", "a device", "", "", "another compiler")
+    notices = dispatched_program.program_notices(spec, facts(environment))
+    assert "were measured with another compiler: tune again" in notices[0]
+    assert notice in notices[1]
+    replayed = dataclasses.replace(environment, backend="replay")
+    assert dispatched_program.program_notices(spec, facts(replayed)) == []
+
+
+def test_without_a_c_compiler_the_launcher_is_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work.c").write_text(SOURCE)
+    (tmp_path / "work.yaml").write_text(WORK)
+    spec = load_spec(tmp_path / "work.yaml")
+    backend = backend_of(spec)
+    environment = backend.environment(backend.open_compiler().identity)
+    assert dispatched_program.program_notices(spec, facts(environment)) == []
+    monkeypatch.setattr(dispatched_program, "launcher_compiler", lambda: None)
+    (notice,) = dispatched_program.program_notices(spec, facts(environment))
+    assert notice.startswith("No C compiler found: build the launcher with the command at the top")
+
+
+def test_a_c_compiler_that_hangs_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 30\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(launcher_code, "launcher_compiler", lambda: str(slow))
+    monkeypatch.setattr(launcher_code, "_TIMEOUT_S", 0.05)
+    with pytest.raises(BuildFailed, match=r"slow did not compile blur\.c within 0\.05 s"):
+        launcher_code.compile_launcher("blur", b"", b"")

@@ -1,0 +1,118 @@
+"""The worst, default and predicted configuration of each input, as printed and as drawn."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from harness.commands.analyse import main
+from harness.core.kept import Kept
+from harness.core.records import Config, Input
+from harness.dispatch.by_input import InputSlowdowns, geometric_means, slowdowns_by_input
+from harness.dispatch.learners import Default, Static
+from harness.dispatch.study import CHOICES, DISPATCHERS, TREE, study
+from harness.display.by_input import by_input_rows
+from harness.report.findings import Findings
+from harness.report.sections import sections
+from harness.results.view import Results, read_results, the_one
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 256}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
+"""
+INPUTS = [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """Up to 32 BLOCK=16 is best, from 64 on 64; the other of the two takes twice, 256 three times
+    as long."""
+    best = 16 if problem["n"] < 50 else 64  # type: ignore[operator]
+    return 1e-3 * (3 if config["BLOCK"] == 256 else 1 if config["BLOCK"] == best else 2)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("by_input")
+    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
+        run.run()
+    return str(folder / "r.db")
+
+
+@pytest.fixture(scope="module")
+def results(database: str) -> Results:
+    return the_one(read_results([database]))
+
+
+def test_slowdowns_are_over_the_best_and_predictions_are_held_out(results: Results) -> None:
+    wanted = [Default(), Static(), DISPATCHERS[TREE]]
+    found = study(Findings(results).matrix, wanted)
+    rows = slowdowns_by_input(results, found)
+    assert [row.problem["n"] for row in rows] == [8, 16, 32, 64, 128, 256]
+    assert [row.worst for row in rows] == pytest.approx([3] * 6, rel=1e-3)
+    assert [row.default for row in rows] == pytest.approx([3] * 6, rel=1e-3)
+    assert [row.predicted for row in rows] == pytest.approx(found.judged[TREE].slowdown.tolist())
+    # A tree of all inputs makes no mistake; one without the input does, at the ends of the range.
+    everything = found.learnt(TREE).indices(found.matrix.features, found.matrix.applies)
+    assert (found.matrix.slowdown[np.arange(6), everything] == 1).all()
+    assert max(row.predicted for row in rows) > 1
+    static = slowdowns_by_input(results, found, Static().name)
+    assert [row.predicted for row in static] == found.judged[Static().name].slowdown.tolist()
+    unknown = replace(found, matrix=replace(found.matrix, default=None))
+    assert all(math.isnan(row.default) for row in slowdowns_by_input(results, unknown))
+
+
+def test_failures_and_what_does_not_apply_have_no_number() -> None:
+    one = InputSlowdowns(Input({"n": 8}), 4.0, math.nan, math.inf)
+    other = InputSlowdowns(Input({"n": 9}), 1.0, 2.0, 1.0)
+    assert list(by_input_rows([one, other])) == [
+        ("n=8", "4.00x", "-", "failed"),
+        ("n=9", "1.00x", "2.00x", "1.00x"),
+        ("geometric mean", "2.00x", "-", "-"),
+    ]
+    assert geometric_means([other]) == (1.0, 2.0, 1.0)
+
+
+def test_the_table_is_printed_where_it_is_asked_for(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([database, "--by-input", "gadapt"]) == 0
+    printed = capsys.readouterr().out
+    assert "Predicted: what `gadapt` chooses, learnt without the input." in printed
+    table = printed[printed.index("Predicted: ") :].splitlines()
+    assert [line.split()[0] for line in table[4:10]] == [
+        f"n={n}" for n in (8, 16, 32, 64, 128, 256)
+    ]
+    assert table[5].split()[1:3] == ["3.00x", "3.00x"]
+    assert table[10].split()[:2] == ["geometric", "mean"]
+    *predicted, mean = (float(line.split()[-1].rstrip("x")) for line in table[4:11])
+    assert mean == pytest.approx(math.prod(predicted) ** (1 / 6), abs=0.01)
+    assert main([database]) == 0
+    assert "Predicted: " not in capsys.readouterr().out
+    assert main([database, "--by-input", "--json"]) == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["--by-input", database])
+    assert f"must be {', '.join(CHOICES)}, got {database!r}" in capsys.readouterr().err
+
+
+def test_the_page_has_the_table_and_a_picture(results: Results) -> None:
+    found = Findings(results, kept=Kept.in_cache())
+    every = [s for s in sections(found) if s is not None]
+    timed = {s.anchor for s in every if s.table and re.search(r"\d [mun]?s\b", str(s.table.rows))}
+    assert timed == {"inputs"}, "times of other rounds would differ from those of the finals"
+    section = next(s for s in every if s.anchor == "by-input")
+    assert section.table is not None
+    assert [row[0] for row in section.table.rows] == [
+        *INPUTS,
+        "geometric mean",
+    ]
+    assert all(f">{name}<" in section.picture for name in ("worst", "default", "predicted", "n=64"))

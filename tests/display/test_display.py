@@ -1,0 +1,535 @@
+"""Numbers with units, tables that fit, progress on terminals and in logs."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import harness
+from harness.analysis.inputs import InputReport
+from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
+from harness.core.text import format_time
+from harness.display import inputs as inputs_table
+from harness.display.formats import (
+    format_outcomes,
+    format_ratio,
+    format_share,
+    format_timing,
+    make_console,
+)
+from harness.display.inputs import InputsTable, baselines_rows, print_inputs
+from harness.display.progress import ProgressDisplay
+from harness.display.text import make_table
+from harness.results import RunPlan
+from harness.search import Ahead, Progress
+from harness.stats.timing import TimeRatio
+from tests.helpers.replays import make_spec
+
+DEFAULT = Config({"BLOCK": 256, "TILE": 1})
+BEST = Config({"BLOCK": 64, "TILE": 4})
+GIVEN = Input({"m": 64, "n": 4096})
+CLEAR, CHANCE = TimeRatio(2.0, 1.9, 2.1, 20), TimeRatio(1.01, 0.97, 1.06, 20)
+
+
+def ok(config: Config, *samples_s: float) -> Measurement:
+    return Measurement(config, GIVEN, Outcome.OK, Timing(samples_s))
+
+
+def failed(config: Config, outcome: Outcome = Outcome.BUILD_FAILED) -> Measurement:
+    return Measurement(config, GIVEN, outcome, message="as it is")
+
+
+def report(
+    speedup: TimeRatio | None = CLEAR,
+    best: Measurement | None = None,
+    outcomes: Mapping[Outcome, int] | None = None,
+    legal: int | None = 1234,
+    ties: int = 3,
+    shared: int = 0,
+) -> InputReport:
+    best = best or ok(BEST, 1.00e-3, 1.02e-3, 0.98e-3)
+    counts = outcomes if outcomes is not None else {Outcome.OK: 20}
+    baseline = ok(DEFAULT, 2e-3, 2.1e-3)
+    return InputReport(GIVEN, best, baseline, speedup, ties, counts, legal, shared=shared)
+
+
+def printed(*reports: InputReport, width: int = 140, default: Config = DEFAULT) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, highlight=False)
+    console.print(InputsTable(reports, default))
+    return stream.getvalue()
+
+
+def test_noisy_times_are_counted_in_a_warning_that_says_what_helps() -> None:
+    quiet = dataclasses.replace(report(), baseline=ok(DEFAULT, 2e-3, 2.01e-3, 2.02e-3))
+    noisy = dataclasses.replace(quiet, best=ok(BEST, 1e-3, 5e-3, 1e-3, 9e-3))
+    assert "Timings are noisy" not in printed(quiet)
+    text = " ".join(printed(quiet, noisy).split())
+    assert "Timings are noisy on 1 of 2 inputs (interval wider than +- 25 %)." in text
+    assert "use more --repeats" in text
+
+
+# ------------------------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (412e-6, "412 us"),
+        (1.1e-3, "1.10 ms"),
+        (12.34e-3, "12.3 ms"),
+        (999.4e-6, "999 us"),
+        (999.6e-6, "1.00 ms"),
+        (9.996e-3, "10.0 ms"),
+        (99.96e-3, "100 ms"),
+        (0.99951, "1.00 s"),
+        (1.0, "1.00 s"),
+        (123.4, "123 s"),
+        (999.6e-9, "1.00 us"),
+        (1e-9, "1.00 ns"),
+        (0.42e-9, "0.42 ns"),
+        (0.0, "0 s"),
+        (math.inf, "inf s"),
+    ],
+)
+def test_times_have_three_digits_and_the_unit_that_people_read(seconds: float, text: str) -> None:
+    assert format_time(seconds) == text
+
+
+def test_no_time_between_a_nanosecond_and_a_quarter_of_an_hour_has_an_exponent() -> None:
+    for step in range(12 * 40):
+        number, unit = format_time(10 ** (step / 40 - 9)).split(" ")
+        assert "e" not in number
+        assert unit in ("s", "ms", "us", "ns")
+        assert unit == "s" or 1 <= float(number) < 1000
+        assert len(number.replace(".", "")) == 3
+
+
+def test_a_timing_is_its_median_and_the_interval_of_its_mean() -> None:
+    assert format_timing(Timing((412e-6, 414e-6, 410e-6))) == "412 us +- 5.0 us"
+    assert format_timing(Timing((1e-3, 1e-3))) == "1.00 ms +- 0 s"
+    assert format_timing(Timing((1e-3,) * 9 + (1.0,))) == "1.00 ms +- 230 ms"  # an outlier
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (1.372, "140 %"),
+        (0.996, "100 %"),
+        (0.283, "28 %"),
+        (0.0283, "2.8 %"),
+        (0.000283, "0.028 %"),
+        (12.34, "1,200 %"),
+        (0.0, "0 %"),
+        (math.inf, "inf %"),
+    ],
+)
+def test_shares_have_two_digits_and_no_exponent(share: float, text: str) -> None:
+    assert format_share(share) == text
+
+
+def test_a_single_sample_has_no_interval() -> None:
+    assert format_timing(Timing((1e-3,))) == "1.00 ms"
+
+
+def test_a_ratio_inside_the_noise_is_called_that() -> None:
+    assert format_ratio(CLEAR) == "2.00x [1.90, 2.10]"
+    assert format_ratio(CHANCE) == "1.01x [0.97, 1.06] within noise"
+    assert format_ratio(TimeRatio(2.0, 0.0, math.inf, 1)) == "2.00x [0.00, inf] within noise"
+
+
+def test_outcomes_are_counted_with_ok_first_and_without_zeros() -> None:
+    counts = {Outcome.TIMEOUT: 1, Outcome.OK: 7, Outcome.CRASHED: 0, Outcome.BUILD_FAILED: 2}
+    assert format_outcomes(counts) == "7 ok, 1 timeout, 2 build_failed"
+    assert format_outcomes({}) == ""
+
+
+# --------------------------------------------------------------------------------- table
+
+
+def test_the_table_has_what_a_person_needs() -> None:
+    text = printed(report(outcomes={Outcome.OK: 20, Outcome.TIMEOUT: 2}))
+    for part in (
+        "m=64, n=4096",
+        "BLOCK=64, TILE=4",
+        "1.00 ms +- 50 us",
+        "2.05 ms +- 640 us",
+        "2.00x [1.90, 2.10]",
+        "Configurations list only changes from the default (BLOCK=256, TILE=1).",
+        "Times are medians +- half the 95 % confidence interval; speed-ups are over the default.",
+        "Failed: 2 timeout.",
+    ):
+        assert part in " ".join(text.split())
+
+
+def test_shared_measurements_are_counted() -> None:
+    text = " ".join(printed(report(shared=12), report(shared=5)).split())
+    assert "Shared: 17 configurations with the machine code of another." in text
+    text = " ".join(printed(report(shared=1)).split())
+    assert "Shared: 1 configuration with the machine code of another." in text
+    assert "hared" not in printed(report())
+
+
+def test_an_input_on_which_nothing_worked_says_so() -> None:
+    nothing = InputReport(GIVEN, None, None, None, 0, {Outcome.CRASHED: 4}, 100)
+    for width in (80, 140):
+        text = printed(nothing, width=width)
+        assert "nothing worked" in text
+        assert "Failed: 4 crashed" in " ".join(text.split())
+
+
+def test_a_default_that_is_best_has_no_speed_up() -> None:
+    same = ok(DEFAULT, 2e-3, 2.1e-3)
+    text = printed(report(best=same, speedup=TimeRatio(1.0, 1.0, 1.0, 2)))
+    assert "default is best" in text
+    assert "1.00x" not in text
+
+
+def test_a_best_that_may_be_as_fast_as_the_default_is_the_default() -> None:
+    row = next(line for line in printed(report(CHANCE)).splitlines() if "m=64" in line)
+    assert row.split()[-2:] == ["within", "noise"]
+    assert row.split()[2] == "default"
+    assert row.count("2.05 ms +- 640 us") == 2
+    assert report(CHANCE).recommended == report(CHANCE).baseline
+    assert report(CLEAR).recommended == report(CLEAR).best
+
+
+def test_brackets_in_values_are_text_and_no_markup() -> None:
+    odd = Config({"LAYOUT": "[red]", "OTHER": "[/]"})
+    for width in (80, 140):
+        best = ok(Config({"LAYOUT": "[bold]", "OTHER": "[/]"}), 1e-3)
+        text = printed(report(best=best), width=width, default=odd)
+        assert "LAYOUT=[bold]" in text
+        assert "(LAYOUT=[red], OTHER=[/])" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_what_could_control_a_terminal_is_escaped(width: int) -> None:
+    best = ok(Config({"LAYOUT": "\x1b[31m"}), 1e-3)
+    text = printed(report(best=best), width=width, default=Config({"LAYOUT": "rows"}))
+    assert "LAYOUT=\\x1b[31m" in text
+    assert "\x1b" not in text
+
+
+def test_no_other_module_makes_text_for_a_console() -> None:
+    folder = Path(harness.__file__).parent
+    importing = [path for path in folder.rglob("*.py") if "rich.text" in path.read_text()]
+    assert {path.relative_to(folder).as_posix() for path in importing} == {
+        "display/text.py",
+    }
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_configurations_list_only_changes_from_the_default(width: int) -> None:
+    flags = {f"f{number}": None for number in range(33)}
+    default = Config({**DEFAULT, **flags})
+    best = ok(Config({**default, "f7": True}), 1e-3)
+    text = " ".join(printed(report(best=best), width=width, default=default).split())
+    assert "f7=true" in text
+    assert "f8" not in text
+    assert "(BLOCK=256, TILE=1, 33 parameters absent)" in text
+
+
+# ----------------------------------------------------------------------------- baselines
+
+
+def beside(*reports: InputReport) -> str:
+    stream = io.StringIO()
+    print_inputs(Console(file=stream, width=140, highlight=False), reports, DEFAULT)
+    return stream.getvalue()
+
+
+def test_a_failed_baseline_is_listed_with_its_reason() -> None:
+    wrong = Measurement(BEST, GIVEN, Outcome.WRONG_RESULT, message="y[3] is 7\nand more")
+    refused = dataclasses.replace(
+        report(), failed_baselines={"-O3": wrong}, baseline_speedups={"-O1": CLEAR}
+    )
+    other = dataclasses.replace(
+        report(), problem=Input({"m": 1}), baseline_speedups={"-O1": CLEAR, "-O3": CLEAR}
+    )
+    head, rows = baselines_rows([refused, other])
+    assert head == ("input", "-O1", "-O3")
+    assert [row[2] for row in rows] == ["wrong_result", "2.00x [1.90, 2.10]"]
+    lines = beside(refused, other).splitlines()
+    assert (
+        "The baseline -O3 failed on 1 of 2 inputs, (m=64, n=4096): wrong_result: y[3] is 7" in lines
+    )
+    lines = beside(refused, refused).splitlines()
+    assert (
+        "The baseline -O3 failed on 2 of 2 inputs, such as (m=64, n=4096): wrong_result: y[3] is 7"
+        in lines
+    )
+
+
+def test_speedups_over_many_baselines_wrap_and_lose_nothing() -> None:
+    names = [f"-O{level}" for level in range(6)]
+    unsure = TimeRatio(1.0, 0.9, 1.1, 20)
+    one = dataclasses.replace(report(), baseline_speedups=dict.fromkeys(names, unsure))
+    table = beside(one).split("Speed-up over")[1]
+    assert table.count("[0.90,") == table.count("1.10]") == table.count("noise") == len(names)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_failed_default_has_its_outcome_in_the_table(width: int) -> None:
+    refused = dataclasses.replace(
+        report(None), baseline=None, failed_baselines={"default": failed(DEFAULT)}
+    )
+    assert "build_failed" in printed(refused, width=width)
+    failure = "The default failed on 1 of 1 input, (m=64, n=4096): build_failed: as it is"
+    assert failure in beside(refused)
+    assert " failed on " not in beside(report())
+
+
+def test_a_baseline_without_a_measurement_says_so() -> None:
+    one = dataclasses.replace(report(), baseline_speedups={"-O1": CLEAR})
+    (_, row) = baselines_rows([one, report()])[1]
+    assert row[1] == "not measured"
+
+
+def test_names_of_baselines_are_no_markup() -> None:
+    assert "[/] [bold]O2[/bold]" in beside(
+        dataclasses.replace(report(), baseline_speedups={"[/] [bold]O2[/bold]": CLEAR})
+    )
+
+
+MANY = Config({f"PARAMETER_{number}": 1024 for number in range(8)})
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
+@pytest.mark.parametrize("config", [BEST, MANY])
+def test_nothing_is_cut_at_any_width(width: int, config: Config) -> None:
+    text = printed(report(best=ok(config, 1e-3, 1.1e-3)), report(CHANCE), width=width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    words = text.replace("│", " ").split()
+    for name, value in config.items():
+        assert f"{name}={value}" in [word.strip(",") for word in words]
+    assert width < 80 or "1.05 ms +- 640 us" in text
+
+
+@pytest.mark.parametrize("inputs", [24, 48])
+def test_a_table_stays_a_table_at_80_columns(inputs: int) -> None:
+    lines = printed(*[report()] * inputs, width=80).splitlines()
+    assert len([line for line in lines if "m=64, n=4096" in line]) == inputs
+    assert all("BLOCK=64, TILE=4" in line for line in lines if "m=64" in line)
+    assert "2.05 ms" not in printed(report(), width=80)  # the default's time is left out
+    assert "2.05 ms" in printed(report(), width=100)
+
+
+def test_no_reports_make_an_empty_table() -> None:
+    assert "best configuration" in printed()
+
+
+# ------------------------------------------------------------------------------ progress
+
+
+def make_progress(folder: Path, *found: Measurement) -> list[Progress]:
+    environment = Environment("replay", "d", "p", "v", "c")
+    plan = RunPlan(make_spec(folder), environment, GIVEN, "auto", 0, len(found), 4, "test", 1)
+    progress, best = [], None
+    for ordinal, measurement in enumerate(found, start=1):
+        if best is None or measurement.time_s < best.time_s:
+            best = measurement if measurement.timing else best
+        progress.append(Progress(plan, ordinal, len(found), measurement, best, False))
+    return progress
+
+
+def shown(folder: Path, *found: Measurement, terminal: bool, **options: Any) -> str:
+    """Print a run: a search, a stage without steps, and a stage of two steps."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
+    with ProgressDisplay(console, **options) as display:
+        display.begin_stage("[1/2] m=64, n=4096", len(found))
+        for progress in make_progress(folder, *found):
+            display.test(progress)
+        display.begin_stage("winners on the other inputs", 0)
+        display.begin_stage("finalists and the default", 2)
+        display.step("one")
+        display.step("two [red]")
+    return stream.getvalue()
+
+
+FOUND = (failed(DEFAULT), ok(BEST, 1e-3), ok(DEFAULT, 2e-3, 2.1e-3))
+
+
+def test_without_a_terminal_progress_is_plain_lines(tmp_path: Path) -> None:
+    assert shown(tmp_path, *FOUND, terminal=False).splitlines() == [
+        "[1/2] m=64, n=4096: 3 to do",
+        "[1/2] m=64, n=4096: test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed",
+        "finalists and the default: 2 of 2, two [red]",
+    ]
+
+
+def test_a_stage_says_how_many_of_its_steps_the_database_may_answer() -> None:
+    stream = io.StringIO()
+    with ProgressDisplay(Console(file=stream, width=100, highlight=False)) as display:
+        display.begin_stage("[1/2] n=1", 75, stored=25)
+    assert stream.getvalue() == "[1/2] n=1: 75 to do, of which the database may answer 25\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_escapes_what_could_control_a_terminal(terminal: bool) -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
+    with ProgressDisplay(console) as display:
+        display.begin_stage("\x1b[45mtitle", 1)
+        display.step("\x1b[31mred\u202e")
+    text = stream.getvalue()
+    assert "\\x1b[45mtitle" in text
+    assert "\\x1b[31mred\\u202e" in text
+    assert "\x1b[31mred" not in text
+
+
+def test_progress_lists_changes_from_the_default(tmp_path: Path) -> None:
+    lines = shown(tmp_path, ok(BEST, 1e-3), terminal=False, default=DEFAULT).splitlines()
+    assert "best 1.00 ms (BLOCK=64, TILE=4)" in lines[1]
+    half = Config({"BLOCK": 64, "TILE": 1})
+    lines = shown(tmp_path, ok(half, 1e-3), terminal=False, default=DEFAULT).splitlines()
+    assert "best 1.00 ms (BLOCK=64)" in lines[1]
+
+
+def test_progress_counts_shared_measurements(tmp_path: Path) -> None:
+    shared = dataclasses.replace(ok(DEFAULT, 1e-3), shared_with=BEST.digest)
+    lines = shown(tmp_path, ok(BEST, 1e-3), shared, terminal=False).splitlines()
+    assert lines[1].endswith("; 2 ok, 1 shared")
+
+
+def test_long_searches_print_a_line_every_few_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 3))
+    # Not the function of the module `time`: threads of other tests would read this clock as well.
+    scripted = SimpleNamespace(monotonic=lambda: float(next(clock)))
+    monkeypatch.setattr("harness.display.progress.time", scripted)
+    lines = shown(tmp_path, *[failed(DEFAULT)] * 6, terminal=False).splitlines()
+    tests = [line for line in lines if ": test " in line]
+    assert 2 <= len(tests) < 6
+    assert tests[0].endswith("none worked yet; 2 build_failed")
+
+
+def test_many_short_stages_print_one_line_when_each_ends(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    with ProgressDisplay(Console(file=stream, width=100)) as display:
+        for number in range(3):
+            display.begin_stage(f"default on n={number}", 1)
+        display.begin_stage("finalists", 2)
+        display.step("one")
+        display.step("two")
+    assert stream.getvalue().splitlines() == ["default on n=0: 1 to do", "finalists: 2 of 2, two"]
+
+
+def show_two_devices(folder: Path, terminal: bool) -> list[str]:
+    """Print a search on each of two devices, and a stage on both together."""
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=100, highlight=False)
+    with ProgressDisplay(console) as display:
+        first, second = display.on("device 0"), display.on("device 1")
+        first.begin_stage("[1/2] n=1", 3)
+        second.begin_stage("[2/2] n=2", 3)
+        for progress in make_progress(folder, *FOUND):
+            second.test(progress)
+            first.test(progress)
+        display.begin_stage("finalists", 1)
+        display.step("n=1")
+    return stream.getvalue().splitlines()
+
+
+def test_the_lines_of_several_devices_begin_with_their_names(tmp_path: Path) -> None:
+    best = "test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed"
+    assert show_two_devices(tmp_path, terminal=False) == [
+        "device 0 [1/2] n=1: 3 to do",
+        f"device 1 [2/2] n=2: {best}",
+        f"device 0 [1/2] n=1: {best}",
+        "finalists: 1 of 1, n=1",
+    ]
+
+
+def test_on_a_terminal_each_device_has_a_live_line(tmp_path: Path) -> None:
+    text = "\n".join(show_two_devices(tmp_path, terminal=True))
+    assert "device 0 [1/2] n=1" in text
+    assert "device 1 [2/2] n=2" in text
+    assert "finalists" in text
+
+
+def test_the_pace_of_several_devices_is_shown_with_the_time_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    stream = io.StringIO()
+    with ProgressDisplay(Console(file=stream, width=100)) as display:
+        devices = [display.on(f"device {number}") for number in range(2)]
+        for device in devices:
+            device.begin_stage("[1/9] n=1", 20, Ahead(search=100))
+        for _ in range(8):
+            now_s += 1
+            for device in devices:
+                device.step("n=1")
+    assert "about 16 s left on these inputs, 1.8 tests/s on 2 devices" in stream.getvalue()
+
+
+def test_on_a_terminal_progress_is_one_live_line(tmp_path: Path) -> None:
+    text = shown(tmp_path, *FOUND, terminal=True)
+    assert "\x1b[" in text
+    assert "[1/2] m=64, n=4096" in text
+    assert "2/2" in text
+    assert "two [red]" in text
+    assert "to do" not in text
+    assert "0/0" not in text
+
+
+def test_on_a_terminal_the_best_of_an_input_stays_when_its_search_has_ended(tmp_path: Path) -> None:
+    text = shown(tmp_path, *FOUND, terminal=True)
+    best = "[1/2] m=64, n=4096: test 3 of 3, best 1.00 ms (BLOCK=64, TILE=4); 2 ok, 1 build_failed"
+    assert text.count(best) == 1
+    assert text.count(": test ") == 1, "other tests are on the live line only"
+    assert "finalists and the default: 2 of 2" not in text
+
+
+def test_quiet_says_nothing(tmp_path: Path) -> None:
+    assert shown(tmp_path, *FOUND, terminal=False, quiet=True) == ""
+    assert shown(tmp_path, *FOUND, terminal=True, quiet=True) == ""
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    text = shown(tmp_path, *FOUND, terminal=True)
+    assert "\x1b" not in text
+    assert "3 to do" in text
+
+
+def test_a_file_is_wide_unless_columns_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    assert make_console().width == 140
+    monkeypatch.setenv("COLUMNS", "90")
+    assert make_console().width == 90
+
+
+def test_a_table_of_very_many_inputs_shows_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "harness.export" not in printed(report(), report())
+    monkeypatch.setattr(inputs_table, "MOST_SHOWN", 2)
+    for width in (140, 60):
+        text = " ".join(printed(report(), report(), report(), width=width).split())
+        assert "These are the first 2 of 3 inputs; `python -m harness.export` writes all." in text
+        assert text.count("m=64, n=4096") == 2
+
+
+def test_no_line_of_a_table_ends_in_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+    make_console().print(
+        make_table(("input", "time"), [("n=1", "1 ms"), ("n=100", "20 ms")], left=(0, 1))
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert any("20 ms" in line for line in lines)
+    assert not [line for line in lines if line != line.rstrip()]

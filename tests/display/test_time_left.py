@@ -1,0 +1,143 @@
+"""The time left is that of the whole run; a clock is simulated."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.records import Outcome, Timing
+from harness.display.time_left import TimeLeft
+from harness.search import Ahead
+from tests.helpers.replays import FormulaMeasurer, Tests, make_spec, opened
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+
+    def work(self, left: TimeLeft, steps: int, each_s: float = 1.0) -> None:
+        for _ in range(steps):
+            self.now_s += each_s
+            left.worked()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def begin_second_input(clock: Clock, left: TimeLeft, ahead: Ahead) -> None:
+    left.begin_stage(Ahead(search=1))
+    clock.work(left, 4)
+    left.begin_stage(ahead)
+
+
+def test_other_inputs_and_later_stages_count(clock: Clock) -> None:
+    left = TimeLeft()
+    begin_second_input(clock, left, Ahead(search=100, after=20))
+    clock.work(left, 4)
+    assert left.seconds(6) == pytest.approx(6 + 100 + 20)
+    assert left.text(6) == "about 2 min left"
+
+
+def test_the_builds_of_the_first_input_are_not_expected_of_the_others(clock: Clock) -> None:
+    left = TimeLeft()
+    left.begin_stage(Ahead(search=100, after=20))
+    clock.work(left, 4, each_s=9)
+    assert left.text(6) == "about 54 s left on this input"
+    left.begin_stage(Ahead(search=90, after=20))
+    clock.work(left, 4)
+    assert left.seconds(6) == pytest.approx(6 + 90 + 20)
+
+
+def test_the_search_ends_at_the_time_limit_and_later_stages_follow(clock: Clock) -> None:
+    left = TimeLeft()
+    begin_second_input(clock, left, Ahead(search=1000, after=20, stop_at=clock.now_s + 14))
+    clock.work(left, 4)
+    assert left.seconds(6) == pytest.approx(6 + 20)
+
+
+def test_a_step_of_a_later_stage_may_weigh_more_than_a_measurement(clock: Clock) -> None:
+    left = TimeLeft()
+    left.begin_stage(Ahead())
+    clock.work(left, 4)
+    left.begin_stage(Ahead(after=3, weight=2))
+    assert left.seconds(5) == pytest.approx(5 * 2 + 3)
+
+
+def test_nothing_is_said_of_a_run_that_has_only_begun(clock: Clock) -> None:
+    left = TimeLeft()
+    left.begin_stage(None)
+    clock.work(left, 2)
+    assert left.seconds(10) is None
+    assert left.text(10) == ""
+
+
+@pytest.mark.parametrize(
+    ("each_s", "text"),
+    [(0.1, "about 10 s left"), (6.0, "about 10 min left"), (60, "about 1.7 h left")],
+)
+def test_the_time_has_a_unit_that_fits(clock: Clock, each_s: float, text: str) -> None:
+    left = TimeLeft()
+    left.begin_stage(None)
+    clock.work(left, 4, each_s)
+    assert left.text(100) == text
+
+
+def test_the_first_input_of_a_campaign_knows_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages: list[tuple[str, int, Ahead | None, int]] = []
+    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
+    database = tmp_path / "r.db"
+    with opened(make_spec(tmp_path), database, FormulaMeasurer(), test_limit=5) as (campaign, _):
+        campaign.run()
+    (_, steps, first, stored), (_, _, last, _) = stages[:2]
+    assert first is not None
+    assert last is not None
+    assert (steps, first.search, last.search, stored) == (5, 5, 0, 0)
+    assert first.after == last.after > 0
+
+
+def test_a_stage_that_was_interrupted_knows_what_the_database_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, database = make_spec(tmp_path), tmp_path / "r.db"
+    stopped = FormulaMeasurer(stop_after=4)
+    with (
+        opened(spec, database, stopped, test_limit=9) as (campaign, _),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        campaign.run()
+    stages: list[tuple[str, int, Ahead | None, int]] = []
+    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
+    with opened(spec, database, FormulaMeasurer(), test_limit=9) as (campaign, _):
+        campaign.run()
+    assert [(steps, stored) for _, steps, _, stored in stages[:2]] == [(9, 4), (9, 0)]
+
+
+def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first input has 20 tests of 30 s; what is built, takes twice the samples and 30 ms."""
+
+    class Slow(FormulaMeasurer):
+        def measure(self, *words: Any) -> Any:
+            clock.now_s += 30.0
+            found = super().measure(*words)
+            timing = Timing((4.0, 4.0, 4.0))
+            return dataclasses.replace(found, outcome=Outcome.OK, timing=timing)
+
+    notes: list[str] = []
+    spec = make_spec(tmp_path)
+    with opened(spec, tmp_path / "r.db", Slow(), test_limit=20) as (campaign, tests):
+        monkeypatch.setattr(tests, "note", notes.append)
+        campaign.run()
+    inputs = len(spec.inputs)
+    minutes = (20 * 30 + 24.03 * (inputs * 22.5 - 20)) / 60
+    assert notes == [f"about {minutes:.0f} min with 20 tests on each of {inputs} inputs"]

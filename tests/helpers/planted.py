@@ -1,0 +1,34 @@
+"""A space of faults planted in a kernel (see data/faults), and a wait for processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.core.records import Config, Input
+from harness.measure.measurer import Measurer
+from harness.space import ConstrainedSpace, Space
+from harness.space_file import Spec
+
+FAULTS = Path(__file__).parents[1] / "data" / "faults"
+GIVEN = Input({"n": 100})
+SOON_S = 60.0
+
+
+def fault(name: str, block: int = 8) -> Config:
+    """Make the configuration with a fault."""
+    return Config({"FAULT": name, "BLOCK": block})
+
+
+def space_of(spec: Spec, measurer: Measurer, given: Input = GIVEN) -> Space:
+    """Make the space of an input for an OpenCL measurer."""
+    return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Wait for a condition; return whether it became true."""
+    end = time.monotonic() + SOON_S
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()

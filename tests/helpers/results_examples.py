@@ -1,0 +1,293 @@
+"""Small databases for tests: a spec, plans, measurements, and writers."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, Table, insert, select
+
+from harness.core.records import (
+    Build,
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
+from harness.results import SEARCHED, CampaignKey, RunPlan, Store, schema, writing
+from harness.results import opentuner_tables as opentuner
+from harness.space_file import Spec, load_spec
+from tests.helpers.postgres_server import execute
+
+ROOT = Path(__file__).parents[2]
+SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
+ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
+WITHOUT_SHARING = (
+    "DROP TABLE commands; ALTER TABLE measurements DROP COLUMN host_read; "
+    "ALTER TABLE measurements DROP COLUMN shared_with; "
+    "ALTER TABLE measurements DROP COLUMN occasions; UPDATE schema_version SET version = 2"
+)
+"""SQL that turns a present database into one of schema version 2."""
+
+REQUESTOR = "a technique"
+KEY = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
+
+
+def make_plan(
+    given: Input = SPEC.inputs[0],
+    *,
+    spec: Spec = SPEC,
+    environment: Environment = ENVIRONMENT,
+    technique: str = "A",
+    campaign: int = 1,
+) -> RunPlan:
+    return RunPlan(
+        spec=spec,
+        environment=environment,
+        problem=given,
+        technique=technique,
+        seed=0,
+        test_limit=100,
+        parallelism=4,
+        label="a label",
+        campaign=campaign,
+    )
+
+
+def make_config(number: int) -> Config:
+    return Config({"THRD": 64, "LU": number, "X_CACHE": 0})
+
+
+def make_build(number: int) -> Build:
+    return Build(f"{number:064x}", "-DLU=1", "a compiler", 0.25, f"{number + 1:064x}", 32, 128, 0)
+
+
+def make_ok(
+    number: int, samples_s: Sequence[float] = (2e-3, 1e-3, 3e-3), given: Input = SPEC.inputs[0]
+) -> Measurement:
+    return Measurement(
+        make_config(number),
+        given,
+        Outcome.OK,
+        Timing(tuple(samples_s), StopReason.PRECISE),
+        make_build(number),
+        warmup_s=(0.5, 0.25),
+        wall_s=1.5,
+    )
+
+
+def make_failed(outcome: Outcome, number: int = 1, given: Input = SPEC.inputs[0]) -> Measurement:
+    return Measurement(make_config(number), given, outcome, message=f"it ended as {outcome}")
+
+
+@dataclass
+class Search:
+    """A search in progress; tests are numbered as they are added."""
+
+    store: Store
+    plan: RunPlan
+    run_id: int
+    ordinal: int
+    tuning_run_id: int
+
+    def test(self, measurement: Measurement, stage: str = "search") -> int:
+        row = self.add(measurement, stage)
+        self.store.commit()
+        self.ordinal += 1
+        return row
+
+    def add(self, measurement: Measurement, stage: str = "search") -> int:
+        """Add a test, and do not commit it."""
+        row = self.store.add_measurement(self.run_id, self.plan, stage, measurement)
+        result = record_result(self.store, self.plan, self.tuning_run_id, measurement)
+        self.store.add_tests(self.run_id, self.ordinal, [result], [row], [REQUESTOR])
+        return row
+
+
+def begin_search(
+    store: Store,
+    plan: RunPlan | None = None,
+    tuning_run_id: int | None = None,
+    notes: Mapping[str, str] | None = None,
+) -> Search:
+    plan = plan or make_plan()
+    run_id = store.begin_run(plan, notes or {"host": "here"}).id
+    tuning_run_id = tuning_run_id or run_id
+    record_run(store, plan, tuning_run_id)
+    store.tie_run(run_id, tuning_run_id)
+    store.commit()
+    return Search(store, plan, run_id, store.next_ordinal(run_id), tuning_run_id)
+
+
+def record_run(store: Store, plan: RunPlan, tuning_run_id: int) -> None:
+    """Write what OpenTuner writes when a run begins."""
+    connection = store.session.connection()
+    opentuner.metadata.create_all(connection)
+    _row(store, opentuner.meta, db_version=opentuner.DB_VERSION)
+    runs = opentuner.tuning_run
+    if connection.execute(select(runs.c.id).where(runs.c.id == tuning_run_id)).first():
+        return
+    program = _row(store, opentuner.program, project="harness", name=plan.spec.name)
+    version = {"program_id": program, "version": plan.spec.space_sha256}
+    _row(
+        store,
+        runs,
+        id=tuning_run_id,
+        uuid=uuid.uuid4().hex,
+        program_version_id=_row(store, opentuner.program_version, **version),
+        state="COMPLETE",
+    )
+    if connection.dialect.name == "postgresql":  # whose numbering goes on from the last id
+        connection.exec_driver_sql(
+            "SELECT setval('tuning_run_id_seq', (SELECT max(id) FROM tuning_run))"
+        )
+
+
+def record_result(
+    store: Store, plan: RunPlan, tuning_run_id: int, m: Measurement, requestor: str = REQUESTOR
+) -> int:
+    """Write what OpenTuner writes of a result; return its id."""
+    program = _row(store, opentuner.program, project="harness", name=plan.spec.name)
+    classes = opentuner.input_class
+    input_class = _row(store, classes, program_id=program, name=plan.spec.name, size=-1)
+    configuration = _row(
+        store,
+        opentuner.configuration,
+        program_id=program,
+        hash=m.config.digest,
+        data=pickle.dumps(dict(m.config), 2),
+    )
+    shared = {"configuration_id": configuration, "tuning_run_id": tuning_run_id}
+    cells = {
+        **shared,
+        "machine_id": _row(store, opentuner.machine, name="a machine"),
+        "input_id": _row(
+            store, opentuner.input_, input_class_id=input_class, path=plan.problem.json
+        ),
+        "state": "OK" if m.timing else "ERROR",
+        "time": m.time_s,
+    }
+    added = store.session.connection().execute(insert(opentuner.result).values(**cells))
+    result = int(added.inserted_primary_key[0])
+    _row(store, opentuner.desired_result, **shared, requestor=requestor, result_id=result)
+    return result
+
+
+def _row(store: Store, table: Table, **cells: object) -> int:
+    """Return the id of a row of OpenTuner's, which is added unless it is there."""
+    same = [table.c[name] == value for name, value in cells.items()]
+    connection = store.session.connection()
+    found = connection.execute(select(table.c.id).where(*same)).scalar()
+    if found is None:
+        found = connection.execute(insert(table).values(**cells)).inserted_primary_key[0]
+    return int(found)
+
+
+@contextmanager
+def opened(path: Path | str) -> Iterator[Store]:
+    with writing(str(path)) as engine:
+        store = Store(engine)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def known_configs(store: Store, plan: RunPlan) -> set[Config]:
+    """Return the configurations that a search of this plan finds measured."""
+    rows = store.measured(plan).get(plan.problem)
+    return {m.config for m in rows.of_stages(SEARCHED).measurements()} if rows else set()
+
+
+def write(path: Path | str, *measurements: Measurement, plan: RunPlan | None = None) -> None:
+    """Write a database with one complete run of these measurements, and its command."""
+    plan = plan or make_plan()
+    with opened(path) as store:
+        command = store.begin_command(plan.spec, plan.environment, plan.campaign)
+        search = begin_search(store, plan)
+        for measurement in measurements:
+            search.test(measurement)
+        store.end_run(search.run_id, "complete")
+        store.end_command(command, {plan.spec.inputs[0]: "no data"}, {"cross": ""})
+
+
+def write_many(path: Path, count: int, samples: int = 20) -> None:
+    """Write a database of one run with many measurements, in bulk."""
+    with opened(path) as store:
+        search = begin_search(store)
+        pattern = search.test(make_ok(0))
+        store.close()
+        _multiply(store.engine, pattern, count, samples)
+
+
+def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
+    """Copy a measurement, each time with another configuration."""
+    configs = [make_config(number) for number in range(1, count)]
+    with engine.begin() as connection:
+        connection.execute(
+            insert(schema.configurations),
+            [{"digest": c.digest, "parameters": dict(c)} for c in configs],
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO measurements SELECT NULL, lower(hex(randomblob(16))), run_id, input_id, "
+            f"configurations.id, build_id, stage, outcome, 0.001, 0.001, 0, {samples}, stopped, "
+            "message, worst_element, warmup_s, wall_s, measured_at, turn, host_read, shared_with, "
+            "occasions, NULL, NULL "
+            f"FROM measurements, configurations WHERE measurements.id = {pattern} "
+            "AND configurations.id != configuration_id"
+        )
+        ids = connection.exec_driver_sql(
+            f"SELECT id FROM measurements WHERE id != {pattern}"
+        ).scalars()
+        connection.execute(
+            insert(schema.samples),
+            [
+                {"measurement_id": row, "ordinal": ordinal, "time_s": 0.001}
+                for row in ids
+                for ordinal in range(samples)
+            ],
+        )
+
+
+def query(path: Path | str, sql: str) -> list[tuple[Any, ...]]:
+    """Query a database with plain SQL."""
+    if "://" in str(path):
+        return execute(str(path), sql)
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def tamper(path: Path | str, sql: str, *, forget_checksums: bool = True) -> None:
+    """Change a database with plain SQL, as somebody who knows of the checksums."""
+    if "://" in str(path):
+        execute(str(path), sql)
+        for table, column in schema.COLUMNS_SINCE if forget_checksums else ():
+            if column.endswith("checksum"):
+                execute(str(path), f"UPDATE {table} SET {column} = NULL")
+        return
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.executescript(sql)
+        for table, column in schema.COLUMNS_SINCE if forget_checksums else ():
+            if column.endswith("checksum"):
+                with suppress(sqlite3.OperationalError):  # no such table, or a view
+                    connection.execute(f"UPDATE {table} SET {column} = NULL")
+        connection.commit()
+
+
+def count(path: Path | str, table: str) -> int:
+    ((number,),) = query(path, f"SELECT count(*) FROM {table}")
+    assert isinstance(number, int)
+    return number

@@ -1,0 +1,331 @@
+"""What every backend's Device and Compiler must do, held against all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.program import Binary, Fill, Launch, Program
+from harness.measure.backends.base import Compiler, Device
+from harness.measure.backends.cuda import device_arch
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.guard_zones import StrayWrite
+from harness.measure.backends.nvcc import Nvcc, find_nvcc
+from harness.measure.backends.opencl import OpenClCompiler, find_device
+from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.verify import NAN
+from tests.helpers.fakes import FakeCompiler, FakeDevice
+
+X = np.arange(1, 65, dtype=np.float32)
+ARGUMENTS = {"x": X, "y": np.zeros(64, np.float32)}
+LAUNCH = Launch("twice", (32,), (2,), ("x", "y"))
+
+OPENCL = """\
+#define FACTOR 2.0f
+#line 1 "kernel"
+kernel void twice(global const float *x, global float *y) {
+    y[get_global_id(0)] = FACTOR * x[get_global_id(0)];
+}
+kernel void nothing(global const float *x, global float *y) {}
+"""
+CUDA = """\
+#define FACTOR 2.0f
+#line 1 "kernel"
+extern "C" __global__ void twice(const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = FACTOR * x[i];
+}
+extern "C" __global__ void nothing(const float *x, float *y) {}
+"""
+
+
+@dataclass(frozen=True)
+class Kit:
+    """A compiler, a way to open its device, and the kernels `twice` and `nothing` for them."""
+
+    compiler: Compiler
+    open_device: Callable[[], Device]
+    text: str
+
+    def build(self) -> Binary:
+        return self.compiler.compile(Program(self.text, (), ()))
+
+
+def _fake() -> Kit:
+    return Kit(FakeCompiler(), FakeDevice, "kernel twice\nkernel nothing")
+
+
+def _opencl() -> Kit:
+    name = find_device()
+    return Kit(OpenClCompiler(name), lambda: OpenClDevice(name), OPENCL)
+
+
+def _cuda() -> Kit:
+    return Kit(Nvcc(device_arch()), CudaDevice, CUDA)
+
+
+def _nvcc() -> Kit:
+    try:
+        find_nvcc()
+    except BackendUnavailable as error:
+        pytest.skip(str(error))
+    return Kit(Nvcc("sm_90"), FakeDevice, CUDA)
+
+
+KITS = {"fake": _fake, "opencl": _opencl, "cuda": _cuda, "nvcc": _nvcc}
+WITH_DEVICE = ["fake", "opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture(scope="module", params=WITH_DEVICE)
+def kit(request: pytest.FixtureRequest) -> Kit:
+    if request.param == "cuda":
+        request.getfixturevalue("nvidia")
+    return KITS[request.param]()
+
+
+@pytest.fixture(scope="module")
+def opened(kit: Kit) -> Iterator[Device]:
+    device = kit.open_device()
+    yield device
+    device.close()
+
+
+@pytest.fixture(scope="module")
+def binary(kit: Kit) -> Binary:
+    return kit.build()
+
+
+@pytest.fixture
+def device(opened: Device) -> Device:
+    """The device, with the arguments of `twice` bound."""
+    opened.bind(ARGUMENTS)
+    return opened
+
+
+def still_works(device: Device, binary: Binary) -> bool:
+    """Whether the device still computes after a failure."""
+    device.launch(device.load(binary), [LAUNCH])
+    return np.array_equal(device.read("y"), 2 * X)
+
+
+# -------------------------------------------------------------------------------------- device
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(12, dtype=np.float32).reshape(3, 4),
+        np.array([-(2**62), 2**62], np.int64),
+        np.array([1.5, np.nan, np.inf], np.float16),
+        np.array([True, False]),
+        np.array([1 + 2j], np.complex64),
+        np.array(3.5),
+        np.arange(5, dtype=np.uint8),
+    ],
+    ids=lambda array: f"{array.dtype}{list(array.shape)}",
+)
+def test_bound_array_is_read_as_it_was(opened: Device, array: np.ndarray) -> None:
+    array.flags.writeable = False
+    opened.bind({"a": array, "n": np.int32(1)})
+    found = opened.read("a")
+    assert (found.shape, found.dtype) == (array.shape, array.dtype)
+    np.testing.assert_array_equal(found, array)
+
+
+def test_device_keeps_copies(opened: Device) -> None:
+    array = np.ones(4, np.float32)
+    opened.bind({"a": array})
+    array[:] = 5
+    found = opened.read("a")
+    np.testing.assert_array_equal(found, np.ones(4))
+    found[:] = 7
+    np.testing.assert_array_equal(opened.read("a"), np.ones(4))
+
+
+def test_written_array_replaces_the_bound_one(device: Device) -> None:
+    device.write("y", X)
+    np.testing.assert_array_equal(device.read("y"), X)
+    device.write("y", np.repeat(X, 2)[::2] + 1)
+    np.testing.assert_array_equal(device.read("y"), X + 1)
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(63, np.float32), np.zeros(64), np.zeros((8, 8), "f4")])
+def test_writing_another_shape_or_dtype_is_refused(device: Device, wrong: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"y is bound as float32\[64\]"):
+        device.write("y", wrong)
+
+
+def test_restored_array_holds_its_content_as_often_as_it_is_restored(device: Device) -> None:
+    first, second = X + 1, X + 2
+    for content in (first, first, second, first):
+        device.write("y", X)
+        device.restore({"y": content})
+        np.testing.assert_array_equal(device.read("y"), content)
+    device.restore({"y": NAN, "x": Fill(0)})
+    assert np.isnan(device.read("y")).all()
+    assert not device.read("x").any()
+    device.bind(ARGUMENTS)
+    np.testing.assert_array_equal(device.read("y"), np.zeros(64))
+    with pytest.raises(ValueError, match="y is bound as float32"):
+        device.restore({"y": X[1:]})
+
+
+def test_part_of_an_array_is_read_flat(opened: Device) -> None:
+    opened.bind({"a": np.arange(12, dtype=np.int64).reshape(3, 4)})
+    assert opened.read("a", slice(3, 6)).tolist() == [3, 4, 5]
+
+
+def test_writes_around_an_array_are_found_and_mended(device: Device, binary: Binary) -> None:
+    if isinstance(device, FakeDevice):
+        pytest.skip("the arrays of a fake device have no memory around them")
+    assert device.stray_writes() == []
+    module = device.load(binary)
+    device.launch(module, [replace(LAUNCH, group=(1,), grid=(127,))])
+    assert device.stray_writes() == [StrayWrite("y", 63, behind=True)]
+    assert device.stray_writes() == []
+    np.testing.assert_array_equal(device.read("y"), 2 * X)
+    np.testing.assert_array_equal(device.read("x"), X)
+
+
+def test_reads_around_an_array_spoil_the_result(device: Device, binary: Binary) -> None:
+    if isinstance(device, FakeDevice):
+        pytest.skip("the arrays of a fake device have no memory around them")
+    device.bind({"x": X[:32], "y": X})
+    device.launch(device.load(binary), [LAUNCH])
+    found = device.read("y")[32:]
+    assert np.isnan(found[::2]).all()
+    assert (found[1::2] > 1000).all()
+
+
+def test_binding_again_forgets_what_was_bound(device: Device) -> None:
+    device.bind({"z": X})
+    for name in ("x", "y"):
+        with pytest.raises(ValueError, match=f"{name} is not a bound array"):
+            device.read(name)
+
+
+def test_launch_computes_and_takes_time(device: Device, binary: Binary) -> None:
+    elapsed_s = device.launch(device.load(binary), [LAUNCH])
+    assert 0 < elapsed_s < 10
+    np.testing.assert_array_equal(device.read("y"), 2 * X)
+    np.testing.assert_array_equal(device.read("x"), X)
+
+
+def test_launches_run_in_order_and_their_times_add_up(device: Device, binary: Binary) -> None:
+    module = device.load(binary)
+    onwards = replace(LAUNCH, arguments=("y", "x"))
+    assert device.launch(module, [LAUNCH, onwards]) > 0
+    np.testing.assert_array_equal(device.read("x"), 4 * X)
+
+
+def test_module_outlives_a_new_binding(device: Device, binary: Binary) -> None:
+    module = device.load(binary)
+    device.launch(module, [LAUNCH])
+    device.bind({"x": X + 1, "y": np.zeros_like(X)})
+    device.launch(module, [LAUNCH])
+    np.testing.assert_array_equal(device.read("y"), 2 * (X + 1))
+
+
+WRONG = {
+    "a group beyond the device": replace(LAUNCH, group=(1 << 20,)),
+    "a group beyond the device in one dimension": Launch("twice", (1, 1, 1 << 20), (1, 1, 1), ()),
+    "a grid of nothing": replace(LAUNCH, grid=(0,)),
+    "a kernel that is not there": replace(LAUNCH, function="thrice"),
+    "an argument that is not bound": replace(LAUNCH, arguments=("x", "z")),
+}
+
+
+@pytest.mark.parametrize("launch", WRONG.values(), ids=WRONG)
+def test_wrong_launch_fails_and_the_device_knows_whether_it_still_works(
+    device: Device, binary: Binary, launch: Launch
+) -> None:
+    with pytest.raises(LaunchFailed) as caught:
+        device.launch(device.load(binary), [launch])
+    assert len(str(caught.value)) > 10
+    assert device.healthy == still_works(device, binary)
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", b"S{", b"\x7fELF\x02\x01\x01"])
+def test_broken_binary_fails_to_load(device: Device, binary: Binary, data: bytes) -> None:
+    with pytest.raises(LaunchFailed):
+        device.load(replace(binary, data=data))
+    assert device.healthy
+    assert still_works(device, binary)
+
+
+def test_launching_what_was_not_loaded_is_a_programming_error(device: Device) -> None:
+    with pytest.raises(TypeError, match="takes what load"):
+        device.launch(None, [LAUNCH])
+
+
+def test_limits_are_plausible(opened: Device) -> None:
+    limits = opened.limits
+    assert 64 <= limits.max_group_size <= 1 << 20
+    assert all(1 <= extent <= limits.max_group_size for extent in limits.max_group_dims)
+    assert all(extent >= 65_535 for extent in limits.max_grid_dims)
+    assert 1 << 14 <= limits.max_local_bytes <= 1 << 30
+    assert 1 <= limits.compute_units <= 100_000
+    assert limits.warp_size in (1, 8, 16, 32, 64)
+
+
+def test_environment_and_limits_stay_the_same_when_opened_again(opened: Device, kit: Kit) -> None:
+    again = kit.open_device()
+    try:
+        assert again.environment("a compiler") == opened.environment("a compiler")
+        assert (
+            again.environment("a compiler").fingerprint
+            == opened.environment("a compiler").fingerprint
+        )
+        assert again.limits == opened.limits
+        assert again.shares_cpu == opened.shares_cpu
+    finally:
+        again.close()
+
+
+def test_environment_names_everything(opened: Device) -> None:
+    found = opened.environment("a compiler")
+    assert all((found.backend, found.device, found.platform, found.driver, found.compiler))
+
+
+# ------------------------------------------------------------------------------------ compiler
+
+
+@pytest.fixture(scope="module", params=["fake", "opencl", "nvcc"])
+def compiling(request: pytest.FixtureRequest) -> Kit:
+    return KITS[request.param]()
+
+
+def test_build_goes_by_the_programs_key_under_the_compiler(compiling: Kit) -> None:
+    program = Program(compiling.text, (), ())
+    build = compiling.compiler.compile(program).build
+    assert build.key == program.key(compiling.compiler.identity)
+    assert build.compiler == compiling.compiler.identity
+    assert build.compile_s > 0
+    assert not build.cached
+
+
+def test_identity_stays_the_same(compiling: Kit) -> None:
+    first = compiling.compiler.identity
+    compiling.build()
+    assert compiling.compiler.identity == first
+    assert len(first) > 8
+
+
+def test_equal_programs_give_equal_binaries(compiling: Kit) -> None:
+    one, other = compiling.build(), compiling.build()
+    assert one.data == other.data
+    assert one.build.binary_sha256 == other.build.binary_sha256
+
+
+def test_refused_program_fails_with_the_compilers_log(compiling: Kit) -> None:
+    text = compiling.text + "#error no such thing\n"
+    if "\n#error" not in text:
+        text = compiling.text + "\n#error no such thing\n"
+    line = text.split('"kernel"\n')[-1].splitlines().index("#error no such thing") + 1
+    with pytest.raises(BuildFailed, match="no such thing") as caught:
+        compiling.compiler.compile(Program(text, (), ()))
+    assert f"kernel:{line}:" in str(caught.value).replace("(", ":").replace(")", ":")

@@ -1,0 +1,287 @@
+"""Builds: each once, remembered on disk, beside the measurements where that is harmless."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.errors import BackendUnavailable, BuildFailed, DataDoesNotFit
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.backends.choose import Backend
+from harness.measure.build_queue import BuildQueue
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.processes import Task, spare_cores
+from harness.space import ConstrainedSpace
+from harness.space.launches import make_program
+from harness.space_file import Spec, load_spec
+from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
+from tests.helpers.planted import FAULTS, GIVEN, SOON_S, space_of
+
+
+@pytest.fixture
+def edited(tmp_path: Path) -> Path:
+    """A copy of the faults that may be edited."""
+    return Path(shutil.copytree(FAULTS, tmp_path / "faults"))
+
+
+def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
+    """Load the space, measure once; and whether anything was compiled."""
+    spec = load_spec(folder / "faults.yaml")
+    measurer = KernelMeasurer(spec, opencl)
+    try:
+        space = space_of(spec, measurer)
+        found = measurer.measure(space, GIVEN, space.default, None)
+        assert found.build is not None
+        return found, not found.build.cached
+    finally:
+        measurer.close()
+
+
+def test_second_run_compiles_nothing_until_something_changes(edited: Path, opencl: Backend) -> None:
+    def change(name: str, old: str, new: str) -> None:
+        text = (edited / name).read_text()
+        assert old in text
+        (edited / name).write_text(text.replace(old, new))
+
+    header = "#define TWICE(value) (2.0f * (value))"
+    change("faults.h", "/* Included", "/* A copy, included")
+    first, compiled = measured_anew(edited, opencl)
+    assert compiled
+    assert first.build is not None
+    assert not first.build.cached
+    second, compiled = measured_anew(edited, opencl)
+    assert not compiled
+    assert second.build is not None
+    assert second.build.cached
+    assert second.build.compile_s == first.build.compile_s
+
+    change("faults.h", header, header.replace("2.0f", "3.0f"))
+    third, compiled = measured_anew(edited, opencl)
+    assert compiled
+    assert third.outcome is Outcome.WRONG_RESULT, "the new header is what was run"
+
+    change("faults.h", header.replace("2.0f", "3.0f"), header)
+    change("faults.yaml", "launch:", "flags: {opencl: {cl-mad-enable: boolean}}\nlaunch:")
+    assert measured_anew(edited, opencl)[1] is False, (
+        "an absent flag is no flag, and the old build is there"
+    )
+    change("faults.cl", "y = 2 x", "y = 2 * x")
+    assert measured_anew(edited, opencl)[1] is True
+
+
+def test_options_are_part_of_what_is_built(edited: Path, opencl: Backend) -> None:
+    path = edited / "faults.yaml"
+    flags = "flags: {opencl: {cl-mad-enable: boolean}}\nlaunch:"
+    path.write_text(path.read_text().replace("launch:", flags))
+    spec = load_spec(path)
+    measurer = KernelMeasurer(spec, opencl)
+    try:
+        space = space_of(spec, measurer)
+        flag = next(p.name for p in space.parameters if p.role == "flag")
+        with_flag = Config({**space.default, flag: True})
+        assert measurer.measure(space, GIVEN, space.default, None).outcome is Outcome.OK
+        found = measurer.measure(space, GIVEN, with_flag, None)
+        assert found.build is not None
+        assert found.build.options == "-cl-mad-enable"
+        assert not found.build.cached
+    finally:
+        measurer.close()
+
+
+FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
+
+
+@pytest.fixture
+def fake_spec(tmp_path: Path) -> Spec:
+    # The path makes the source another one for each test: nothing is in the cache.
+    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.py").write_text(FAKE_HOST)
+    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
+    return load_spec(tmp_path / "fake.yaml")
+
+
+@pytest.fixture
+def fake_measurer(
+    tmp_path: Path, fake_spec: Spec, fake_processes: None
+) -> Iterator[Callable[..., KernelMeasurer]]:
+    """Opens measurers of a fake backend with these traits, and closes them."""
+    opened: list[KernelMeasurer] = []
+
+    def measurer(**traits: object) -> KernelMeasurer:
+        backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits)  # type: ignore[arg-type]
+        opened.append(KernelMeasurer(fake_spec, backend))
+        return opened[-1]
+
+    yield measurer
+    for one in opened:
+        one.close()
+
+
+def overlaps(journal: Path) -> int:
+    """How many pairs of a compilation and a launch were going on at the same time."""
+    happened = list(read_journal(journal))
+    compiled = [(begin, end) for what, begin, end in happened if what == "compile"]
+    launched = [(begin, end) for what, begin, end in happened if what == "launch"]
+    assert compiled
+    assert launched
+    return sum(a < d and c < b for a, b in compiled for c, d in launched)
+
+
+@pytest.mark.parametrize(("shares_cpu", "spare"), [(False, 1), (True, 1), (False, 0)])
+def test_builds_overlap_measurements_but_where_they_share_its_core(
+    fake_measurer: Callable[..., KernelMeasurer],
+    fake_spec: Spec,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shares_cpu: bool,
+    spare: int,
+) -> None:
+    monkeypatch.setattr("harness.measure.kernels.spare_cores", lambda *, devices: spare)
+    measurer = fake_measurer(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
+    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
+    configs = list(space)[:4]
+    measurer.expect(space, configs[:3])
+    for config in configs:
+        assert measurer.measure(space, FOUR, config, None).outcome is Outcome.OK
+        measurer.expect(space, configs)
+    assert (overlaps(tmp_path / "journal") == 0) == (shares_cpu or not spare)
+
+
+class _Forgetting(HereProcesses):
+    """Processes that died while they were idle, and forgot what was scheduled: it never ends."""
+
+    def schedule(self, *_: Any, timeout_s: float) -> Any:
+        """Schedule what never ends."""
+        return Task(abs, (), timeout_s, Future())
+
+
+def test_measuring_waits_for_no_build_that_was_forgotten(fake_spec: Spec) -> None:
+    backend = FakeBackend("opencl", "opencl", "a fake")
+    builds = BuildQueue(backend, "fake", processes=_Forgetting(1, object))
+    space = ConstrainedSpace.of(fake_spec, FOUR, None)
+    builds.start(make_program(fake_spec, space, space.default, "opencl"))
+    entered = threading.Event()
+
+    def measure() -> None:
+        with builds.undisturbed():
+            entered.set()
+
+    threading.Thread(target=measure, daemon=True).start()
+    assert entered.wait(SOON_S)
+
+
+@pytest.mark.parametrize(
+    ("limit", "spare"),
+    [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)],
+)
+def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, spare: int
+) -> None:
+    monkeypatch.setattr("harness.measure.processes.usable_cores", lambda: 16)
+    file = tmp_path / "cpu.max"
+    if limit is not None:
+        file.write_text(limit)
+    assert spare_cores(file) == spare
+
+
+def test_configuration_is_compiled_once_for_all_inputs(
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
+) -> None:
+    measurer = fake_measurer()
+    for given in (FOUR, FIVE, FOUR):
+        space = ConstrainedSpace.of(fake_spec, given, measurer.limits, "opencl")
+        assert measurer.measure(space, given, space.default, None).outcome is Outcome.OK
+    happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
+    assert happened.count("compile") == 1
+
+
+def test_failed_build_is_not_tried_again_in_the_same_run(
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
+) -> None:
+    source = tmp_path / "twice.cl"
+    source.write_text(source.read_text() + "#error it is broken\n")
+    spec = load_spec(fake_spec.path)
+    measurer = KernelMeasurer(
+        spec, FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
+    )
+    try:
+        found = []
+        for given in (FOUR, FIVE):
+            space = ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
+            measurer.expect(space, [space.default])
+            found.append(measurer.measure(space, given, space.default, None))
+            found += measurer.measure_interleaved(space, given, [space.default], 2)
+    finally:
+        measurer.close()
+    assert {m.outcome for m in found} == {Outcome.BUILD_FAILED}
+    assert {m.message for m in found} == {"kernel:5: #error it is broken"}
+    assert [what for what, _, _ in read_journal(tmp_path / "journal")] == ["compile"]
+
+
+def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
+) -> None:
+    # Four launches a configuration: each second one dies in the process of the one before.
+    measurer = fake_measurer(lives=6)
+    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
+    outcomes = [measurer.measure(space, FOUR, config, None).outcome for config in list(space)[:3]]
+    assert outcomes == [Outcome.OK] * 3
+
+
+def test_process_that_dies_of_its_first_configuration_is_not_tried_again(
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
+) -> None:
+    measurer = fake_measurer(lives=2)
+    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
+    for config in list(space)[:2]:
+        found = measurer.measure(space, FOUR, config, None)
+        assert found.outcome is Outcome.CRASHED
+        assert "SIGSEGV" in found.message
+
+
+def test_input_that_does_not_fit_on_the_device_leaves_the_others(
+    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
+) -> None:
+    measurer = fake_measurer(memory_bytes=64)
+    space = ConstrainedSpace.of(fake_spec, FIVE, measurer.limits, "opencl")
+    with pytest.raises(DataDoesNotFit, match="80 bytes do not fit"):
+        measurer.measure(space, FIVE, space.default, None)
+    assert measurer.measure(space, FOUR, space.default, None).outcome is Outcome.OK
+
+
+@pytest.mark.usefixtures("fake_processes")
+def test_device_that_cannot_be_opened_is_unavailable(fake_spec: Spec) -> None:
+    with pytest.raises(
+        BackendUnavailable, match=r"opens the opencl device died of SIGABRT.*clinfo"
+    ):
+        KernelMeasurer(fake_spec, _Aborting("opencl", "opencl", "a fake"))
+
+
+class _Aborting(FakeBackend):
+    def open_device(self):
+        os.abort()
+
+
+@pytest.mark.usefixtures("fake_processes")
+def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
+    space = ConstrainedSpace.of(fake_spec, FOUR, None, "opencl")
+    program = make_program(fake_spec, space, space.default, "opencl")
+    builds = BuildQueue(_AbortingCompiler("opencl", "opencl", "a fake"), "it dies")
+    try:
+        for _ in range(2):
+            with pytest.raises(BuildFailed, match="the compiler's process died of SIGABRT"):
+                builds.finish(program)
+    finally:
+        builds.close()
+
+
+class _AbortingCompiler(FakeBackend):
+    def open_compiler(self):
+        os.abort()

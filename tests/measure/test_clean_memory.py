@@ -1,0 +1,196 @@
+"""What one configuration leaves in memory, and that the next one is not blamed for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.core.errors import LaunchFailed
+from harness.core.program import Argument, Contents, Launch, Program
+from harness.core.records import Config, Input, Outcome
+from harness.measure.backends.guard_zones import StrayWrite
+from harness.measure.device_worker import DeviceWorker
+from harness.measure.kernel_job import KernelJob
+from harness.measure.occasions import Block
+from harness.measure.verify import Tolerance
+from harness.stats.timing import Sampling
+from tests.helpers.fakes import Array, FakeBackend, FakeCompiler, FakeDevice
+
+GIVEN = Input({"n": 4})
+OVERRUN = StrayWrite("y", 1670, behind=True)
+
+HOST = """
+import numpy as np
+INOUT = ("sum",)
+
+def arguments(features, rng):
+    x = rng.random(features["n"])
+    return {"x": x, "kept": np.zeros(2), "y": np.zeros_like(x), "sum": np.ones_like(x)}
+
+def reference(arguments):
+    return {"y": 2 * arguments["x"], "sum": 1 + arguments["x"]}
+"""
+
+
+class Spoilable(FakeDevice):
+    """A device that counts what is bound, and keeps copies of the arrays that it restores.
+
+    A kernel that `reaches_copies` has overwritten these copies, too.
+    """
+
+    reaches_copies = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.binds = 0
+
+    def bind(self, arguments: Mapping[str, Argument]) -> None:
+        super().bind(arguments)
+        self.binds += 1
+        self.strays = []
+        self.reaches_copies = False
+
+    def restore(self, contents: Mapping[str, Contents]) -> None:
+        super().restore(contents)
+        if self.reaches_copies:
+            self.bound["sum"][...] = 7
+
+
+def job_of(kernel: str, group: int = 4) -> KernelJob:
+    return KernelJob(
+        config=Config({"KERNEL": kernel}),
+        input=GIVEN,
+        binary=FakeCompiler().compile(Program(f"kernel {kernel}", (kernel,), ())),
+        launches=(Launch(kernel, (group,), (1,), ("x", "kept", "y", "sum")),),
+        tolerance=Tolerance(),
+        sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
+    )
+
+
+@pytest.fixture
+def device(worker: DeviceWorker) -> Spoilable:
+    """The worker's device."""
+    device = worker._device
+    assert isinstance(device, Spoilable)
+    return device
+
+
+def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
+    """Give a device a kernel that is right, and others that each spoil something."""
+    runs = itertools.count()
+
+    def right(x: Array, kept: Array, y: Array, total: Array) -> None:
+        y[...] = 2 * x
+        total += x
+
+    def overruns(*arrays: Array) -> None:
+        device.strays = [OVERRUN]
+
+    def overruns_once(*arrays: Array) -> None:
+        right(*arrays)
+        if next(runs) == 0:
+            device.strays = [OVERRUN]
+
+    def overruns_far(*arrays: Array) -> None:
+        device.overran = True
+        assert worker._held is not None
+        worker._held.data.expected["y"][...] = 7
+
+    def overwrites_input(x: Array, kept: Array, y: Array, total: Array) -> None:
+        x[...] = 0
+
+    def reaches_copies(*arrays: Array) -> None:
+        device.reaches_copies = True
+
+    for kernel in (
+        right, overruns, overruns_once, overruns_far, overwrites_input, reaches_copies
+    ):  # fmt: skip
+        device._kernels = {**device._kernels, kernel.__name__: kernel}
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> DeviceWorker:
+    """A worker with a device that can be spoilt, and the data of an input on it."""
+    host = tmp_path / "host.py"
+    host.write_text(HOST)
+    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), host)
+    worker.__dict__["_device"] = device = Spoilable()
+    give_kernels(device, worker)
+    worker.prepare(GIVEN)
+    return worker
+
+
+def outcome_of(worker: DeviceWorker, kernel: str) -> Outcome:
+    found = worker.run(job_of(kernel)).result
+    assert found is not None
+    return found.outcome
+
+
+@pytest.mark.parametrize("guilty", ["overruns", "overwrites_input", "reaches_copies"])
+def test_right_kernel_runs_on_clean_memory_after_one_that_spoilt_it(
+    device: Spoilable, worker: DeviceWorker, guilty: str
+) -> None:
+    assert outcome_of(worker, "right") is Outcome.OK
+    runs = len(device.launched)
+    assert outcome_of(worker, guilty) is Outcome.WRONG_RESULT
+    device.launched.clear()
+    assert outcome_of(worker, "right") is Outcome.OK
+    for found in device.launched:
+        np.testing.assert_array_equal(found["sum"], 1)
+        assert found["x"].all()
+    assert len(device.launched) == runs, "it was measured twice"
+
+
+def test_kernel_that_overruns_at_one_run_only_is_blamed(worker: DeviceWorker) -> None:
+    assert outcome_of(worker, "right") is Outcome.OK
+    assert outcome_of(worker, "overruns_once") is Outcome.WRONG_RESULT
+
+
+def test_process_that_a_kernel_may_have_overwritten_is_not_used_again(worker: DeviceWorker) -> None:
+    assert worker.run(job_of("right")).healthy
+    assert not worker.run(job_of("overruns_far")).healthy
+
+
+def test_search_runs_on_clean_memory_after_an_interleaved_kernel_that_spoilt_it(
+    worker: DeviceWorker,
+) -> None:
+    found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).result.measured
+    assert found is not None
+    assert found[0].outcome is Outcome.WRONG_RESULT
+    assert outcome_of(worker, "right") is Outcome.OK
+
+
+def test_interleaved_kernel_is_not_blamed_for_one_that_may_have_overwritten_the_process(
+    worker: DeviceWorker,
+) -> None:
+    jobs = [job_of("right"), job_of("overruns_far"), job_of("right")]
+    reply = worker.run_interleaved(jobs, Block(rounds=2))
+    assert reply.result is not None
+    outcomes = [m.outcome for m in reply.result.measured]
+    assert outcomes == [Outcome.OK, Outcome.WRONG_RESULT, Outcome.OK]
+    assert not reply.healthy
+
+
+def test_data_are_not_copied_again_after_right_kernels_and_refused_launches(
+    device: Spoilable, worker: DeviceWorker
+) -> None:
+    assert outcome_of(worker, "right") is Outcome.OK
+    refused = worker.run(job_of("right", group=1024)).result
+    assert refused is not None
+    assert refused.outcome is Outcome.LAUNCH_FAILED
+    assert outcome_of(worker, "right") is Outcome.OK
+    assert device.binds == 1
+
+
+def test_device_that_takes_the_data_no_more_is_replaced(
+    device: Spoilable, worker: DeviceWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_: object) -> None:
+        raise LaunchFailed("no memory")
+
+    monkeypatch.setattr(device, "bind", refuses)
+    assert not worker.run(job_of("overruns")).healthy

@@ -1,0 +1,315 @@
+"""Warm devices and low clocks, on a clock of the tests' own and on a device in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.measure import clock_watch
+from harness.measure.clock_watch import (
+    GPU_WARMUP_S,
+    PAUSE_S,
+    ClockWatch,
+    SampleClocks,
+)
+from harness.measure.kernel_runner import measure_interleaved, measure_kernel
+from harness.measure.local import sampling_of
+from harness.measure.occasions import join
+from harness.space_file import load_spec
+from tests.helpers.fakes import FakeDevice
+from tests.measure.test_trial import CASE, JOB
+
+FULL_MHZ = 1000.0
+MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
+
+
+class Work:
+    """A watched device, which runs when the test says so."""
+
+    def __init__(self, full_mhz: float | None = FULL_MHZ) -> None:
+        self.now_s = 100.0
+        self.watch = ClockWatch(full_mhz, lambda: self.now_s)
+
+    def run(self, seconds: float, *clocks_mhz: float | None) -> None:
+        """Run once at each clock."""
+        for mhz in clocks_mhz:
+            self.watch.run_begins()
+            self.now_s += seconds
+            self.watch.run_ended(mhz)
+
+    def is_warm(self, warmup_s: float = 0.025) -> bool:
+        return self.watch.is_warm(warmup_s)
+
+
+# ------------------------------------------------------------------------- warm devices
+
+
+def test_device_without_a_clock_is_warm_after_the_time() -> None:
+    work = Work(None)
+    assert not work.is_warm()
+    work.run(0.01, None, None)
+    assert not work.is_warm()
+    work.run(0.01, None)
+    assert work.is_warm()
+
+
+def test_no_time_asks_for_nothing() -> None:
+    assert Work().is_warm(0)
+
+
+def test_clock_must_be_steady_as_well() -> None:
+    work = Work()
+    work.run(0.03, 800, 900, 1000)
+    assert not work.is_warm()
+    work.run(0.03, 995)
+    assert not work.is_warm()
+    work.run(0.03, 1005)
+    assert work.is_warm()
+
+
+def test_low_clock_is_not_steady() -> None:
+    work = Work()
+    work.run(0.01, 300, 300, 300, 300)
+    assert not work.is_warm()
+    work.run(0.01, 1000, 1000, 1000)
+    assert work.is_warm()
+
+
+def test_steady_clock_needs_three_runs() -> None:
+    work = Work()
+    work.run(0.1, 1000, 1000)
+    assert not work.is_warm()
+
+
+def test_device_that_worked_until_now_needs_no_warm_up_for_the_next_configuration() -> None:
+    work = Work()
+    work.run(0.01, 1000, 1000, 1000)
+    work.now_s += 0.9 * PAUSE_S
+    assert work.is_warm()
+
+
+def test_pause_makes_the_device_cold_again() -> None:
+    work = Work()
+    work.run(0.01, 1000, 1000, 1000)
+    work.now_s += 1.1 * PAUSE_S
+    assert not work.is_warm()
+    work.run(0.01, 1000)
+    assert not work.is_warm(), "neither the work nor the clocks from before the pause count"
+    work.run(0.01, 1000, 1000)
+    assert work.is_warm()
+
+
+def test_first_run_after_a_pause_leaves_the_device_cold() -> None:
+    work = Work()
+    work.run(0.01, 1000, 1000, 1000)
+    assert work.is_warm()
+    work.now_s += 5
+    work.run(0.01, 1000)
+    assert not work.is_warm()
+
+
+def test_warm_device_stays_warm_where_its_clock_varies() -> None:
+    work = Work()
+    work.run(0.01, 1000, 1000, 1000)
+    assert work.is_warm()
+    work.run(0.01, 900)
+    assert work.is_warm()
+
+
+def test_work_between_launches_is_no_pause() -> None:
+    """To copy large arrays to the device takes longer than a pause."""
+    work = Work()
+    for _ in range(3):
+        work.watch.run_begins()
+        work.now_s += 2 * PAUSE_S
+        work.watch.run_ended(1000)
+    assert work.is_warm()
+
+
+def test_clock_that_never_becomes_steady_is_waited_for_in_vain_only_once() -> None:
+    work = Work()
+    for mhz in (900, 800) * 15:
+        work.run(0.01, mhz)
+        if work.is_warm():
+            break
+    assert work.now_s == pytest.approx(100.25, abs=0.011)
+
+
+def test_locked_clock_is_the_expected_one_after_the_first_warm_up() -> None:
+    work = Work()
+    while not work.is_warm():
+        work.run(0.01, 600)
+    assert work.now_s == pytest.approx(100.25, abs=0.011)
+    assert not work.watch.is_low(590)
+    work.now_s += 1
+    began_s = work.now_s
+    while not work.is_warm():
+        work.run(0.01, 600)
+    assert work.now_s == pytest.approx(began_s + 0.03, abs=1e-6)
+
+
+@pytest.mark.parametrize(("measure", "warmup_s"), [({}, 0.025), ({"warmup_time_s": 0}, 0)])
+def test_space_says_how_long_to_warm_up(measure: dict[str, float], warmup_s: float) -> None:
+    spec = load_spec(MVMUL).with_measure(measure)
+    assert sampling_of(spec, {"warmup_time_s": GPU_WARMUP_S}).warmup_time_s == warmup_s
+
+
+def test_programs_have_no_device_to_warm_up() -> None:
+    assert sampling_of(load_spec(MVMUL.parent / "blur_gcc.yaml")).warmup_time_s == 0
+
+
+# ------------------------------------------------------------------------- low clocks
+
+
+def test_low_is_under_three_quarters_of_the_stated_clock() -> None:
+    watch = Work().watch
+    assert [watch.is_low(mhz) for mhz in (749, 751, None)] == [True, False, False]
+
+
+def test_higher_clock_than_the_stated_one_does_not_raise_the_limit() -> None:
+    work = Work()
+    work.run(0.01, 1200)
+    assert not work.watch.is_low(760)
+
+
+def test_highest_clock_counts_where_the_device_states_none() -> None:
+    work = Work(None)
+    assert not work.watch.is_low(100)
+    work.run(0.01, 2000, 1900)
+    assert [work.watch.is_low(mhz) for mhz in (1490, 1510)] == [True, False]
+
+
+def test_clock_that_recovers_is_expected_again() -> None:
+    work = Work()
+    work.run(0.01, 500, 500, 500)
+    work.watch.expect_no_more()
+    assert not work.watch.is_low(500)
+    work.run(0.01, 990)
+    assert work.watch.is_low(500)
+
+
+def sample(clocks: SampleClocks, work: Work, *clocks_mhz: float | None) -> list[bool]:
+    kept = []
+    for mhz in clocks_mhz:
+        work.run(0.01, mhz)
+        kept.append(clocks.keeps(mhz))
+    return kept
+
+
+def test_clock_that_is_low_every_other_time_does_not_use_up_the_deadline() -> None:
+    waits: list[float] = []
+    work = Work()
+    clocks = SampleClocks(work.watch, waits.append)
+    kept = sample(clocks, work, *(500, 1000) * 100)
+    assert kept == [False, True] * 40 + [True] * 120
+    assert len(waits) == 40
+
+
+def test_low_samples_are_thrown_away_and_counted_after_a_pause_each() -> None:
+    waits: list[float] = []
+    work = Work()
+    clocks = SampleClocks(work.watch, waits.append)
+    assert sample(clocks, work, 1000, 500, 700, 980, 990) == [True, False, False, True, True]
+    assert clocks.observed() == {SM_CLOCK_MHZ: 990, THROTTLED_SAMPLES: 2}
+    assert len(waits) == 2
+    assert max(waits) < PAUSE_S, "otherwise the device would count as cold"
+
+
+def test_samples_are_kept_after_five_low_clocks_in_a_row() -> None:
+    work = Work()
+    clocks = SampleClocks(work.watch, lambda _: None)
+    assert sample(clocks, work, *[500] * 8) == [False] * 5 + [True] * 3
+    assert clocks.observed() == {SM_CLOCK_MHZ: 500, THROTTLED_SAMPLES: 5}
+    following = SampleClocks(work.watch, lambda _: None)
+    assert sample(following, work, 500, 510) == [True, True], "the next measurement waits no more"
+
+
+def test_hot_kernel_does_not_wait_again_in_each_round_beside_a_cool_one() -> None:
+    work = Work()
+    hot, cool = (SampleClocks(work.watch, lambda _: None) for _ in range(2))
+    sample(hot, work, *[500] * 6)
+    for _ in range(3):
+        assert sample(cool, work, 1000) == [True]
+        assert sample(hot, work, 500) == [True]
+
+
+def test_nothing_is_observed_where_no_clock_is_known() -> None:
+    work = Work(None)
+    clocks = SampleClocks(work.watch)
+    assert sample(clocks, work, None, None) == [True, True]
+    assert clocks.observed() == {}
+
+
+# ------------------------------------------------------------------------- measurements
+
+
+@pytest.fixture(autouse=True)
+def no_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_watch, "_RECOVERY_S", 0.0)
+
+
+def device_with(times_s: Sequence[float] = (), clocks_mhz: Sequence[float] = ()) -> FakeDevice:
+    device = FakeDevice(times_s, clocks_mhz=clocks_mhz)
+    device.bind(CASE.arguments)
+    return device
+
+
+def test_thrown_away_sample_is_taken_again() -> None:
+    device = device_with([9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 600, 1000, 980])
+    found = measure_kernel(device, CASE, JOB)
+    assert found.timing is not None
+    assert found.timing.samples_s == (1, 2, 3, 4)
+    assert found.warmup_s == (9,)
+    assert found.observed == {SM_CLOCK_MHZ: 1000, THROTTLED_SAMPLES: 1}
+
+
+def test_rounds_stay_rounds_where_one_sample_is_taken_again() -> None:
+    device = device_with([9, 9, 1, 2, 7, 3, 4], [1000, 1000, 1000, 1000, 600, 1000, 1000])
+    found = measure_interleaved(device, CASE, [JOB, JOB], rounds=2)
+    samples_s = [each.timing.samples_s for each in found if each.timing]
+    assert sorted(one[0] for one in samples_s) == [1, 2]
+    assert sorted(one[1] for one in samples_s) == [3, 4]
+    assert sum(each.observed.get(THROTTLED_SAMPLES, 0) for each in found) == 1
+
+
+def test_warm_up_runs_are_in_no_sample_and_only_some_are_kept() -> None:
+    device = device_with()
+    worked_s = 0.0
+
+    def now_s() -> float:
+        nonlocal worked_s
+        worked_s += 1e-4
+        return worked_s
+
+    device.watch = ClockWatch(None, now_s)
+    sampling = dataclasses.replace(JOB.sampling, warmup_time_s=0.025)
+    found = measure_kernel(device, CASE, dataclasses.replace(JOB, sampling=sampling))
+    assert len(found.warmup_s) == 20
+    assert 50 < len(device.launched) < 300
+
+
+def test_device_that_never_becomes_warm_is_sampled_in_the_end() -> None:
+    device = device_with()
+    device.watch = ClockWatch(None, lambda: 1.0)
+    sampling = dataclasses.replace(JOB.sampling, warmup_time_s=0.001, repeats=2)
+    found = measure_kernel(device, CASE, dataclasses.replace(JOB, sampling=sampling))
+    assert found.outcome is Outcome.OK
+
+
+def test_thrown_away_samples_of_all_occasions_are_counted() -> None:
+    def part(mhz: float, **thrown: float) -> Measurement:
+        return Measurement(
+            Config({}),
+            Input({}),
+            Outcome.OK,
+            Timing((1.0,)),
+            observed={SM_CLOCK_MHZ: mhz, **thrown},
+        )
+
+    found = join([part(900, **{THROTTLED_SAMPLES: 2}), part(990), part(1000, throttled_samples=3)])
+    assert found.observed == {SM_CLOCK_MHZ: 990, THROTTLED_SAMPLES: 5}

@@ -1,0 +1,210 @@
+"""Cold and warm caches: what empties them, and that their times are kept apart."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.compare.matching import match
+from harness.compare.reading import KernelResults
+from harness.core.errors import LaunchFailed, SpecError, UsageError
+from harness.core.program import Binary, Launch, Program
+from harness.core.records import COLD, WARM, Environment
+from harness.measure.backends import opencl_device
+from harness.measure.backends.cache_flush import last_cache_bytes
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.cuda import device_arch
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.opencl import DeviceName, OpenClCompiler, find_device
+from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.choose import open_measurer, with_cache
+from harness.results.rows import environment_of, environment_row
+from harness.space_file import load_spec
+from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE
+from tests.helpers.stub_driver import StubDriver
+
+CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
+GPU = DeviceName("AMD", 0, "gfx90a", is_gpu=True)
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a space with these options of `measure`."""
+
+    def written(measure: str) -> Path:
+        (tmp_path / "twice.py").write_text(FAKE_HOST)
+        (tmp_path / "twice.cl").write_text(
+            "kernel void twice(global double *x, global double *y) { y[0] = V; }\n"
+        )
+        path = tmp_path / "fake.yaml"
+        path.write_text(FAKE_SPACE.replace("{repeats: 4, min_repeats: 3}", measure))
+        return path
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("measure", "device", "cache"),
+    [
+        ("{}", CPU, WARM),
+        ("{}", GPU, COLD),
+        ("{}", None, COLD),
+        ("{cache: cold}", CPU, COLD),
+        ("{cache: warm}", GPU, WARM),
+    ],
+)
+def test_gpus_are_cold_and_cpus_warm_unless_the_space_says(
+    write: Write, measure: str, device: DeviceName | None, cache: str
+) -> None:
+    backend = Backend("opencl", "opencl", "a test", device)
+    assert with_cache(load_spec(write(measure)), backend).cache == cache
+
+
+def test_another_word_for_the_cache_is_refused(write: Write) -> None:
+    with pytest.raises(SpecError, match=r"fake\.yaml:7: measure\.cache: must be cold or warm"):
+        load_spec(write("{cache: hot}"))
+
+
+def test_the_cache_of_a_program_is_refused() -> None:
+    text = Path("spaces/blur_gcc.yaml").read_text()
+    path = Path("spaces/blur_gcc.yaml")
+    assert "measure:" in text
+    with pytest.raises(UsageError, match="cache"):
+        load_spec(path).with_measure({"cache": COLD})
+
+
+@pytest.fixture
+def twice() -> Binary:
+    text = "kernel void twice(global float *x) { x[get_global_id(0)] *= 2; }"
+    return OpenClCompiler(find_device()).compile(Program(text, (), ()))
+
+
+TWICE = Launch("twice", (4,), (1,), ("x",))
+
+
+def test_cold_caches_are_written_over_before_every_run(
+    twice: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache_bytes = 1 << 20  # a server has hundreds of MiB, which take seconds
+    monkeypatch.setattr(opencl_device, "last_cache_bytes", lambda *_: cache_bytes)
+    device = OpenClDevice(find_device(), COLD)
+    device.bind({"x": np.ones(4, np.float32)})
+    module = device.load(twice)
+    assert device.environment("a compiler").cache == COLD
+    for launches in ([TWICE], [TWICE], ()):
+        device.restore({})
+        device.launch(module, launches)
+        memory, queue = device._flushed_with, device._queue
+        assert memory is not None
+        written = np.ones(memory.size, np.uint8)
+        device._cl.enqueue_copy(queue, written, memory)
+        assert written.nbytes >= 2 * cache_bytes
+        assert not written.any()
+        device._cl.enqueue_fill_buffer(queue, memory, np.uint8(1), 0, written.nbytes)
+    device.close()
+
+
+@pytest.mark.gpu
+def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "1500")
+    before = stub.allocated_bytes
+    device = CudaDevice(COLD)
+    device.bind({"z": np.ones(4, np.float32)})
+    text = 'extern "C" __global__ void nothing(float *z) {}'
+    module = device.load(Nvcc(device_arch()).compile(Program(text, (), ())))
+    launch = Launch("nothing", (32,), (1,), ("z",))
+    for _ in range(2):
+        device.restore({})
+        stub.calls()
+        # The host's work on the launch is not in the time: the device empties the caches meanwhile.
+        assert device.launch(module, [launch, launch]) == pytest.approx(2 * 1.5e-6, rel=0.01)
+        calls = [call.split()[0] for call in stub.calls()]
+        assert calls.count("cuMemsetD8Async") == 1, "the second launch is of the same run"
+        begin = calls.index("cuMemsetD8Async")
+        # Between them is only the kernel that reads clocks, and writes to the host's memory.
+        assert calls[begin + 1 : begin + 4] == ["cuLaunchKernel", "cuEventRecord", "cuLaunchKernel"]
+    device.restore({})
+    stub.calls()
+    device.launch(module, [launch])
+    held, emptied, *_ = stub.calls()
+    assert held.startswith("cuLaunchKernel wait_for_host"), "the host is ahead of all launches"
+    assert emptied == "cuMemsetD8Async"
+    device.restore({})
+    stub.calls()
+    assert device.launch(module, ()) == 0
+    assert stub.calls().count("cuMemsetD8Async") == 1
+    assert stub.allocated_bytes - before >= 2 * device._cache_bytes
+    assert device.environment("nvcc").cache == COLD
+    device.close()
+    assert stub.allocated_bytes == before
+
+
+def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = CudaDevice(COLD)
+    monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@2+:2")
+    with pytest.raises(LaunchFailed, match=r"to empty the caches with: .*out of memory"):
+        device.bind({"z": np.ones(4, np.float32)})
+    stub.reset()
+    device.close()
+
+
+def test_warm_caches_are_left_alone(twice: Binary) -> None:
+    device = OpenClDevice(find_device())
+    device.bind({"x": np.ones(4, np.float32)})
+    device.restore({})
+    device.launch(device.load(twice), [TWICE])
+    assert device._flushed_with is None
+    assert device.environment("a compiler").cache == WARM
+
+
+def test_a_gpus_last_cache_is_not_believed_to_be_small() -> None:
+    device = dataclasses.make_dataclass("OneDevice", ["global_mem_cache_size"])
+    assert last_cache_bytes(device(1 << 20), is_cpu=True) == 1 << 20
+    assert last_cache_bytes(device(1 << 20), is_cpu=False) == 1 << 27
+    assert last_cache_bytes(device(0), is_cpu=True) == 1 << 27
+
+
+# ------------------------------------------------------------------------------- kept apart
+
+
+def environment(cache: str) -> Environment:
+    return Environment("opencl", "a device", "a platform", "1", "a compiler", cache)
+
+
+def test_times_of_cold_and_of_warm_caches_are_of_two_environments() -> None:
+    assert environment(COLD).fingerprint != environment(WARM).fingerprint
+    assert str(environment(COLD)) == "a device (a platform, driver 1, cold caches)"
+    assert str(environment(WARM)) == "a device (a platform, driver 1, warm caches)"
+
+
+def test_rows_of_older_versions_count_as_warm() -> None:
+    row = environment_row(environment(WARM))
+    assert environment_of({**row, "cache": None}) == environment(WARM)
+    assert environment_of(environment_row(environment(COLD))) == environment(COLD)
+
+
+def test_compare_refuses_to_mix_them() -> None:
+    warm, cold = (KernelResults("k", environment(cache), "p", {}) for cache in (WARM, COLD))
+    with pytest.raises(UsageError, match="cache: warm -> cold") as refused:
+        list(match([warm], [cold], across_environments=False))
+    assert "Tune BASE again with `measure: {cache: cold}` in its space" in str(refused.value)
+
+
+def test_one_process_measures_either_cold_or_warm(write: Write) -> None:
+    warm = load_spec(write("{cache: warm}"))
+    owner, _ = open_measurer(warm, "opencl")
+    try:
+        with pytest.raises(UsageError, match=r"measured with cold caches, and .* warm ones"):
+            open_measurer(warm.with_measure({"cache": COLD}), "opencl", owner)
+    finally:
+        owner.close()

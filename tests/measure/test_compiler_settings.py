@@ -1,0 +1,159 @@
+"""Fixed options, include folders, the standard, the deadline and the architecture of a space."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import BuildFailed, SpecError
+from harness.core.program import Binary, Program
+from harness.core.records import Config
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.opencl import OpenClCompiler, find_device
+from harness.measure.choose import with_arch
+from harness.space import ConstrainedSpace
+from harness.space.launches import make_program
+from harness.space_file import Spec, load_spec
+
+FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+
+SPACE = """\
+name: scale
+kernel: {{function: scale, source: {{cuda: src/scale.cu, opencl: src/scale.cl}}, host: scale.py}}
+parameters: {{BLOCK: {{values: [32, 64], default: 32}}}}
+compiler: {compiler}
+launch: {{group: [BLOCK], grid: ["ceil_div(n, BLOCK)"]}}
+inputs: {{features: [n], values: [{{n: 1024}}]}}
+"""
+SETTINGS = """
+  nvcc: {options: [-DFACTOR=3, --expt-relaxed-constexpr], include: [lib], std: c++20,
+         build_timeout_s: 5, arch_specific: true}
+  opencl: {options: [-DFACTOR=3, -cl-mad-enable], include: [lib], std: CL1.2}"""
+CUDA = """\
+#include <helper.h>
+static_assert(__cplusplus >= 202002L && FACTOR == 3 && HELPER == 7);
+__global__ void scale(float *x) { x[0] = deeper(BLOCK); }
+"""
+OPENCL = (
+    '#include "helper.h"\nkernel void scale(global float *x) { x[0] = BLOCK * FACTOR * HELPER; }'
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("src", "lib"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "src/scale.cu").write_text(CUDA)
+    (tmp_path / "src/scale.cl").write_text(OPENCL)
+    (tmp_path / "lib/helper.h").write_text(
+        "#define HELPER 7\n#ifdef __CUDACC__\n#include <deeper.h>\n#endif\n"
+    )
+    (tmp_path / "lib/deeper.h").write_text("__device__ int deeper(int x) { return x * FACTOR; }\n")
+    shutil.copy(FILES / "scale.py", tmp_path)
+    return tmp_path
+
+
+def loaded(folder: Path, compiler: str = SETTINGS) -> Spec:
+    (folder / "space.yaml").write_text(SPACE.format(compiler=compiler))
+    return load_spec(folder / "space.yaml")
+
+
+def program(spec: Spec, language: str) -> Program:
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    return make_program(spec, space, Config({"BLOCK": 32}), language)
+
+
+def test_each_compiler_gets_its_own_settings(folder: Path) -> None:
+    spec = loaded(folder)
+    cuda, opencl = program(spec, "cuda"), program(spec, "opencl")
+    assert cuda.options == ("-std=c++20", "-DFACTOR=3", "--expt-relaxed-constexpr")
+    assert opencl.options == ("-cl-std=CL1.2", "-DFACTOR=3", "-cl-mad-enable")
+    assert cuda.include_dirs == (str(folder / "src"), str(folder / "lib"))
+    assert (cuda.timeout_s, opencl.timeout_s) == (5, None)
+    assert len(cuda.includes) == len(opencl.includes) == 2
+
+
+def test_options_and_included_files_are_part_of_the_identity_and_the_deadline_is_not(
+    folder: Path,
+) -> None:
+    def identity(**changes: str) -> tuple[str, str]:
+        text = SETTINGS
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        spec = loaded(folder, text)
+        return spec.program_sha256, program(spec, "cuda").key("nvcc")
+
+    first = identity()
+    assert identity(timeout_s="timeout_s") == first
+    assert (
+        loaded(folder, SETTINGS.replace("build_timeout_s: 5", "build_timeout_s: 50")).program_sha256
+        == (first[0])
+    )
+    changed = [identity(FACTOR="FACTORS"), identity(**{"c++20": "c++17"})]
+    (folder / "lib/deeper.h").write_text("__device__ int deeper(int x) { return x; }\n")
+    changed.append(identity())
+    assert len({first[0], *(c[0] for c in changed)}) == 4
+    assert len({first[1], *(c[1] for c in changed)}) == 4
+    plain = loaded(folder, "{}").program_sha256
+    assert plain != changed[-1][0]
+    assert loaded(folder, "{nvcc: {build_timeout_s: 9}, opencl: {}}").program_sha256 == plain
+
+
+def test_opencl_builds_with_them(folder: Path) -> None:
+    binary = OpenClCompiler(find_device()).compile(program(loaded(folder), "opencl"))
+    assert "HELPER 7" in binary.data.decode()
+
+
+@needs_nvcc
+def test_nvcc_builds_with_them_for_the_architecture_with_its_own_features(folder: Path) -> None:
+    spec = loaded(folder)
+    backend = with_arch(spec, Backend("cuda", "nvcc", "a test", arch="sm_90"))
+    compiler = backend.open_compiler()
+    assert compiler.arch == "sm_90a"
+    assert compiler.identity.endswith(" sm_90a")
+    assert isinstance(compiler.compile(program(spec, "cuda")), Binary)
+    assert Nvcc("sm_80", specific=True).arch == "sm_80"
+
+
+def test_build_that_takes_too_long_is_killed_and_names_the_key(tmp_path: Path) -> None:
+    slow = tmp_path / "nvcc"
+    slow.write_text(
+        '#!/bin/sh\ncase "$*" in *--version*) echo V13.0.1;; *--list*) echo sm_90;; '
+        "*) exec sleep 60;; esac\n"
+    )
+    slow.chmod(0o755)
+    began_s = time.perf_counter()
+    with pytest.raises(BuildFailed, match=r"not finish within 0\.2 s .*SECONDS.*--fresh"):
+        Nvcc("sm_90", slow).compile(Program("", (), (), timeout_s=0.2))
+    assert time.perf_counter() - began_s < 20
+
+
+REFUSED = {
+    "-std=c++17": "gives the standard: write `std` beside",
+    "-Ilib": "write it under `include`",
+    "--gpu-architecture=sm_90a": "write `arch_specific: true`",
+    "-gencode": "write `arch_specific: true`",
+    "-cubin": "decides what the compiler writes",
+    "-rdc=true": "decides what the compiler writes",
+    "-DBLOCK=4": "defines BLOCK, which is a parameter",
+}
+
+
+@pytest.mark.parametrize(("option", "reason"), REFUSED.items())
+def test_option_that_harness_or_another_key_sets_is_refused(
+    folder: Path, option: str, reason: str
+) -> None:
+    with pytest.raises(SpecError, match=f"options.1: {re.escape(f'`{option}`')} .*{reason[-20:]}"):
+        loaded(folder, f"{{nvcc: {{options: [-G, {option}]}}}}")
+
+
+def test_folder_that_is_not_there_is_reported_with_its_place(folder: Path) -> None:
+    with pytest.raises(SpecError, match=r"compiler\.nvcc\.include\.0: .*libs is not a folder"):
+        loaded(folder, "{nvcc: {include: [libs]}}")

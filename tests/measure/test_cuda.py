@@ -1,0 +1,265 @@
+"""CUDA without its device: checks of launches, packed arguments, and what can be missing."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from harness.core.errors import BackendUnavailable
+from harness.core.program import Launch
+from harness.core.records import Build, DeviceLimits
+from harness.measure.backends import cuda, cuda_driver, opencl
+from harness.measure.backends.choose import choose
+from harness.measure.backends.cuda import (
+    describe_package,
+    device_arch,
+    load_driver,
+    usable_gpu,
+)
+from harness.measure.backends.cuda_api import PACKAGE
+from harness.measure.backends.cuda_compilers import first_usable
+from harness.measure.backends.cuda_driver import (
+    CudaGpu,
+    driver_version,
+    forbidden_files,
+    list_gpus,
+)
+from harness.measure.backends.kernel_parameters import pack_arguments
+from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
+from tests.commands.test_check import needs_nvcc
+
+LIMITS = DeviceLimits(
+    max_group_size=1024,
+    max_group_dims=(1024, 1024, 64),
+    max_grid_dims=(2**31 - 1, 65535, 65535),
+    max_local_bytes=48 * 1024,
+    compute_units=132,
+    warp_size=32,
+)
+
+# ------------------------------------------------------------------------- checks and packing
+
+
+@pytest.mark.parametrize(
+    ("group", "grid", "reason"),
+    [
+        ((32, 33), (1, 1), r"group \(32, 33, 1\) of f has 1,056 threads.*takes 1,024 at most"),
+        ((1, 1, 65), (1, 1, 1), r"group \(1, 1, 65\) of f must lie between.*\(1024, 1024, 64\)"),
+        ((32, 1), (1, 65536), r"grid \(1, 65536, 1\) of f must lie between.*65535"),
+        ((32,), (0,), r"grid \(0, 1, 1\) of f must lie between \(1, 1, 1\)"),
+    ],
+)
+def test_launch_beyond_the_device_says_which_figure(group, grid, reason):
+    found = why_unlaunchable(Launch("f", group, grid, ()), LIMITS)
+    assert found is not None
+    assert re.search(reason, found)
+
+
+def test_launch_at_the_limits_is_allowed():
+    assert why_unlaunchable(Launch("f", (16, 1, 64), (2**31 - 1, 65535, 1), ()), LIMITS) is None
+
+
+def test_cooperative_launch_needs_a_device_that_has_them():
+    launch = Launch("f", (16,), (1,), (), cooperative=True)
+    assert why_unlaunchable(launch, LIMITS) == (
+        "f is launched cooperatively, which the device cannot do"
+    )
+    assert why_unlaunchable(launch, replace(LIMITS, is_cooperative=True)) is None
+
+
+def test_binary_beyond_the_devices_shared_memory_says_both_figures():
+    assert why_unloadable(build(shared_bytes=48 * 1024), LIMITS) is None
+    assert why_unloadable(build(shared_bytes=None), LIMITS) is None
+    reason = why_unloadable(build(shared_bytes=48 * 1024 + 4), LIMITS)
+    assert reason is not None
+    assert "49,156 bytes" in reason
+    assert "49,152" in reason
+
+
+def build(**resources: int | None) -> Build:
+    return Build(key="k", options="", compiler="nvcc", compile_s=0.1, **resources)
+
+
+def test_each_argument_lies_at_a_multiple_of_its_own_size():
+    packed = pack_arguments([np.int32(1), np.uintp(2), np.bool_(True), np.float16(1.5)])
+    assert packed == bytes.fromhex("01000000 00000000 0200000000000000 01 00 003e")
+
+
+def test_complex_argument_is_aligned_as_cudas_float2():
+    assert len(pack_arguments([np.int32(1), np.complex64(1j)])) == 16
+
+
+def test_no_arguments_pack_to_nothing():
+    assert pack_arguments([]) == b""
+
+
+# ------------------------------------------------------------------------- what is missing here
+
+
+def gpu(arch: str) -> CudaGpu:
+    return CudaGpu(0, "a GPU", "GPU-aa", "0000:1B:00.0", arch, 80 << 30)
+
+
+@pytest.fixture
+def all_there(monkeypatch):
+    """A machine where CUDA can run; tests take one thing away."""
+    monkeypatch.setattr(cuda, "require_driver", lambda: None)
+    monkeypatch.setattr(cuda, "load_driver", lambda: None)
+    monkeypatch.setattr(cuda, "describe_package", lambda: "PyCUDA 1")
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_90"),))
+    monkeypatch.setattr("harness.measure.backends.choose.first_usable", lambda arch: "nvcc")
+
+
+def test_nothing_missing_is_no_reason(all_there):
+    assert usable_gpu().arch == "sm_90"
+
+
+@pytest.mark.parametrize("part", ["require_driver", "load_driver", "list_gpus"])
+def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
+    def missing(*_: str) -> None:
+        raise BackendUnavailable(f"no {part}")
+
+    monkeypatch.setattr(cuda, part, missing)
+    with pytest.raises(BackendUnavailable, match=f"no {part}"):
+        usable_gpu()
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("arch", "cure"),
+    [("sm_20", "too old for this release: install an older"), ("sm_9999", "too new .* newer")],
+)
+def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
+    arch, cure, all_there, monkeypatch
+):
+    pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
+    monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu(arch),))
+    monkeypatch.setattr("harness.measure.backends.choose.first_usable", first_usable)
+    with pytest.raises(
+        BackendUnavailable, match=rf"does not compile for {arch}: .* {cure}"
+    ) as error:
+        choose("cuda")
+    assert "did you mean" not in str(error.value)
+    monkeypatch.setattr(opencl, "find_device", lambda: pocl)
+    assert choose("auto").opencl_device is pocl
+
+
+@needs_nvcc
+def test_no_builder_asks_the_driver_for_its_device_again(all_there, monkeypatch):
+    backend = choose("cuda")
+    monkeypatch.setattr(cuda, "list_gpus", lambda: pytest.fail("the driver is asked again"))
+    assert backend.open_compiler().arch == "sm_90"
+
+
+def test_missing_driver_is_reported_with_its_next_step(monkeypatch):
+    monkeypatch.setattr(cuda_driver.cuda_probe, "LIBRARY", "libcuda-not-here.so.1")
+    with pytest.raises(BackendUnavailable, match=r"no NVIDIA driver: libcuda-not-here.*--gpus all"):
+        cuda_driver.require_driver()
+
+
+def test_missing_packages_are_reported_with_the_next_step(monkeypatch):
+    monkeypatch.setattr(cuda, "is_pycuda_there", lambda: False)
+    monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
+    with pytest.raises(BackendUnavailable, match=r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"):
+        load_driver()
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("cupy", "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or unset"),
+        ("cuda-bindings", "cuda-bindings, which is not installed: pip install cuda-bindings"),
+        ("pycuda", "pycuda, which is not installed: pip install pycuda"),
+    ],
+)
+def test_named_package_must_be_there(named, message, monkeypatch):
+    monkeypatch.setenv(PACKAGE, named)
+    monkeypatch.setattr(cuda, "is_pycuda_there", lambda: False)
+    monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
+    with pytest.raises(BackendUnavailable, match=re.escape(message)):
+        load_driver()
+
+
+@pytest.fixture
+def broken_pycuda(monkeypatch):
+    """PyCUDA is installed and cannot be imported."""
+    imports = importlib.import_module
+
+    def import_module(name: str) -> ModuleType:
+        if name.startswith("pycuda"):
+            raise ImportError("libcurand.so.10: cannot open shared object file")
+        return imports(name)
+
+    monkeypatch.setattr(cuda, "is_pycuda_there", lambda: True)
+    monkeypatch.setattr(importlib, "import_module", import_module)
+
+
+def test_broken_pycuda_is_reported_with_its_error(broken_pycuda, monkeypatch):
+    monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
+    with pytest.raises(BackendUnavailable, match=r"cannot be imported: libcurand.*Rebuild"):
+        load_driver()
+
+
+def test_broken_pycuda_is_replaced_and_the_reason_is_said(broken_pycuda):
+    pytest.importorskip("cuda.bindings")
+    assert load_driver().package.startswith("cuda-bindings ")
+    assert re.search(r"cuda-bindings \S+, since PyCUDA .* cannot be imported", describe_package())
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19", "535.104.05"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Rel", "580.65.06"),
+        ("GCC version:  gcc version 12.2.0", None),
+    ],
+)
+def test_driver_version_is_read_from_the_kernel(text, version, tmp_path):
+    (tmp_path / "version").write_text(text)
+    assert driver_version(tmp_path / "version") == version
+    assert driver_version(tmp_path / "nowhere") is None
+
+
+def test_device_files_that_the_user_may_not_open_are_named(monkeypatch, tmp_path):
+    (tmp_path / "nvidia-caps").mkdir()
+    for name in ("nvidia0", "nvidiactl", "null"):
+        (tmp_path / name).touch()
+    assert forbidden_files(tmp_path) == []
+    monkeypatch.setattr("os.access", lambda path, _: path.name not in ("nvidia0", "null"))
+    assert forbidden_files(tmp_path) == [str(tmp_path / "nvidia0")]
+
+
+@pytest.mark.gpu
+def test_devices_are_listed_by_another_process(stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
+    monkeypatch.setenv("CUDA_STUB_NAMES", "NVIDIA H100,NVIDIA T4")
+    monkeypatch.setenv("CUDA_STUB_ARCHS", "90,75")
+    monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
+    uuids = ("GPU-abababab-abab-abab-abab-ababababab00", "GPU-cdcdcdcd-cdcd-cdcd-cdcd-cdcdcdcdcd01")
+    assert list_gpus() == (
+        CudaGpu(0, "NVIDIA H100", uuids[0], "0000:1B:00.0", "sm_90", 80 << 30),
+        CudaGpu(1, "NVIDIA T4", uuids[1], "0000:1C:00.0", "sm_75", 80 << 30),
+    )
+    assert device_arch() == "sm_90"
+
+
+@pytest.mark.gpu
+def test_driver_without_devices_offers_no_gpu(stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "0")
+    with pytest.raises(BackendUnavailable, match=r"CUDA_ERROR_NO_DEVICE \(100\).*CUDA_VISIBLE"):
+        list_gpus()
+
+
+@pytest.mark.gpu
+def test_refusing_driver_is_reported_with_its_error(stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:803")
+    with pytest.raises(
+        BackendUnavailable,
+        match=r"cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH \(803\).*reboot",
+    ):
+        list_gpus()

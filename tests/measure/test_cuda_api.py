@@ -1,0 +1,232 @@
+"""The calls of NVIDIA's driver, by each Python package that makes them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from harness.core.program import Program
+from harness.measure.backends.cuda import device_arch, load_driver
+from harness.measure.backends.cuda_api import CooperativeDriver, CudaDriver, no_cooperative
+from harness.measure.backends.cuda_bindings import BindingsDriver
+from harness.measure.backends.cuda_kernels import PTX
+from harness.measure.backends.nvcc import Nvcc
+from tests.helpers.stub_driver import BINDINGS, StubDriver
+
+pytestmark = pytest.mark.gpu
+
+KERNELS = """\
+__constant__ float mask[64];
+extern "C" __global__ void nothing(float *z) { z[threadIdx.x] = mask[threadIdx.x]; }
+extern "C" __global__ void twice(const float *x, float *y) {
+    extern __shared__ float tile[];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = x[i];
+    y[i] = tile[threadIdx.x] + tile[threadIdx.x];
+}
+"""
+COUNTING = np.arange(64, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def cubin(nvidia: None) -> bytes:
+    return Nvcc(device_arch()).compile(Program(KERNELS, (), ())).data
+
+
+@pytest.fixture
+def driver(nvidia: None, package: str) -> Iterator[CudaDriver]:
+    driver = load_driver()
+    assert driver.package.lower().startswith(package)
+    driver.init()
+    driver.open(0)
+    yield driver
+    driver.close()
+
+
+def test_device_describes_itself(driver: CudaDriver) -> None:
+    assert driver.device_name()
+    assert driver.pci_bus_id().count(":") == 2
+    assert driver.version() >= 11000
+    assert driver.device_attribute("WARP_SIZE") == 32
+    free, total = driver.memory_info()
+    assert 0 < free <= total
+
+
+def test_memory_is_written_filled_copied_and_read(driver: CudaDriver) -> None:
+    one, other = driver.allocate(256), driver.allocate(256)
+    driver.write(int(one), COUNTING)
+    driver.fill(int(one) + 8, 0, 4)
+    driver.copy(int(other), int(one) + 4, 128)
+    found = np.zeros(4, np.float32)
+    driver.read(found, int(other))
+    assert found.tolist() == [1, 0, 3, 4]
+    driver.free(one)
+    driver.free(other)
+
+
+@pytest.mark.parametrize("dtype", ["?", "f2", "c8", "i8"])
+def test_arrays_of_every_type_come_back(dtype: str, driver: CudaDriver) -> None:
+    array, found = np.ones((3, 5), dtype), np.zeros((3, 5), dtype)
+    memory = driver.allocate(array.nbytes)
+    driver.write(int(memory), array)
+    driver.read(found, int(memory))
+    np.testing.assert_array_equal(found, array)
+
+
+def test_kernel_runs_between_events(driver: CudaDriver, cubin: bytes) -> None:
+    module = driver.load(cubin)
+    twice = driver.function(module, "twice")
+    assert driver.function_attribute(twice, "MAX_THREADS_PER_BLOCK") == 1024
+    assert driver.function_attribute(twice, "NUM_REGS") > 0
+    x, y = driver.allocate(256), driver.allocate(256)
+    driver.write(int(x), COUNTING)
+    arguments = np.array([int(x), int(y)], np.uint64).tobytes()
+    shared_bytes = 48 * 1024 + 4
+    driver.allow_dynamic_bytes(twice, shared_bytes)
+    start, stop = driver.event(), driver.event()
+    for _ in range(2):  # the first launch may load code
+        driver.record(start)
+        driver.launch(twice, (2, 1, 1), (32, 1, 1), arguments, shared_bytes)
+        driver.record(stop)
+    driver.synchronize()
+    assert 0 < driver.elapsed_s(start, stop) < 1
+    found = np.zeros(64, np.float32)
+    driver.read(found, int(y))
+    np.testing.assert_array_equal(found, 2 * COUNTING)
+
+
+def test_cooperative_launch_is_seen_by_the_driver(
+    stub: StubDriver, driver: CudaDriver, package: str, cubin: bytes
+) -> None:
+    assert isinstance(driver, CooperativeDriver) is (package == BINDINGS)
+    if not isinstance(driver, CooperativeDriver):
+        assert no_cooperative(driver).endswith(
+            "set HARNESS_CUDA_PACKAGE=cuda-bindings, which `pip install cuda-bindings` installs"
+        )
+        return
+    twice = driver.function(driver.load(cubin), "twice")
+    x, y = driver.allocate(256), driver.allocate(256)
+    driver.write(int(x), COUNTING)
+    arguments = np.array([int(x), int(y)], np.uint64).tobytes()
+    stub.calls()
+    driver.launch_cooperative(twice, (2, 1, 1), (32, 1, 1), arguments, 128)
+    assert stub.calls() == ["cuLaunchKernel twice grid 2 1 1 group 32 1 1 shared 128 cooperative"]
+    found = np.zeros(64, np.float32)
+    driver.read(found, int(y))
+    np.testing.assert_array_equal(found, 2 * COUNTING)
+    at_once = driver.groups_at_once(twice, 1024, 128)
+    assert at_once == 2
+    grid = (132 * at_once + 1, 1, 1)
+    with pytest.raises(driver.error, match="CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"):
+        driver.launch_cooperative(twice, grid, (1024, 1, 1), arguments, 128)
+
+
+def test_variable_has_an_address_and_a_size(driver: CudaDriver, cubin: bytes) -> None:
+    module = driver.load(cubin)
+    address, size_bytes = driver.variable(module, "mask")
+    assert size_bytes == 256
+    driver.write(address, COUNTING)
+    found = np.zeros(64, np.float32)
+    driver.read(found, address)
+    np.testing.assert_array_equal(found, COUNTING)
+
+
+def test_function_keeps_its_module_and_what_is_unused_is_freed(
+    stub: StubDriver, driver: CudaDriver, cubin: bytes
+) -> None:
+    before = stub.allocated_bytes
+    function = driver.function(driver.load(cubin), "nothing")
+    held = driver.allocate(256), driver.event(), driver.share_words(2)
+    gc.collect()
+    stub.calls()
+    driver.launch(function, (1, 1, 1), (1, 1, 1), bytes(8), 0)
+    assert stub.calls() == ["cuLaunchKernel nothing grid 1 1 1 group 1 1 1"]
+    stub.reset()
+    del function, held
+    gc.collect()
+    freed = {"cuModuleUnload", "cuMemFree", "cuEventDestroy", "cuMemFreeHost"}
+    assert freed <= {*stub.calls()}
+    assert stub.allocated_bytes == before
+
+
+def test_what_outlives_the_context_is_not_freed_again(
+    stub: StubDriver, package: str, cubin: bytes
+) -> None:
+    driver = load_driver()
+    driver.init()
+    driver.open(0)
+    module, memory = driver.load(cubin), driver.allocate(256)
+    driver.close()
+    assert stub.calls().count("cuDevicePrimaryCtxRelease") == 1
+    del module, memory
+    gc.collect()
+    assert not {"cuModuleUnload", "cuMemFree"} & {*stub.calls()}
+
+
+def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> None:
+    words = driver.share_words(3).words.reshape(3, 1)[1:]
+    gc.collect()
+    assert words.tolist() == [[0], [0]]
+    words[:] = 7
+    assert words.sum() == 14
+
+
+FAILING: dict[str, Callable[[CudaDriver], object]] = {
+    "cuMemAlloc": lambda driver: driver.allocate(256),
+    "cuModuleLoadData": lambda driver: driver.load(PTX.encode() + b"\0"),
+    "cuCtxSynchronize": lambda driver: driver.synchronize(),
+}
+
+
+@pytest.mark.parametrize("call", FAILING)
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (1, "invalid argument (CUDA_ERROR_INVALID_VALUE)"),
+        (2, "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"),
+        (719, "unspecified launch failure (CUDA_ERROR_LAUNCH_FAILED)"),
+    ],
+)
+def test_error_says_the_call_the_meaning_and_the_drivers_name(
+    call: str,
+    code: int,
+    said: str,
+    stub: StubDriver,
+    driver: CudaDriver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_FAIL", f"{call}@1+:{code}")
+    with pytest.raises(driver.error) as failure:
+        FAILING[call](driver)
+    described = driver.describe(failure.value)
+    assert described.replace("DataEx", "Data") == f"{call} failed: {said}"
+    assert driver.is_out_of_memory(failure.value) == (code == 2)
+    monkeypatch.delenv("CUDA_STUB_FAIL")
+
+
+def test_error_that_the_bindings_do_not_know_is_still_an_error(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cuda.bindings")
+    driver = BindingsDriver()
+    monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:12345")
+    with pytest.raises(
+        driver.error, match=r"cuInit failed: 12345 .*, as cuda-bindings \d\S+ knows"
+    ):
+        driver.init()
+
+
+def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.bindings")
+    driver = BindingsDriver()
+
+    def missing(flags: int) -> None:
+        raise RuntimeError("function cuInit is not found")
+
+    monkeypatch.setattr(driver, "_api", SimpleNamespace(cuInit=missing))
+    with pytest.raises(driver.error, match=r"cuInit is not found\. .* newer .*cuda-bindings < 13"):
+        driver.init()

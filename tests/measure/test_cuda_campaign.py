@@ -1,0 +1,246 @@
+"""CUDA from end to end: real compilers, real calls, processes; a GPU or its stand-in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.commands import tune
+from harness.core.errors import BackendUnavailable
+from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Input, Measurement, Outcome
+from harness.measure.backends.choose import choose, choose_one
+from harness.measure.choose import open_measurer
+from harness.measure.device_worker import DeviceWorker
+from harness.measure.kernels import KernelMeasurer
+from harness.results import stored_compilers
+from harness.results.view import read_results, the_one
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
+from tests.helpers.stub_driver import PYCUDA, StubDriver
+from tests.helpers.stub_nvml import Script
+from tests.measure.test_nvrtc import needs_nvrtc
+
+pytestmark = pytest.mark.gpu
+
+MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
+SMALL = Input({"m": 24, "n": 2000})
+DEFAULT = Config({"THRD": 256, "LU": 1, "X_CACHE": 1})
+
+
+def test_small_campaign_measures_every_configuration(
+    nvidia: None, package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "results.db"
+    options = ["--backend", "cuda", "--inputs", "m * n == 48000", "--test-limit", "3"]
+    options += ["--no-cross", "--no-reduce", "--repeats", "3", "--finalists", "2", "--json"]
+    assert tune.main([str(MVMUL), *options, "--database", str(database)]) == 0
+    printed = capfd.readouterr()
+    assert "does not model" not in printed.err
+    results = json.loads(printed.out)["results"]
+    warnings = [text for text in results["warnings"] if "noisy" not in text]  # by chance
+    assert (results["backend"], warnings) == ("cuda", [])
+    assert f"through {package} " in printed.err.lower()
+    assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
+
+
+def test_two_gpus_share_the_inputs(
+    stub: StubDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
+    monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
+    # Reference kernels without a time of their own differ by chance on a busy machine.
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "harness_arithmetic:200000,harness_memory:100000")
+    database = tmp_path / "results.db"
+    options = ["--device", "all", "--inputs", "m * n == 48000", "--test-limit", "2", "--no-cross"]
+    options += ["--no-reduce", "--repeats", "3", "--json", "--database", str(database)]
+    assert tune.main([str(MVMUL), *options]) == 0
+    results = the_one(read_results([str(database)]))
+    uuids = {run.notes[DEVICE_UUID].split("-")[1] for run in results.runs}
+    assert uuids == {"abababab", "cdcdcdcd"}
+    assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
+
+
+def test_a_slow_gpu_is_found_by_the_reference_kernel(
+    stub: StubDriver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
+    monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "harness_arithmetic:200000,harness_memory:100000")
+    monkeypatch.setenv("CUDA_STUB_SLOWER", "0,20")
+    monkeypatch.setattr("harness.tuning.equal_speed.PAUSE_S", 0)
+    database = tmp_path / "results.db"
+    options = ["--device", "all", "--inputs", "m * n == 48000", "--test-limit", "1", "--no-cross"]
+    options += ["--no-reduce", "--repeats", "3", "--database", str(database)]
+    assert tune.main([str(MVMUL), *options]) == 0
+    printed = " ".join(capfd.readouterr().out.split())
+    assert "warning: device 1 (GPU-cdcdcdcd-cdcd-cdcd-cdcd-cdcdcdcdcd01) is not used: " in printed
+    assert "takes 1.20 times as long on it as on 1 equal device, 0.24 ms against 0.2 ms" in printed
+    results = the_one(read_results([str(database)]))
+    assert {run.notes[DEVICE_UUID][4:6] for run in results.runs} == {"ab"}
+
+
+def test_two_models_of_gpus_have_a_campaign_each(
+    stub: StubDriver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "3")
+    monkeypatch.setenv("CUDA_STUB_NAMES", "A100,T4")
+    monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd,ef")
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "harness_arithmetic:200000,harness_memory:100000")
+    database, page = tmp_path / "results.db", tmp_path / "page.html"
+    options = ["--inputs", "m * n == 48000", "--test-limit", "2", "--no-cross", "--no-reduce"]
+    options += ["--repeats", "3", "--database", str(database)]
+    first = [*options, "--report", str(page), "--device", "all-models", "--json"]
+    assert tune.main([str(MVMUL), *first]) == 0
+    assert page.exists()
+    document = json.loads(capfd.readouterr().out)
+    assert document["results"] is None
+    assert [model["device"] for model in document["models"]] == ["A100", "T4"]
+    for model in document["models"]:
+        assert (model["error"], model["has_failed"]) == ("", False)
+        assert [each["outcomes"]["ok"] for each in model["results"]["inputs"]] == [2, 2]
+    found = {each.campaign.environment.device: each for each in read_results([str(database)])}
+    uuids = {n: {r.notes[DEVICE_UUID][4:6] for r in each.runs} for n, each in found.items()}
+    assert uuids == {"A100": {"ab"}, "T4": {"cd", "ef"}}
+    assert tune.main([str(MVMUL), *options, "--device", "all-models"]) == 0
+    printed = capfd.readouterr().out
+    assert [printed.count(f"mvmul on {name} ") for name in found] == [1, 1]
+    assert printed.count("To continue the search") == 1
+    assert tune.main([str(MVMUL), *options, "--device", "all"]) == 2
+    assert "devices that differ" in capfd.readouterr().err
+
+
+@needs_nvrtc
+def test_database_keeps_the_compiler_that_a_space_named_once(
+    stub: StubDriver, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spec = load_spec(MVMUL)
+    text = MVMUL.read_text().replace("../kernels", str(MVMUL.parent.parent / "kernels"))
+    (tmp_path / "named.yaml").write_text(f"{text}\ncompiler: {{cuda: nvrtc}}\n")
+    database = str(tmp_path / "results.db")
+    options = ["--backend", "cuda", "--inputs", "m * n == 48000", "--test-limit", "2"]
+    options += ["--no-cross", "--no-reduce", "--repeats", "3", "--database", database]
+    for space, why in (
+        (tmp_path / "named.yaml", "NVRTC compiles: the space says so"),
+        (MVMUL, "NVRTC compiles: the database has measurements of its code"),
+    ):
+        assert tune.main([str(space), *options]) == 0
+        assert why in " ".join(capfd.readouterr().out.split())
+    (compiler,) = stored_compilers(database, spec.program_sha256)
+    assert compiler.startswith("nvrtc ")
+
+
+def test_driver_older_than_the_toolkit_ends_the_command_with_the_cure(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_DRIVER", "12040")
+    cure = (
+        r"empty kernel .* compiled does not run .* up to CUDA 12\.4, .* update the driver, or set"
+    )
+    with pytest.raises(BackendUnavailable, match=cure):
+        KernelMeasurer(load_spec(MVMUL), choose("cuda"))
+
+
+def measured(failing: str, once: Path, monkeypatch: pytest.MonkeyPatch) -> list[Measurement]:
+    """Measure the default three times; somewhere, the stand-in fails once."""
+    monkeypatch.setenv("CUDA_STUB_FAIL", failing)
+    monkeypatch.setenv("CUDA_STUB_ONCE", str(once))
+    spec = load_spec(MVMUL).with_measure({"timeout_s": 3, "repeats": 3})
+    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+        space = ConstrainedSpace.of(spec, SMALL, measurer.limits, "nvcc")
+        return [measurer.measure(space, SMALL, DEFAULT, None) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("failing", "outcome", "message"),
+    [
+        ("kernel@3:700", Outcome.LAUNCH_FAILED, "running mvmul: .* illegal memory access"),
+        ("kernel@3:hang", Outcome.TIMEOUT, "3 s"),
+    ],
+)
+def test_kernel_that_fails_costs_one_measurement_and_one_process(
+    failing: str,
+    outcome: Outcome,
+    message: str,
+    stub: StubDriver,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed, *following = measured(failing, tmp_path / "once", monkeypatch)
+    assert failed.outcome is outcome, failed.message
+    assert re.search(message, failed.message)
+    assert [each.outcome for each in following] == [Outcome.OK] * 2
+
+
+COOPERATIVE = """\
+name: twice
+kernel: {function: twice, source: {cuda: twice.cu}, host: twice.py}
+parameters:
+  BLOCKS: {values: [1, 2, 4], role: launch, default: 1}
+launch: {group: [1024], grid: [compute_units * BLOCKS], cooperative: true}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+SUMMED = """\
+#include <cooperative_groups.h>
+extern "C" __global__ void twice(const float *x, float *y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    cooperative_groups::this_grid().sync();
+    y[i] = 2 * x[i];
+}
+"""
+HOST = """\
+import numpy as np
+OUTPUTS = ("y",)
+def arguments(input, rng):
+    return {"x": rng.random(132 << 10, np.float32), "y": np.zeros(132 << 10, np.float32)}
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+"""
+
+
+def test_cooperative_space_is_launched_so_and_says_which_grid_is_too_large(
+    stub: StubDriver, package: str, tmp_path: Path
+) -> None:
+    for file, text in (("s.yaml", COOPERATIVE), ("twice.cu", SUMMED), ("twice.py", HOST)):
+        (tmp_path / file).write_text(text)
+    spec = load_spec(tmp_path / "s.yaml")
+    if package == PYCUDA:
+        with pytest.raises(BackendUnavailable, match=r"cooperative, but PyCUDA .* no call"):
+            open_measurer(spec, "cuda")
+        return
+    problem = Input({"n": 1})
+    measurer, _ = open_measurer(spec.with_measure({"repeats": 3}), "cuda")
+    with contextlib.closing(measurer):
+        space = ConstrainedSpace.of(spec, problem, measurer.limits, "nvcc")
+        found = [measurer.measure(space, problem, Config({"BLOCKS": b}), None) for b in (1, 4)]
+    assert [each.outcome for each in found] == [Outcome.OK, Outcome.LAUNCH_FAILED]
+    assert re.search(r"528 groups, .* holds 264: 2 on each of 132", found[1].message)
+    launches = [call for call in stub.calls() if call.startswith("cuLaunchKernel twice")]
+    assert launches
+    assert all(call.endswith(" group 1024 1 1 cooperative") for call in launches)
+
+
+def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
+    stub: StubDriver, nvml: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml(
+        gpus=["0000:1C:00.0"],
+        names={"4711": "trainer"},
+        nvmlDeviceGetComputeRunningProcesses=[[[4711, 1 << 30]]],
+    )
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
+    worker = DeviceWorker(choose_one("cuda", ["1"]), load_spec(MVMUL).host)
+    facts = worker.describe()
+    worker._device.close()
+    assert facts.environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
+    assert facts.environment.notes[OTHER_PROCESSES] == "trainer (process 4711, 1.0 GiB)"
+    assert facts.others == ("trainer (process 4711, 1.0 GiB)",)

@@ -1,0 +1,857 @@
+"""The CUDA device: on a GPU where there is one, else over a stand-in for its driver."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks import measuring_host
+from harness.core.errors import (
+    BackendUnavailable,
+    BuildFailed,
+    HostTooSlow,
+    LaunchFailed,
+    OutOfDeviceMemory,
+)
+from harness.core.kernel_name import reference_lines
+from harness.core.program import Binary, Launch, Program
+from harness.core.records import DEVICE_UUID, Build
+from harness.measure.backends import cuda
+from harness.measure.backends.choose import choose_one
+from harness.measure.backends.cuda_api import PACKAGE, PACKAGES
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.cuda_driver import list_gpus
+from harness.measure.backends.cuda_module import PreparedLaunch
+from harness.measure.backends.cuda_stream import HELD_AT_ONCE, LIMIT_NS
+from harness.measure.backends.empty_kernel import require_working
+from harness.measure.backends.guard_zones import ZONE_BYTES
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.sensors import SensorFacts, open_sensors
+from harness.measure.verify import NAN
+from tests.helpers.stub_driver import PYCUDA, StubDriver, needs_pycuda
+from tests.helpers.stub_nvml import BUS, Script
+
+pytestmark = pytest.mark.gpu
+
+KERNELS = """\
+#line 1 "kernels.cu"
+extern "C" __global__ void add(float *z, const float *x, const float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) z[i] = x[i] + y[i];
+}
+extern "C" __global__ void stray(float *z) { z[(1ull << 40) + threadIdx.x] = 1.0f; }
+extern "C" __global__ void __launch_bounds__(64) narrow(float *z) { z[threadIdx.x] = 1.0f; }
+extern "C" __global__ void twice(const float *x, float *y) {
+    extern __shared__ float tile[];
+    __shared__ float fixed[256];
+    fixed[threadIdx.x] = tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = tile[threadIdx.x] + fixed[threadIdx.x];
+}
+"""
+N = 1 << 20
+TEMPLATE = """\
+namespace lib {
+template <typename T, int N> __global__ void twice(const T *x, T *y) {
+    int i = blockIdx.x * N + threadIdx.x;
+    y[i] = x[i] + x[i];
+}
+}
+__global__ void narrow(float *z) { z[threadIdx.x] = 1.0f; }
+__global__ void nothing(float *z) {}
+__global__ void nothing(int *z) {}
+"""
+ONES = np.ones(64, np.float32)
+ARGUMENTS = {"x": ONES, "y": ONES, "z": np.zeros(64, np.float32), "n": np.int32(64)}
+ADD = Launch("add", (8, 4), (2, 1), ("z", "x", "y", "n"))
+
+# Runs in a process of its own, which ends as such a process should: by os._exit.
+STRAY = """
+import json, os, sys
+import numpy as np
+from harness.core.program import Launch, Program
+from harness.measure.backends.cuda import device_arch
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.nvcc import Nvcc
+from harness.core.errors import LaunchFailed
+
+def failure(device, module):
+    try:
+        device.launch(module, [Launch("stray", (32,), (1,), ("z",))])
+    except LaunchFailed as error:
+        return str(error)
+
+device = CudaDevice()
+module = device.load(Nvcc(device_arch()).compile(Program(sys.argv[1], (), ())))
+device.bind({"z": np.zeros(32, np.float32)})
+answer = {"first": failure(device, module), "again": failure(device, module)}
+answer["healthy"] = device.healthy
+device.close()
+print(json.dumps(answer), flush=True)
+os._exit(0)
+"""
+
+
+def build(**resources: int | None) -> Build:
+    return Build(key="k", options="", compiler="nvcc", compile_s=0.1, **resources)
+
+
+@pytest.fixture(scope="module")
+def kernels(nvidia) -> Binary:
+    return Nvcc(cuda.device_arch()).compile(Program(KERNELS, (), ()))
+
+
+# ------------------------------------------------------------------------- on any device
+
+
+@pytest.fixture(scope="module")
+def gpu(nvidia) -> Iterator[CudaDevice]:
+    device = CudaDevice()
+    yield device
+    device.close()
+
+
+class TestOnAnyDevice:
+    def test_vector_addition_is_right_and_takes_time(self, gpu, kernels):
+        x, y = np.random.default_rng(0).random((2, N), dtype=np.float32)
+        gpu.bind({"z": np.zeros(N, np.float32), "x": x, "y": y, "n": np.int32(N)})
+        launch = Launch("add", (256,), (N // 256,), ("z", "x", "y", "n"))
+        time_s = gpu.launch(gpu.load(kernels), [launch])
+        np.testing.assert_array_equal(gpu.read("z"), x + y)
+        assert 1e-7 < time_s < 1.0
+
+    def test_array_in_another_order_reads_back_as_it_was(self, gpu):
+        gpu.bind({"x": np.arange(6.0).reshape(2, 3).T})
+        assert gpu.read("x").tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+
+    def test_limits_are_plausible(self, gpu):
+        assert gpu.limits.max_group_size == 1024
+        assert gpu.limits.max_group_dims == (1024, 1024, 64)
+        assert gpu.limits.warp_size == 32
+        assert gpu.limits.max_local_bytes >= 48 * 1024
+        assert gpu.limits.compute_units >= 1
+        assert gpu.limits.max_grid_dims[0] >= 2**31 - 1
+        assert not gpu.shares_cpu
+
+    def test_environment_names_device_driver_and_compiler(self, gpu):
+        environment = gpu.environment("nvcc")
+        assert (environment.backend, environment.compiler) == ("cuda", "nvcc")
+        assert environment.device
+        assert environment.platform.startswith("CUDA ")
+        assert environment.driver
+        assert environment.notes["compute_capability"].count(".") == 1
+
+    def test_too_much_shared_memory_never_reaches_the_device(self, gpu):
+        count = gpu.limits.max_local_bytes // 4 + 1
+        source = (
+            f'extern "C" __global__ void f(float *z) {{ __shared__ float s[{count}];'
+            " s[threadIdx.x] = z[0]; __syncthreads(); z[threadIdx.x] = s[threadIdx.x ^ 1]; }"
+        )
+        with pytest.raises((BuildFailed, LaunchFailed), match="shared"):
+            gpu.load(Nvcc(cuda.device_arch()).compile(Program(source, (), ())))
+        with pytest.raises(LaunchFailed, match="static shared memory"):
+            gpu.load(Binary(build(shared_bytes=4 * count), b""))
+
+    def test_group_beyond_the_kernels_launch_bounds_is_refused(self, gpu, kernels):
+        gpu.bind({"z": np.zeros(128, np.float32)})
+        with pytest.raises(LaunchFailed, match=r"its \d+ registers and .* bounds .* takes 64"):
+            gpu.launch(gpu.load(kernels), [Launch("narrow", (128,), (1,), ("z",))])
+        gpu.launch(gpu.load(kernels), [Launch("narrow", (64,), (1,), ("z",))])
+        assert gpu.read("z").sum() == 64
+        assert gpu.healthy
+
+    def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(self, gpu, kernels):
+        most = gpu.limits.max_shared_bytes
+        assert most > gpu.limits.max_local_bytes
+        gpu.bind({"x": ONES, "y": np.zeros(64, np.float32)})
+        for shared_bytes in (most - 1024, 256, most - 2048):
+            gpu.restore({"y": NAN})
+            launch = Launch("twice", (64,), (1,), ("x", "y"), shared_bytes)
+            gpu.launch(gpu.load(kernels), [launch])
+            np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
+        launch = Launch("twice", (64,), (1,), ("x", "y"), most - 1020)
+        wanted = rf"{most + 4:,} bytes of shared memory .* \(1,024 static, .* device has {most:,}"
+        with pytest.raises(LaunchFailed, match=wanted):
+            gpu.launch(gpu.load(kernels), [launch])
+        assert gpu.healthy
+
+    def test_binary_of_garbage_is_refused_and_the_device_survives(self, gpu):
+        with pytest.raises(LaunchFailed, match="loading the binary"):
+            gpu.load(Binary(build(), b"garbage" * 100))
+        assert gpu.healthy
+
+    def test_binary_for_another_architecture_is_refused_and_the_device_survives(self, gpu):
+        other = Nvcc("sm_75" if cuda.device_arch() != "sm_75" else "sm_90")
+        with pytest.raises(LaunchFailed, match=r"no kernel image .*CUDA_ERROR_NO_BINARY_FOR_GPU"):
+            gpu.load(other.compile(Program(KERNELS, (), ())))
+        assert gpu.healthy
+
+    def test_function_that_is_not_there_is_refused(self, gpu, kernels):
+        with pytest.raises(LaunchFailed, match="looking up nowhere"):
+            gpu.launch(gpu.load(kernels), [Launch("nowhere", (1,), (1,), ())])
+        assert gpu.healthy
+
+    def test_kernels_without_c_linkage_are_found_by_name(self, gpu):
+        names = ("lib::twice<float, 32>", "lib::twice<float, 16 * 4>", "nothing(int *)")
+        text = TEMPLATE + "\n".join(reference_lines(names))
+        module = gpu.load(Nvcc(cuda.device_arch()).compile(Program(text, (), ())))
+        gpu.bind({"x": ONES, "y": np.zeros(64, np.float32)})
+        for size, name in zip((32, 64), names, strict=False):
+            gpu.restore({"y": NAN})
+            gpu.launch(module, [Launch(name, (size,), (64 // size,), ("x", "y"))])
+            np.testing.assert_array_equal(gpu.read("y"), 2 * ONES)
+        gpu.launch(module, [Launch("narrow", (64,), (1,), ("y",))])
+        assert gpu.read("y").sum() == 64
+        gpu.launch(module, [Launch("nothing(int *)", (64,), (1,), ("y",))])
+        several = r"2 kernels are called `nothing`: `nothing\(\w+\*\)`, `nothing\("
+        with pytest.raises(LaunchFailed, match=several):
+            gpu.launch(module, [Launch("nothing", (64,), (1,), ("y",))])
+        with pytest.raises(LaunchFailed, match=r"`twice` is not in .*`lib::twice<float, 32>"):
+            gpu.launch(module, [Launch("twice", (64,), (1,), ("x", "y"))])
+        assert gpu.healthy
+
+    @pytest.mark.parametrize(
+        ("arguments", "reason"),
+        [
+            (("z", "x", "y"), "add takes 4 arguments, but the host module passes 3: z, x, y"),
+            (("z", "x", "y", "y"), "argument 4 .* y, has 4 bytes .* an array, whose address has 8"),
+            (("z", np.int32(1), "y", "n"), "argument 2 of add, 1, has 8 .* int32, which has 4"),
+            (("z", "x", "y", np.int64(64)), "argument 4 .* has 4 bytes in the kernel, .* int64"),
+        ],
+    )
+    def test_arguments_that_do_not_fit_the_kernel_are_refused(
+        self, gpu, kernels, arguments, reason
+    ):
+        gpu.bind(ARGUMENTS)
+        with pytest.raises(LaunchFailed, match=reason):
+            gpu.launch(gpu.load(kernels), [Launch("add", (32,), (2,), arguments)])
+        assert gpu.healthy
+
+    def test_more_memory_than_the_device_has_is_refused_and_the_device_survives(self, gpu):
+        zero = np.zeros(1, np.float32)
+        too_large = np.lib.stride_tricks.as_strided(zero, (2**41,), (0,))
+        with pytest.raises(LaunchFailed, match=r"allocating .* bytes for z: .* out of memory"):
+            gpu.bind({"z": too_large})
+        assert gpu.healthy
+
+    def test_illegal_address_fails_the_launch_and_spoils_the_process(self, nvidia, package):
+        done = subprocess.run(
+            [sys.executable, "-c", STRAY, KERNELS], capture_output=True, text=True, check=True
+        )
+        answer = json.loads(done.stdout)
+        assert "encountered (CUDA_ERROR_ILLEGAL_ADDRESS); the context" in answer["first"]
+        assert "its process must end" in answer["first"]
+        assert answer["again"]
+        assert answer["healthy"] is False
+
+
+# ------------------------------------------------------------------------- over the stand-in
+
+
+@pytest.fixture
+def device(stub: StubDriver) -> Iterator[CudaDevice]:
+    """A device of the stand-in, with the arguments of `add` bound."""
+    device = CudaDevice()
+    device.bind(ARGUMENTS)
+    stub.calls()
+    yield device
+    stub.reset()
+    device.close()
+
+
+@pytest.fixture
+def module(device: CudaDevice, kernels: Binary, stub: StubDriver) -> object:
+    module = device.load(kernels)
+    stub.calls()
+    return module
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make a call fail: cuMemAlloc@2:700! is the second one, with an error that stays."""
+    return lambda rule: monkeypatch.setenv("CUDA_STUB_FAIL", rule)
+
+
+def test_binding_frees_what_was_bound_before(device, stub):
+    device.restore({"x": ONES})
+    bound_bytes = stub.allocated_bytes
+    device.bind(ARGUMENTS)
+    device.restore({"x": ONES})
+    assert stub.allocated_bytes == bound_bytes
+    device.bind({})
+    assert stub.allocated_bytes < bound_bytes
+
+
+def test_close_gives_memory_and_context_back_once(stub):
+    before = stub.allocated_bytes
+    device = CudaDevice()
+    device.bind(ARGUMENTS)
+    device.restore({"x": ONES})
+    stub.calls()
+    device.close()
+    device.close()
+    assert stub.allocated_bytes == before
+    calls = stub.calls()
+    assert calls.count("cuDevicePrimaryCtxRelease") == 1
+    assert calls.count("cuMemFree") == 4
+
+
+def test_time_of_launches_is_the_sum_of_their_seconds(device, module, stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "2000000")
+    assert 0.006 <= device.launch(module, [ADD, ADD, ADD]) < 1
+    assert stub.calls().count("cuLaunchKernel add grid 2 1 1 group 8 4 1") == 3
+    assert device.read("z").tolist() == [2.0] * 64
+
+
+def test_driver_is_asked_for_more_shared_memory_only_where_a_launch_needs_more(
+    device, module, stub
+):
+    device.bind({"x": ONES, "y": ONES})
+    for shared_bytes, is_asked in ((0, False), (48 << 10, True), (47 << 10, False)):
+        device.launch(module, [Launch("twice", (64,), (1,), ("x", "y"), shared_bytes)])
+        calls = stub.calls()
+        assert ("cuFuncSetAttribute" in calls) is is_asked
+        passed = f" shared {shared_bytes}" * (shared_bytes > 0)
+        assert f"cuLaunchKernel twice grid 1 1 1 group 64 1 1{passed}" in calls
+
+
+@pytest.mark.parametrize("tick_ns", [1024, 32])
+def test_tick_is_that_of_the_events(device, stub, monkeypatch, tick_ns):
+    monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
+    assert device.tick_s == pytest.approx(tick_ns * 1e-9, rel=1e-3)
+    stub.calls()
+    assert device.tick_s > 0
+    assert stub.calls() == []  # found once
+
+
+def test_numpy_integers_are_a_shape(device, module):
+    device.launch(module, [replace(ADD, group=(np.int64(8), 4), grid=(np.int32(2), 1))])
+    assert device.read("z").tolist() == [2.0] * 64
+
+
+def test_hot_launches_follow_one_another_between_two_events(device, module, stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "add:3000")
+    device.launch(module, [ADD])
+    stub.calls()
+    assert device.launch_hot(module, ADD, 20) == pytest.approx(3e-6, rel=0.01)
+    calls = stub.calls()
+    begin, end = (i for i, call in enumerate(calls) if call == "cuEventRecord")
+    assert [call.split()[0] for call in calls[begin + 1 : end]] == ["cuLaunchKernel"] * 20
+
+
+def test_cooperative_launch_must_fit_the_device_at_once(stub, kernels, package):
+    device = CudaDevice()
+    device.bind({"x": ONES, "y": ONES})
+    module = device.load(kernels)
+    most = 2 * 132
+    launch = Launch("twice", (1024,), (most + 1,), ("x", "y"), 256, cooperative=True)
+    stub.calls()
+    if package == PYCUDA:
+        with pytest.raises(LaunchFailed, match=r"PyCUDA .* no call for that; set HARNESS_CUDA_PAC"):
+            device.launch(module, [launch])
+    else:
+        held = r"265 groups, .* holds 264: 2 on each of 132 .* 1,024 threads .* 1,280 bytes of sh"
+        with pytest.raises(LaunchFailed, match=held):
+            device.launch(module, [launch])
+        device.launch(module, [replace(launch, group=(32,), grid=(2,))])
+        assert device.read("y").tolist() == [2.0] * 64
+        call = "cuLaunchKernel twice grid 2 1 1 group 32 1 1 shared 256 cooperative"
+        assert [each for each in stub.calls() if each.startswith("cuLaunchKernel twice")] == [call]
+    assert device.healthy
+    device.close()
+
+
+CONSTANT = """
+__constant__ float mask[64];
+__constant__ float unused[64];
+__global__ void nothing(float *z) { z[threadIdx.x] = mask[threadIdx.x]; }
+"""
+
+
+def test_variables_of_a_module_are_filled_before_each_run(device, stub):
+    module = device.load(Nvcc("sm_90").compile(Program(CONSTANT, (), ())))
+    device.bind({"z": ONES, "mask": 3 * ONES})
+    launch = Launch("nothing", (64,), (1,), ("z",), constants=("mask",))
+    stub.calls()
+    device.launch(module, (launch,))
+    calls = stub.calls()
+    copied = calls.index("cuMemcpyDtoD")
+    assert copied < next(i for i, call in enumerate(calls) if "_Z7nothingPf" in call)
+    found = np.zeros(64, np.float32)
+    for value in (5, 3):  # a kernel may have changed it, or the array may be another one
+        device.write("mask", np.float32(value) * ONES)
+        device.launch(module, (launch,))
+        device.driver.read(found, module.variable("mask", 256))
+        np.testing.assert_array_equal(found, value * ONES)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "reason"),
+    [
+        ("mask", 65, "the array mask has 260 bytes, but the variable that it fills has 256"),
+        (
+            "z",
+            64,
+            "CONSTANT names z, but the binary has no variable .*; its variables: mask, unused",
+        ),
+    ],
+)
+def test_array_that_fits_no_variable_is_a_failed_launch(device, name, size, reason):
+    module = device.load(Nvcc("sm_90").compile(Program(CONSTANT, (), ())))
+    device.bind({"z": ONES, name: np.zeros(size, np.float32)})
+    with pytest.raises(LaunchFailed, match=reason):
+        device.launch(module, (Launch("nothing", (64,), (1,), ("z",), constants=(name,)),))
+
+
+def test_device_waits_after_the_last_launch_and_not_between(device, module, stub):
+    device.launch(module, [ADD, ADD])
+    calls = stub.calls()
+    assert calls.count("cuCtxSynchronize") == 1
+    work = [i for i, call in enumerate(calls) if call.startswith(("cuLaunch", "cuEventRecord"))]
+    assert max(work) < calls.index("cuCtxSynchronize") < calls.index("cuEventElapsedTime")
+
+
+def test_sample_calls_the_driver_for_its_work_alone(device, module, stub):
+    """Before this, a sample of one launch took 12 calls: two more of events, and others."""
+    launches = (ADD,)
+    for _ in range(2):
+        device.launch(module, launches)
+    stub.calls()
+    device.launch(module, launches)
+    assert [call.partition(" grid")[0] for call in stub.calls()] == [
+        "cuLaunchKernel wait_for_host",
+        "cuLaunchKernel start_clock",
+        "cuEventRecord",
+        "cuLaunchKernel add",
+        "cuEventRecord",
+        "cuLaunchKernel stop_clock",
+        "cuCtxSynchronize",
+        "cuEventElapsedTime",
+    ]
+
+
+def test_run_without_launches_does_all_the_rest(device, module, stub):
+    """Its energy is that of a run, less that of the launches."""
+    device.launch(module, ())
+    stub.calls()
+    assert device.launch(module, ()) == 0
+    assert [call.partition(" grid")[0] for call in stub.calls()] == [
+        "cuLaunchKernel wait_for_host",
+        "cuLaunchKernel start_clock",
+        "cuLaunchKernel stop_clock",
+        "cuCtxSynchronize",
+    ]
+
+
+def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, kernels, stub):
+    twin = Binary(kernels.build, kernels.data + b"\0")
+    modules = [device.load(binary) for binary in (kernels, twin, kernels, twin)]
+    assert stub.calls().count("cuModuleLoadData") == 2
+    assert modules[2:] == modules[:2]
+    device.unload()
+    assert device.load(kernels) is not modules[0]
+
+
+def test_array_that_is_restored_again_is_copied_on_the_device_without_a_wait(device, stub):
+    content = np.arange(64, dtype=np.float32)
+    stub.calls()
+    for calls in (["cuMemAlloc", "cuMemcpyHtoD", "cuMemcpyDtoD"], ["cuMemcpyDtoD"]):
+        device.restore({"x": content})
+        assert stub.calls() == calls
+        np.testing.assert_array_equal(device.read("x"), content)
+        device.write("x", ONES)
+        stub.calls()
+
+
+def test_launch_after_a_restore_finds_what_was_restored(device, module, stub):
+    for twos in (2 * ONES, 3 * ONES):
+        device.restore({"x": twos, "z": NAN})
+        device.launch(module, [ADD])
+        np.testing.assert_array_equal(device.read("z"), twos + 1)
+    calls = stub.calls()
+    assert calls.count("cuCtxSynchronize") == 2
+
+
+def test_array_is_restored_from_the_host_where_the_device_has_no_room(device, stub, fail):
+    stub.calls()
+    fail("cuMemAlloc@1+:2")  # PyCUDA collects garbage and tries again
+    content = np.arange(64, dtype=np.float32)
+    for _ in range(2):
+        device.restore({"x": content})
+        np.testing.assert_array_equal(device.read("x"), content)
+        device.write("x", ONES)
+    assert "cuMemcpyDtoD" not in stub.calls()
+    assert device.healthy
+
+
+def test_lack_of_memory_is_described_by_who_holds_it(device, module, stub, fail, monkeypatch):
+    device.restore({"x": ONES})
+    total = stub.allocated_bytes + 700  # other tests of this process may hold some
+    monkeypatch.setenv("CUDA_STUB_MEMORY", str(total))
+    fail("cuLaunchKernel@1:2")
+    with pytest.raises(OutOfDeviceMemory) as failure:
+        device.launch(module, [ADD])
+    zones = 3 * 2 * ZONE_BYTES
+    held = 4 * ONES.nbytes + zones
+    assert re.search(
+        rf"running add: .*: out of memory \(CUDA_ERROR_OUT_OF_MEMORY\)\. 700 of the device's "
+        rf"{total:,} bytes are free; "
+        rf"harness holds {held:,}, and other programs may hold the rest \(nvidia-smi",
+        str(failure.value),
+    )
+
+
+def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_DRIVER", "13020")
+    environment = device.environment("nvcc 13.0 sm_90")
+    assert (environment.device, environment.platform) == ("Stand-in GPU", "CUDA 13.2")
+    assert environment.notes["compute_capability"] == "9.0"
+    assert environment.notes["memory_bytes"] == str(80 << 30)
+    assert environment.notes["clock_khz"] == "1980000"
+    assert environment.notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab00"
+    assert device.limits.max_grid_dims == (2**31 - 1, 65535, 65535)
+    assert device.limits.compute_units == 132
+
+
+@pytest.mark.pycuda
+@needs_pycuda
+def test_package_that_calls_the_driver_is_noted_and_separates_no_measurements(stub, monkeypatch):
+    pytest.importorskip("cuda.bindings")
+    found = []
+    for package in PACKAGES:
+        monkeypatch.setenv(PACKAGE, package)
+        device = CudaDevice()
+        found.append(device.environment("nvcc"))
+        device.close()
+    assert found[0].fingerprint == found[1].fingerprint
+    names = [environment.notes["driver_package"].split()[0] for environment in found]
+    assert names == ["PyCUDA", "cuda-bindings"]
+
+
+@pytest.mark.parametrize(("driver", "is_older"), [("12040", True), ("13000", False)])
+def test_binary_of_a_later_toolkit_names_the_cure(driver, is_older, device, stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_DRIVER", driver)
+    later = replace(build(), compiler="nvcc 13.0.88 sm_90")
+    with pytest.raises(LaunchFailed, match=r"loading the binary: .* image is invalid") as failure:
+        device.load(Binary(later, b"a binary in another format"))
+    cure = "up to CUDA 12.4, but the compiler is nvcc 13.0.88 sm_90: update the driver, or set"
+    assert (cure in str(failure.value)) == is_older
+    assert ("CUDACXX" in str(failure.value)) == is_older
+
+
+# ------------------------------------------------------------------------- the host's work
+
+KERNEL_NS = 1_500
+
+
+@pytest.fixture
+def slow_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of KERNEL_NS, each launched by a host that is busy for longer than that."""
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
+    queue = PreparedLaunch.queue
+
+    def late(self: PreparedLaunch) -> None:
+        time.sleep(20e-6)
+        queue(self)
+
+    monkeypatch.setattr(PreparedLaunch, "queue", late)
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_hosts_work_is_in_no_time_once_each_function_has_run(count, device, module, slow_host):
+    first_s, *others_s = [device.launch(module, [ADD] * count) for _ in range(3)]
+    assert first_s > count * 20e-6
+    assert others_s == pytest.approx([count * KERNEL_NS * 1e-9] * 2)
+
+
+def test_kernel_that_writes_to_harness_own_words_changes_no_later_time(device, module, slow_host):
+    device.launch(module, [ADD])
+    device._stream._words[:] = 2**63
+    assert device.launch(module, [ADD]) == pytest.approx(KERNEL_NS * 1e-9)
+
+
+def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device, module, stub):
+    device.launch(module, [ADD])
+    stub.calls()
+    device.launch(module, [ADD] * (HELD_AT_ONCE + 1))
+    calls = [call.split()[:2] for call in stub.calls() if call.startswith("cuLaunchKernel")]
+    waits = [i for i, (_, kernel) in enumerate(calls) if kernel == "wait_for_host"]
+    assert waits == [0, HELD_AT_ONCE + 2], "start_clock is held as well"
+
+
+def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, monkeypatch):
+    device.launch(module, [ADD])
+    with monkeypatch.context() as patch:
+        patch.setattr("harness.measure.backends.cuda_stream.LIMIT_NS", 1)
+        with pytest.raises(HostTooSlow, match="waited 1e-09 s in vain for the host"):
+            device.launch(module, [ADD])
+    assert device.healthy
+    assert device.launch(module, [ADD]) > 0
+
+
+def test_device_does_not_wait_for_a_launch_that_was_refused(device, module, fail):
+    device.launch(module, [ADD])
+    fail("cuLaunchKernel@2:1")  # the first is the kernel that waits
+    began_s = time.monotonic()
+    with pytest.raises(LaunchFailed, match="invalid argument"):
+        device.launch(module, [ADD])
+    assert device.healthy
+    assert time.monotonic() - began_s < 0.5e-9 * LIMIT_NS
+
+
+def test_launches_that_were_prepared_are_prepared_anew_for_other_arguments(device, module):
+    launches = (ADD,)
+    for factor in (1, 2):
+        device.bind({**ARGUMENTS, "x": factor * ONES, "z": np.zeros(64, np.float32)})
+        for _ in range(2):
+            device.launch(module, launches)
+        assert device.read("z").tolist() == [factor + 1] * 64
+
+
+def test_benchmark_finds_the_hosts_share_of_a_sample(stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "2000")
+    monkeypatch.setattr(measuring_host, "usable_cores", lambda: 1)
+    for (_, way), times_us in measuring_host.host_times(samples=5).items():
+        if way == "held":
+            assert times_us == pytest.approx([2.0] * 5)
+        else:
+            assert times_us.min() > 2.0
+
+
+def test_blocking_launches_are_refused(stub, monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    with pytest.raises(BackendUnavailable, match=r"CUDA_LAUNCH_BLOCKING is set: .* Unset it"):
+        CudaDevice()
+
+
+def test_driver_that_cannot_compile_ptx_is_unavailable(stub, fail):
+    fail("cuModuleLoadData@1:221")
+    with pytest.raises(BackendUnavailable, match=r"own kernels: .* PTX must be there"):
+        CudaDevice()
+
+
+# ------------------------------------------------------------------------- the empty kernel
+
+
+class Compiles:
+    """A compiler that returns or raises what it is given."""
+
+    arch = "sm_90"
+
+    def __init__(self, result: Binary | BuildFailed) -> None:
+        self.identity = f"nvcc of {id(self)}"
+        self.result, self.compiled = result, 0
+
+    def compile(self, program: Program) -> Binary:
+        self.compiled += 1
+        if isinstance(self.result, BuildFailed):
+            raise self.result
+        return replace(
+            self.result, build=replace(self.result.build, key=program.key(self.identity))
+        )
+
+
+EMPTY = 'extern "C" __global__ void harness_empty() {}'
+
+
+@pytest.fixture(scope="module")
+def empty(nvidia) -> Binary:
+    return Nvcc(cuda.device_arch()).compile(Program(EMPTY, (), ()))
+
+
+def test_empty_kernel_is_compiled_once_and_then_kept_for_this_host_compiler(
+    device, empty, stub, monkeypatch, tmp_path
+):
+    compiler = Compiles(empty)
+    for _ in range(2):
+        require_working(device, compiler, "cuda")
+    assert compiler.compiled == 1
+    assert stub.calls().count("cuLaunchKernel harness_empty grid 1 1 1 group 1 1 1") == 2
+    (tmp_path / "gcc").write_text("another")
+    (tmp_path / "gcc").chmod(0o755)
+    monkeypatch.setenv("NVCC_CCBIN", str(tmp_path / "gcc"))
+    require_working(device, compiler, "cuda")
+    assert compiler.compiled == 2
+
+
+@pytest.mark.parametrize(
+    ("result", "rule", "message"),
+    [
+        (
+            BuildFailed("unsupported GNU version!"),
+            "",
+            r"Set NVCC_CCBIN to .*\nunsupported GNU vers",
+        ),
+        (
+            Binary(build(), b"x" * 64),
+            "",
+            "image is invalid.* Unset NVCC_APPEND_FLAGS: .* nvidia-smi",
+        ),
+        (None, "kernel@1:719", r"running harness_empty: .* \(dmesg\)"),
+        (None, "cuLaunchKernel@1:2", "bytes are free; harness holds"),
+    ],
+)
+def test_empty_kernel_that_does_not_run_names_the_cure(
+    result, rule, message, device, empty, fail, monkeypatch
+):
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-arch=sm_75")
+    fail(rule)
+    with pytest.raises(BackendUnavailable, match=f"(?s){message}"):
+        require_working(device, Compiles(result or empty), "cuda")
+
+
+# ------------------------------------------------------------------------- its failures
+
+CALLS = {
+    "cuMemAlloc": lambda device, module: device.bind(ARGUMENTS),
+    "cuMemcpyHtoD": lambda device, module: device.write("x", ONES),
+    "cuMemcpyDtoH": lambda device, module: device.read("x"),
+    "cuMemsetD8Async": lambda device, module: device.restore({"x": NAN}),
+    "cuMemcpyDtoD": lambda device, module: device.restore({"x": ONES}),
+    "cuModuleLoadData": lambda device, module: device.load(Binary(build(), b"")),
+    "cuModuleGetFunction": lambda device, module: device.launch(module, [ADD]),
+    "cuFuncGetAttribute": lambda device, module: device.launch(module, [ADD]),
+    "cuEventCreate": lambda device, module: device.launch(module, [ADD]),
+    "cuEventRecord": lambda device, module: device.launch(module, [ADD]),
+    "cuLaunchKernel": lambda device, module: device.launch(module, [ADD]),
+    "cuCtxSynchronize": lambda device, module: device.launch(module, [ADD]),
+    "cuEventElapsedTime": lambda device, module: device.launch(module, [ADD]),
+    "cuDriverGetVersion": lambda device, module: device.environment("nvcc"),
+    "cuDeviceGetAttribute": lambda device, module: device.limits.warp_size,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_failure_of_each_call_becomes_launch_failed(
+    call, kernels, stub, package, monkeypatch, fail
+):
+    device = CudaDevice()
+    device.bind(ARGUMENTS)
+    # Limits are asked for once, before the first launch.
+    module = device.load(kernels) if call != "cuDeviceGetAttribute" else None
+    fail(f"{call}@1:999")
+    with pytest.raises(LaunchFailed) as failure:
+        CALLS[call](device, module)
+    monkeypatch.delenv("CUDA_STUB_FAIL")
+    said = f"{call} failed: unknown error (CUDA_ERROR_UNKNOWN)"
+    assert said in str(failure.value).replace("DataEx", "Data")
+    assert not isinstance(failure.value, OutOfDeviceMemory)
+    assert device.healthy
+    device.close()
+
+
+@pytest.mark.parametrize("call", ["cuMemAlloc", "cuLaunchKernel"])
+def test_lack_of_memory_is_a_failure_of_its_own(call, device, module, fail):
+    fail(f"{call}@1+:2")  # PyCUDA collects garbage and tries again
+    with pytest.raises(OutOfDeviceMemory, match=r"\(CUDA_ERROR_OUT_OF_MEMORY\)\. .* are free"):
+        CALLS[call](device, module)
+    assert device.healthy
+
+
+def test_device_that_cannot_be_opened_is_unavailable(stub, fail):
+    fail("cuDevicePrimaryCtxRetain@1:101")
+    with pytest.raises(BackendUnavailable, match=r"CUDA device 0 cannot be opened: .* ordinal"):
+        CudaDevice()
+
+
+def test_device_without_memory_to_open_it_says_who_may_hold_it(stub, fail):
+    fail("cuModuleLoadData@1:2")
+    with pytest.raises(BackendUnavailable, match=r"no memory left: .* Other programs hold it"):
+        CudaDevice()
+
+
+@pytest.mark.parametrize("code", [700, 719])
+def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail):
+    fail(f"kernel@2:{code}")
+    device.launch(module, [ADD])
+    with pytest.raises(LaunchFailed, match=r"running add: .* context is lost and its process"):
+        device.launch(module, [ADD])
+    assert not device.healthy
+    with pytest.raises(LaunchFailed, match=r"reading x: .* its process must end"):
+        device.read("x")
+    assert not device.healthy
+
+
+def test_unhealthy_device_closes_in_silence(device, module, fail):
+    fail("kernel@1:700")
+    with pytest.raises(LaunchFailed):
+        device.launch(module, [ADD])
+    device.close()
+
+
+@pytest.mark.parametrize(
+    ("launch", "reason"),
+    [
+        (Launch("add", (32, 33), (1, 1), ()), "1,056 threads, but the device takes 1,024"),
+        (Launch("narrow", (65,), (1,), ("z",)), r"\d registers and its launch bounds.* takes 64"),
+        (Launch("add", (32,), (1,), ("q",)), "takes an argument q, but bound are x, y, z, n"),
+    ],
+)
+def test_launch_that_cannot_be_is_refused_before_the_first_launch(
+    launch, reason, device, module, stub
+):
+    with pytest.raises(LaunchFailed, match=reason):
+        device.launch(module, [ADD, launch])
+    assert not [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
+
+
+def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_called(device, stub):
+    with pytest.raises(LaunchFailed, match=r"50,000 bytes of static shared memory.* 49,152"):
+        device.load(Binary(build(shared_bytes=50_000), b"\x7fELF"))
+    assert "cuModuleLoadData" not in stub.calls()
+
+
+def test_nvml_finds_the_gpu_that_cuda_names(device: CudaDevice, nvml: Script) -> None:
+    nvml(gpus=["0000:FF:00.0", BUS])
+    sensors = open_sensors(device.environment("nvcc"), device.shares_cpu)
+    assert sensors.facts == SensorFacts()
+    assert sensors.counter is not None
+    assert sensors.state()["temperature_c"] > 0
+
+
+# ------------------------------------------------------------------------- one of several GPUs
+
+
+@pytest.fixture
+def two_gpus(stub, monkeypatch):
+    """A T4 and an H100."""
+    monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
+    monkeypatch.setenv("CUDA_STUB_NAMES", "Tesla T4,NVIDIA H100")
+    monkeypatch.setenv("CUDA_STUB_ARCHS", "75,90")
+
+
+def test_named_gpu_is_opened_and_compiled_for(two_gpus):
+    backend = choose_one("cuda", ["h100"])
+    with closing(backend.open_device()) as device:
+        notes = device.environment("").notes
+        assert device.environment("").device == "NVIDIA H100"
+        assert notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
+        assert notes["pci_bus_id"] == "0000:1C:00.0"
+        backend.require_working(device, backend.open_compiler())
+        with pytest.raises(LaunchFailed, match="no kernel image"):
+            device.load(choose_one("cuda", ["0"]).open_compiler().compile(Program(EMPTY, (), ())))
+
+
+def test_gpu_that_has_another_number_now_is_refused(two_gpus, monkeypatch):
+    backend = choose_one("cuda", ["1"])
+    monkeypatch.setenv("CUDA_STUB_UUIDS", "cd")
+    with pytest.raises(
+        BackendUnavailable, match=r"device 1 was NVIDIA H100, .*, but now is GPU-cd"
+    ):
+        backend.open_device()
+
+
+def test_instance_of_a_divided_gpu_has_its_own_uuid(stub, monkeypatch):
+    monkeypatch.setenv("CUDA_STUB_MIG", "1")
+    (instance,) = list_gpus()
+    assert instance.uuid == "MIG-abababab-abab-abab-abab-ababababab00"
+    assert instance.instance == instance.uuid

@@ -1,0 +1,294 @@
+"""Configurations of equal machine code: measured once, shared and marked, and else measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.program import Launch
+from harness.core.records import Build, Config, Input, Measurement, Outcome, Timing
+from harness.measure import build_queue, device_client
+from harness.measure.deduplicate import EqualCode
+from harness.measure.kernels import KernelMeasurer
+from harness.space import ConstrainedSpace, Space
+from harness.space_file import Spec, load_spec
+from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
+from tests.helpers.replays import opened
+from tests.helpers.results_examples import query
+from tests.measure.test_nvcc import needs_nvcc
+
+FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
+LAUNCH = (Launch("f", (64,), (2,), ("x",)),)
+
+
+def config(a: int, b: int = 0) -> Config:
+    return Config({"A": a, "B": b})
+
+
+def build(sha256: str | None = "ab" * 32, key: str = "0" * 64) -> Build:
+    return Build(key, "", "a compiler", 0.5, sha256)
+
+
+def ok(a: int, b: int = 0, read: tuple[str, ...] | None = (), **changes: Any) -> Measurement:
+    timing = Timing((1.0, 2.0, 3.0))
+    found = Measurement(config(a, b), FOUR, Outcome.OK, timing, build(), host_read=read, wall_s=9.0)
+    return dataclasses.replace(found, **changes)
+
+
+def found_for(
+    measured: Measurement,
+    asked: Config,
+    built: Build | None = None,
+    launches: tuple[Launch, ...] = LAUNCH,
+) -> Measurement | None:
+    """What one measurement is to a configuration."""
+    equal = EqualCode()
+    equal.add(measured, LAUNCH)
+    return equal.find(asked, built or build(), launches)
+
+
+# ----------------------------------------------------------------------- what is the same
+
+
+def test_equal_code_that_is_launched_alike_shares_the_samples_and_names_their_origin() -> None:
+    own = build(key="1" * 64)
+    found = found_for(ok(1, observed={"occupancy": 0.5}), config(2), own)
+    assert found is not None
+    assert (found.config, found.build, found.wall_s) == (config(2), own, 0.0)
+    assert found.shared_with == config(1).digest
+    assert found.timing == ok(1).timing
+    assert found.observed == {"occupancy": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("built", "launches"),
+    [
+        (build("cd" * 32), LAUNCH),
+        (build(None), LAUNCH),
+        (build(), (Launch("f", (32,), (2,), ("x",)),)),
+        (build(), (Launch("f", (64,), (3,), ("x",)),)),
+        (build(), ()),
+    ],
+    ids=["code", "unknown code", "group", "grid", "from the host module"],
+)
+def test_other_code_or_another_launch_shares_nothing(
+    built: Build, launches: tuple[Launch, ...]
+) -> None:
+    assert found_for(ok(1), config(2), built, launches) is None
+
+
+def test_code_that_is_not_known_is_not_equal_to_itself() -> None:
+    assert found_for(ok(1, build=build(None)), config(2), build(None)) is None
+    assert found_for(ok(1, build=None), config(2), build(None)) is None
+
+
+def test_what_the_host_module_read_must_be_the_same() -> None:
+    measured = ok(1, 5, read=("B",))
+    assert found_for(measured, config(2, 5)) is not None
+    assert found_for(measured, config(2, 6)) is None
+    assert found_for(measured, Config({"A": 2, "B": 5.0})) is None
+    assert found_for(measured, Config({"A": 2})) is None
+
+
+def test_measurements_are_found_by_whatever_the_host_module_read_each_time() -> None:
+    equal = EqualCode()
+    equal.add(ok(1, 5, read=("A", "B")), LAUNCH)
+    equal.add(ok(2, 5, read=("A",)), LAUNCH)
+    found = equal.find(config(2, 6), build(), LAUNCH)
+    assert found is not None
+    assert found.shared_with == config(2, 5).digest
+
+
+def test_nothing_is_shared_where_it_is_not_known_what_the_host_module_read() -> None:
+    assert found_for(ok(1, read=None), config(2)) is None
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
+def test_failures_that_repeat_are_shared_and_those_that_may_be_chance_are_not(
+    outcome: Outcome,
+) -> None:
+    failed = ok(1, outcome=outcome, timing=None, message="as it is")
+    found = found_for(failed, config(2))
+    assert (found is not None) == (outcome in (Outcome.WRONG_RESULT, Outcome.LAUNCH_FAILED))
+
+
+def test_what_was_shared_is_shared_on_with_its_first_origin() -> None:
+    found = found_for(ok(2, shared_with=config(1).digest), config(3))
+    assert found is not None
+    assert found.shared_with == config(1).digest
+
+
+def test_a_configuration_that_is_requested_again_is_measured_again() -> None:
+    assert found_for(ok(1), config(1)) is None
+
+
+# ----------------------------------------------------------------------------- a measurer
+
+Open = Callable[..., tuple[KernelMeasurer, Space]]
+
+
+def write_fake(folder: Path, kernel: str, space: str = FAKE_SPACE, host: str = FAKE_HOST) -> Spec:
+    # The path makes the source another one for each test: nothing is in the cache.
+    (folder / "twice.cl").write_text(f"// {folder}\n{kernel}\n")
+    (folder / "twice.py").write_text(host)
+    (folder / "fake.yaml").write_text(space)
+    return load_spec(folder / "fake.yaml")
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Opens measurers of a fake device; V is a macro that changes nothing."""
+    for module in (build_queue, device_client):
+        monkeypatch.setattr(module, "Processes", HereProcesses)
+
+    def measurer(
+        kernel: str = "V\nkernel twice", compiler: str = "opencl", **texts: str
+    ) -> tuple[KernelMeasurer, Space]:
+        spec = write_fake(tmp_path, kernel, **texts)
+        real = {"arch": "sm_90"} if compiler == "nvcc" else {"hashes": True}
+        language = "cuda" if compiler == "nvcc" else "opencl"
+        journal = tmp_path / "journal"
+        local = KernelMeasurer(
+            spec, FakeBackend(language, compiler, "a fake", journal=journal, **real)
+        )
+        return local, ConstrainedSpace.of(spec, FOUR, local.limits, compiler)
+
+    return measurer
+
+
+def launches(folder: Path) -> int:
+    return sum(what == "launch" for what, _, _ in read_journal(folder / "journal"))
+
+
+def v(value: int) -> Config:
+    return Config({"V": value})
+
+
+def test_equal_code_is_launched_once_an_input(fake: Open, tmp_path: Path) -> None:
+    local, space = fake()
+    first = local.measure(space, FOUR, v(1), None)
+    launched = launches(tmp_path)
+    second = local.measure(space, FOUR, v(2), None)
+    assert launches(tmp_path) == launched > 0
+    assert (first.shared_with, second.shared_with) == (None, v(1).digest)
+    assert second.timing == first.timing
+    other = local.measure(space, FIVE, v(2), None)
+    assert other.shared_with is None
+    assert launches(tmp_path) > launched
+
+
+def test_equal_code_is_found_among_what_was_measured_before(fake: Open, tmp_path: Path) -> None:
+    local, space = fake()
+    first = local.measure(space, FOUR, v(1), None)
+    again, space = fake()
+    again.recall(FOUR, [first])
+    launched = launches(tmp_path)
+    assert again.measure(space, FOUR, v(2), None).shared_with == v(1).digest
+    assert launches(tmp_path) == launched
+
+
+def test_wrong_result_is_shared(fake: Open) -> None:
+    local, space = fake("V\nkernel twice", host=FAKE_HOST.replace("2 *", "3 *"))
+    found = [local.measure(space, FOUR, v(value), None) for value in (1, 2)]
+    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
+    assert [m.shared_with for m in found] == [None, v(1).digest]
+    assert found[0].worst == found[1].worst
+
+
+def test_finalists_are_measured_each_for_itself(fake: Open) -> None:
+    local, space = fake()
+    local.measure(space, FOUR, v(1), None)
+    found = local.measure_interleaved(space, FOUR, [v(1), v(2)], rounds=2)
+    assert [m.shared_with for m in found] == [None, None]
+
+
+HOST_LAUNCHES = """\
+
+from harness.host import Launch
+
+def launches(arguments, config):
+    yield Launch("twice", (config["SIZE"],), (1,), ("x", "y"))
+"""
+HOST_SPACE = FAKE_SPACE.replace(
+    "parameters:", "parameters:\n  SIZE: {values: [2, 4], default: 4}"
+).replace("launch: {group: [4], grid: [1]}", "launch: host")
+
+
+def test_launches_of_a_host_module_are_the_same_where_all_it_asks_for_is(fake: Open) -> None:
+    local, space = fake(space=HOST_SPACE, host=FAKE_HOST + HOST_LAUNCHES)
+    configs = [Config({"SIZE": size, "V": value}) for size, value in ((4, 1), (4, 2), (2, 2))]
+    found = [local.measure(space, FOUR, config, None) for config in configs]
+    assert [m.outcome for m in found] == [Outcome.OK] * 3, found[0].message
+    assert [m.host_read for m in found] == [("SIZE",)] * 3
+    assert [m.shared_with for m in found] == [None, configs[0].digest, None]
+
+
+# ------------------------------------------------------------------------- a whole campaign
+
+
+def searched(fake: Open, folder: Path, **options: Any) -> tuple[list[Any], list[Any]]:
+    """A campaign on a fake device: its tests, and its reports."""
+    local, _ = fake()
+    spec = load_spec(folder / "fake.yaml")
+    with opened(spec, folder / "results.db", local, **options) as (campaign, tests):
+        return tests, campaign.run()
+
+
+def test_a_campaign_counts_what_is_shared_and_measures_one_finalist_of_each_code(
+    fake: Open, tmp_path: Path
+) -> None:
+    tests, reports = searched(fake, tmp_path, test_limit=6)
+    assert len(tests) == 12
+    assert sum(progress.measurement.shared_with is not None for progress in tests) == 10
+    assert [(r.measured, r.shared, r.within_noise) for r in reports] == [(6, 5, 0)] * 2
+    # All have one code, so the default stands for them.
+    finals = "SELECT count(*) FROM measurements WHERE stage = 'final' GROUP BY input_id"
+    assert query(tmp_path / "results.db", finals) == [(1,), (1,)]
+    assert {r.best.config for r in reports if r.best} == {v(1)}
+
+
+def test_equal_code_is_known_after_the_run_was_cut(fake: Open, tmp_path: Path) -> None:
+    searched(fake, tmp_path, test_limit=2)
+    launched = launches(tmp_path)
+    tests, _ = searched(fake, tmp_path, test_limit=8)
+    assert len(tests) == 16
+    assert launches(tmp_path) == launched  # the finals are those of the first run
+    shared = (
+        "SELECT count(*) FROM measurements JOIN configurations origin "
+        "ON origin.digest = shared_with AND origin.parameters = '{\"V\": 1}'"
+    )
+    assert query(tmp_path / "results.db", shared) == [(14,)]
+
+
+# ------------------------------------------------------------------------------ real code
+
+CUDA = """\
+#if V < 0
+#error negative
+#endif
+extern "C" __global__ void twice(const float *x, float *y) {
+    y[threadIdx.x] = 2.0f * x[threadIdx.x] / (x[threadIdx.x] + 1.0f);
+}
+"""
+CUDA_SPACE = FAKE_SPACE.replace(
+    "launch:",
+    "flags: {nvcc: {extra-device-vectorization: boolean, use_fast_math: boolean}}\nlaunch:",
+).replace("source: twice.cl", "source: {cuda: twice.cl}")
+
+
+@needs_nvcc
+def test_dead_flag_and_unused_macro_share_what_nvcc_makes_of_them_and_a_live_flag_does_not(
+    fake: Open,
+) -> None:
+    local, space = fake(CUDA, "nvcc", space=CUDA_SPACE)
+    dead, fast = "extra-device-vectorization", "use_fast_math"
+    changes = ({}, {"V": 2, dead: True}, {fast: True})
+    configs = [Config({**space.default, **change}) for change in changes]
+    found = [local.measure(space, FOUR, config, None) for config in configs]
+    assert [m.outcome for m in found] == [Outcome.OK] * 3, found[0].message
+    assert [m.shared_with for m in found] == [None, space.default.digest, None]
+    assert len({m.build.key for m in found if m.build}) == 3  # each was compiled

@@ -1,0 +1,197 @@
+"""One process at a time measures on a device."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.commands.check.default_run import run_default
+from harness.core.errors import DeviceBusy, UsageError
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.cuda_driver import CudaGpu
+from harness.measure.backends.opencl import DeviceName
+from harness.measure.device_client import DeviceClient
+from harness.measure.device_lock import device_locked, holder_of
+from harness.measure.kernels import KernelMeasurer
+from harness.space_file import load_spec
+
+ROOT = Path(__file__).parents[2]
+H100 = CudaGpu(0, "NVIDIA H100", "GPU-aa", "0000:1B:00.0", "sm_90", 80 << 30)
+EQUAL = replace(H100, ordinal=1, uuid="GPU-ab", bus_id="0000:1C:00.0")
+SAME = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, bus_id="0000:1B:00.0")
+CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
+HOLDER = """
+import sys
+from harness.measure.device_client import DeviceClient
+from harness.measure.device_lock import device_locked
+from tests.measure.test_device_lock import CPU, of
+with device_locked(of(CPU)):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the locks, of this test alone."""
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
+    return tmp_path / "locks"
+
+
+def of(device: CudaGpu | DeviceName) -> Backend:
+    """The backend of a device."""
+    if isinstance(device, CudaGpu):
+        return Backend("cuda", "nvcc", "a test", cuda_gpu=device)
+    return Backend("opencl", "opencl", "a test", device)
+
+
+@contextmanager
+def another_process() -> Iterator[subprocess.Popen[str]]:
+    """A process that measures on CPU until it is killed, with a password in its command line."""
+    command = [sys.executable, "-c", HOLDER, "tune", "postgresql://me:secret@host/db"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_second_process_learns_who_measures_until_that_is_killed(locks: Path) -> None:
+    with another_process() as process, pytest.raises(DeviceBusy) as busy, device_locked(of(CPU)):
+        pass
+    message = str(busy.value)
+    assert f"process {process.pid} (" in message
+    assert "tune ...; since 20" in message
+    assert "secret" not in message
+    assert "cpu, 0 compute units" in message
+    assert "harness.check --devices` lists them" in message
+    with device_locked(of(CPU)):
+        pass
+    assert list(locks.iterdir()) == []
+
+
+def test_a_device_has_one_lock_for_cuda_and_opencl() -> None:
+    with device_locked(of(H100)):
+        with pytest.raises(DeviceBusy, match="this process already measures on this device: NVI"):
+            device_locked(of(SAME)).__enter__()
+        with device_locked(of(EQUAL)), device_locked(of(CPU)):
+            pass
+    with device_locked(of(SAME)):
+        pass
+
+
+def test_instances_of_a_divided_gpu_have_locks_of_their_own() -> None:
+    one, other = (replace(H100, uuid=uuid) for uuid in ("MIG-1", "MIG-2"))
+    with device_locked(of(one)), device_locked(of(other)), pytest.raises(DeviceBusy):
+        device_locked(of(one)).__enter__()
+
+
+def test_lock_that_one_thread_took_is_freed_by_another() -> None:
+    with ExitStack() as held:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(held.enter_context, device_locked(of(CPU))).result()
+        with pytest.raises(DeviceBusy):
+            device_locked(of(CPU)).__enter__()
+    with device_locked(of(CPU)):
+        pass
+
+
+def test_holder_that_has_not_said_who_it_is_is_another_process(locks: Path) -> None:
+    with device_locked(of(CPU)):
+        (holder,) = locks.glob("*.json")
+        for text in ("", "[]", '{"pid": 1}'):
+            holder.write_text(text)
+            with pytest.raises(DeviceBusy, match=r"^another process measures"):
+                device_locked(of(CPU)).__enter__()
+
+
+def test_folder_that_cannot_be_written_is_refused_with_the_next_step(
+    locks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **more: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("harness.measure.device_lock.locked_file", refuse)
+    with pytest.raises(UsageError, match=r"Read-only.*HARNESS_CACHE_DIR"):
+        device_locked(of(CPU)).__enter__()
+
+
+def test_a_device_is_in_use_while_its_lock_is_held_whoever_has_the_number_of_its_process(
+    locks: Path,
+) -> None:
+    identity = CPU.identity
+    with device_locked(of(CPU)):
+        assert holder_of(identity) == "this process already"
+        (holder,) = locks.glob("*.json")
+    holder.write_text(json.dumps({"pid": 1, "since": "2020", "command": "killed"}))
+    assert holder_of(identity) == ""
+    holder.with_suffix(".lock").touch()  # as a killed process leaves it
+    assert holder_of(identity) == ""
+    with another_process() as process:
+        assert f"process {process.pid} (" in holder_of(identity)
+
+
+def test_an_architecture_without_a_device_needs_no_lock() -> None:
+    backend = Backend("cuda", "nvcc", "a test", arch="sm_90")
+    with device_locked(backend), device_locked(backend):
+        pass
+
+
+def test_measurer_holds_its_device_until_it_is_closed(opencl: Backend) -> None:
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    with closing(KernelMeasurer(spec, opencl)) as owner:
+        with pytest.raises(DeviceBusy):
+            KernelMeasurer(spec, opencl)
+        KernelMeasurer(spec, opencl, owner).close()  # a guest, which leaves it locked
+        with pytest.raises(DeviceBusy):
+            KernelMeasurer(spec, opencl)
+    KernelMeasurer(spec, opencl).close()
+
+
+def test_lock_is_free_where_builds_cannot_be_kept(
+    opencl: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise UsageError("the cache cannot be written")
+
+    monkeypatch.setattr("harness.measure.build_queue.BuildCache", full)
+    with pytest.raises(UsageError, match="the cache") as kept:
+        KernelMeasurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), opencl)
+    with device_locked(opencl):
+        pass
+    assert kept.tb is not None
+
+
+def test_lock_is_free_where_ctrl_c_came_while_its_process_was_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.measure.device_client.Processes", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook keeps the last error
+        DeviceClient(Path("host.py"), of(CPU))
+    with device_locked(of(CPU)):
+        pass
+    assert kept.tb is not None
+
+
+def test_check_runs_no_default_on_a_device_that_is_measured_on(opencl: Backend) -> None:
+    shown = io.StringIO()
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    with device_locked(opencl):
+        assert not run_default(Console(file=shown, width=1000), spec, "opencl")
+    assert "default not run: this process already measures on this device" in shown.getvalue()
+    assert list((Path(os.environ["HARNESS_CACHE_DIR"]) / "locks").iterdir()) == []

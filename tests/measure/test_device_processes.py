@@ -1,0 +1,157 @@
+"""Several devices, each measured by a process of its own, which share their builds."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+from harness.core.records import Config, Input, Outcome
+from harness.measure.kernels import KernelMeasurer
+from harness.results.view import Results, read_results, the_one
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec, load_spec
+from harness.tuning.devices import EqualDevices
+from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.replays import opened
+
+ROOT = Path(__file__).parents[2]
+MVMUL = f"""\
+name: mvmul
+kernel: {{function: mvmul, source: {ROOT}/kernels/mvmul.cl, host: {ROOT}/kernels/mvmul.py}}
+parameters:
+  THRD: {{values: [256], role: launch, default: 256}}
+  LU: {{type: integer, min: 1, max: 2, default: 1}}
+  X_CACHE: {{values: [0, 1], role: choice, default: 1}}
+launch: {{group: [sqrt(THRD), sqrt(THRD)], grid: ["ceil_div(m, sqrt(THRD))", 1]}}
+inputs:
+  features: [m, n]
+  values: [{{m: 33, n: 101}}, {{m: 101, n: 33}}, {{m: 64, n: 64}}]
+verify: {{rtol: 1.0e-5, atol: 0.0}}
+measure: {{repeats: 3, min_repeats: 2}}
+"""
+INPUTS = ", ".join(f"{{n: {n}}}" for n in range(4, 10))
+
+
+def write_spec(folder: Path) -> Spec:
+    # The path makes the source another one for each test: nothing is in the cache.
+    (folder / "twice.cl").write_text(f"V // {folder}\nkernel twice\n")
+    (folder / "twice.py").write_text(FAKE_HOST)
+    (folder / "fake.yaml").write_text(FAKE_SPACE.replace("{n: 4}, {n: 5}", INPUTS))
+    return load_spec(folder / "fake.yaml")
+
+
+@contextmanager
+def two_devices(spec: Spec, journal: Path, **traits: Any) -> Iterator[EqualDevices]:
+    backend = FakeBackend("opencl", "opencl", "a fake", journal=journal, **traits)
+    first = KernelMeasurer(spec, backend, devices=2)
+    second = KernelMeasurer(spec, backend, equal=first, devices=2)
+    with closing(EqualDevices({"device 0": first, "device 1": second})) as devices:
+        yield devices
+
+
+def pid_of(_worker: object) -> int:
+    """Return the id of the present process."""
+    return os.getpid()
+
+
+def device_pid(devices: EqualDevices, number: int) -> int:
+    """Return the id of the process of a device."""
+    measurer = devices.left[number].measurer
+    assert isinstance(measurer, KernelMeasurer)
+    return measurer._device._processes.run(pid_of, timeout_s=60)
+
+
+def tuned(
+    spec: Spec, database: Path, devices: EqualDevices, when: Callable[[int], object]
+) -> Results:
+    """Tune all of a space on devices; `when` is called at each test, with its number."""
+    with opened(spec, database, devices, test_limit=8) as (campaign, display):
+        seen = display.test
+
+        def test(progress: Any) -> None:
+            seen(progress)
+            when(len(display))
+
+        display.test = test  # type: ignore[method-assign]
+        campaign.run()
+    return the_one(read_results([str(database)]))
+
+
+def test_nothing_compiles_while_a_device_measures_and_nothing_twice(tmp_path: Path) -> None:
+    """A device that shares the processor is disturbed by every build, also those of others. One
+    device is killed in the middle, which is no configuration's fault."""
+    spec, journal = write_spec(tmp_path), tmp_path / "journal"
+    traits = {"shares_cpu": True, "compile_s": 0.02, "launch_s": 0.002}
+    with two_devices(spec, journal, **traits) as devices:
+
+        def when(number: int) -> None:
+            if number == 10:
+                os.kill(device_pid(devices, 1), signal.SIGKILL)
+
+        results = tuned(spec, tmp_path / "r.db", devices, when)
+    found = Counter(
+        (row.measurement.input, row.measurement.outcome)
+        for row in results.rows
+        if row.stage == "search"
+    )
+    assert found == {(problem, Outcome.OK): 8 for problem in spec.inputs}
+    happened = list(read_journal(journal))
+    compiled = [(begin, end) for what, begin, end in happened if what == "compile"]
+    launched = [(begin, end) for what, begin, end in happened if what == "launch"]
+    assert len(compiled) == 8
+    assert not [None for a, b in compiled for c, d in launched if a < d and c < b]
+
+
+def test_ctrl_c_ends_the_processes_of_all_devices_at_once(tmp_path: Path) -> None:
+    spec = write_spec(tmp_path)
+    database, pids = tmp_path / "r.db", list[int]()
+    with two_devices(spec, tmp_path / "journal", launch_s=0.01) as devices:
+        pids += [device_pid(devices, 0), device_pid(devices, 1)]
+
+        def when(number: int) -> None:
+            if number == 6:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with pytest.raises(KeyboardInterrupt):
+            tuned(spec, database, devices, when)
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+    results = the_one(read_results([str(database)]))
+    assert len(results.rows) >= 6
+    assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
+
+
+def test_two_parts_of_a_cpu_measure_all_that_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyopencl")
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("the processor has one core, which cannot be divided")
+    monkeypatch.setenv("HARNESS_CPU_PARTS", "2")
+    space = tmp_path / "mvmul.yaml"
+    space.write_text(MVMUL)
+
+    def tuned(device: str) -> set[tuple[Input, Config, Outcome]]:
+        database = tmp_path / f"{device[-1]}.db"
+        found = harness.tune(space, device=device, database=database, test_limit=4, progress=False)
+        assert len(found.inputs) == 3
+        rows = [row.measurement for row in the_one(read_results([str(database)])).rows]
+        return {(m.input, m.config, m.outcome) for m in rows}
+
+    spec = load_spec(space)
+    every = {
+        (problem, config, Outcome.OK)
+        for problem in spec.inputs
+        for config in ConstrainedSpace.of(spec, problem, None)
+    }
+    assert tuned("all") == every
+    assert tuned("0:1") == every

@@ -1,0 +1,170 @@
+"""The names of kernels that are more than a word, and what stands in a cubin for them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import BuildFailed, SpecError
+from harness.core.kernel_name import check_kernel_name, plain_name, reference_lines
+from harness.core.program import Program
+from harness.core.records import Config
+from harness.measure.backends.kernel_symbols import kernel_symbol, readable
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.nvrtc import Nvrtc
+from harness.space import ConstrainedSpace
+from harness.space.launches import make_program
+from harness.space_file import load_spec
+from tests.measure.test_nvrtc import needs_nvrtc
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+
+KERNELS = """\
+struct Pair { int a, b; };
+template <typename T, int N> __global__ void gemm(T *z, const T *x) { z[0] = x[N]; }
+namespace lib {
+using Real = float;
+template <typename T, int N = 4> __global__ void fill(T *z, Pair p) { z[0].a = p.a * N; }
+__global__ void scale(Real *z) { z[0] = 1; }
+}
+__global__ void over(float *z) { z[0] = 1; }
+__global__ void over(int *z) { z[0] = 1; }
+__global__ void plain(int *z) { z[0] = 1; }
+static __global__ void inner(int *z) { z[0] = 1; }
+namespace { __global__ void hidden(int *z) { z[0] = 1; } }
+extern "C" __global__ void linked(int *z) { z[0] = 1; }
+__device__ int other = 3;
+"""
+SYMBOLS = {
+    "gemm<float, 2 * 8>": "_Z4gemmIfLi16EEvPT_PKS0_",
+    "gemm<lib::Real, 8>": "_Z4gemmIfLi8EEvPT_PKS0_",
+    "lib::fill<Pair>": "_ZN3lib4fillI4PairLi4EEEvPT_S1_",
+    "lib::scale": "_ZN3lib5scaleEPf",
+    "over(int *)": "_Z4overPi",
+    "plain": "_Z5plainPi",
+    "inner": "_Z5innerPi",
+    "linked": "linked",
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)],
+)
+def cubin(request: pytest.FixtureRequest) -> bytes:
+    lines = reference_lines(name for name in SYMBOLS if plain_name(name) != name)
+    return request.param("sm_90").compile(Program("\n".join([KERNELS, *lines]), (), ())).data
+
+
+def test_kernels_are_found_by_the_names_that_a_person_writes(cubin: bytes) -> None:
+    assert {name: kernel_symbol(cubin, name) for name in SYMBOLS} == SYMBOLS
+    assert readable(kernel_symbol(cubin, "hidden")) == "(anonymous namespace)::hidden(int*)"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("gemm<flaot, 8>", 'identifier "flaot" is undefined\n  gemm<flaot, 8>'),
+        ("over(double *)", 'overloaded function "over" is intended\n  over(double *)'),
+        ("huge<int>", "Entry function 'huge<int>(int*)' uses too much shared data"),
+    ],
+)
+def test_a_log_shows_kernels_as_a_person_names_them(name: str, shown: str) -> None:
+    text = '#line 1 "k.cu"\n' + KERNELS + "template <typename T> __global__ void huge(T *z)"
+    text += " { __shared__ T all[1 << 20]; all[z[1]] = z[2]; __syncthreads(); z[0] = all[z[3]]; }"
+    with pytest.raises(BuildFailed) as failure:
+        Nvcc("sm_90").compile(Program("\n".join([text, *reference_lines([name])]), (), ()))
+    message = str(failure.value)
+    assert shown in message
+    for hidden in ("harness_kernel", "function(1)", "_Z", "kernel.cu"):
+        assert hidden not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("over", r"2 kernels are called `over`: `over\(float\*\)`, `over\(int\*\)`. Name one"),
+        ("gemm", r"`gemm` is not in the binary; its kernels are .* A template needs its arg"),
+        ("missing", r"`missing` is not in the binary; its kernels are `gemm<float, 16>.* and 5 m"),
+        ("lib::scale(int *)", "does not say which kernel `lib::scale.* Declare it `__global__`"),
+    ],
+)
+def test_name_of_no_kernel_or_of_several_lists_those_that_are_there(
+    cubin: bytes, name: str, reason: str
+) -> None:
+    with pytest.raises(LookupError, match=reason):
+        kernel_symbol(cubin, name)
+
+
+@needs_nvcc
+def test_name_that_does_not_compile_is_reported_at_the_key_of_the_space(folder: Path) -> None:
+    spec = load_spec(folder / "space.yaml")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    program = make_program(spec, space, Config({"BLOCK": 64, "UNROLL": 2}), "cuda")
+    with pytest.raises(BuildFailed, match=r"kernel\.function: error:"):
+        Nvcc("sm_90").compile(program)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "scale.cu").write_text("__global__ void scale(float *x) { x[0] = BLOCK; }")
+    files = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
+    shutil.copy(files / "scale.py", tmp_path)
+    text = (files.parent / "launch_shared.yaml").read_text().replace(", shared: BLOCK * 4 - n", "")
+    text = text.replace("source: files/scale.cl", "source: scale.cu").replace("files/", "")
+    text = text.replace("function: scale", "function: scale<UNROLL>").replace("constraints:", "")
+    (tmp_path / "space.yaml").write_text(text.replace("  - BLOCK * UNROLL <= 512", ""))
+    return tmp_path
+
+
+def test_parameter_may_stand_in_the_kernels_name_alone(folder: Path) -> None:
+    path = folder / "space.yaml"
+    path.write_text(path.read_text().replace("BLOCK * UNROLL)", "BLOCK)"))
+    assert load_spec(path).functions == ("scale<UNROLL>",)
+    path.write_text(path.read_text().replace("scale<UNROLL>", "scale<2>"))
+    with pytest.raises(SpecError, match=r"nothing uses it: `UNROLL` stands neither in scale\.cu"):
+        load_spec(path)
+
+
+def test_macro_with_the_name_of_a_templates_parameter_needs_a_place_in_the_kernels_name(
+    folder: Path,
+) -> None:
+    path = folder / "space.yaml"
+    (folder / "scale.cu").write_text("template <int UNROLL> __global__ void scale(float *x) {}")
+    load_spec(path)
+    path.write_text(path.read_text().replace("scale<UNROLL>", "scale<2>"))
+    with pytest.raises(SpecError, match=r"UNROLL: .* macro .* would break; .* `scale<UNROLL>`"):
+        load_spec(path)
+
+
+@pytest.mark.parametrize("text", ["", "a b", "f<1", "f<int>; x", "f(\nint)", "::f", "1f", "f<>"])
+def test_text_that_names_no_kernel_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="names no kernel: write its name, such as `scale`"):
+        check_kernel_name(text)
+
+
+def test_opencl_takes_the_word_of_a_name() -> None:
+    names = ("scale", "lib::deep::scale<A<4>, (2 > 1)>", "scale<4>(float *, int)", "scale(int)")
+    assert {plain_name(check_kernel_name(name)) for name in names} == {"scale"}
+
+
+def test_parameter_with_the_name_of_a_template_parameter_is_its_argument_alone(
+    folder: Path,
+) -> None:
+    (folder / "scale.cu").write_text(
+        "// template <int BLOCK>\n#if BLOCK < 32\n#error small\n#endif\n"
+        "template <typename T, int UNROLL = (3 > 2), template <int> class Q = Box>\n"
+        "__global__ void scale(T *x) { x[0] = UNROLL; }"
+    )
+    path = folder / "space.yaml"
+    path.write_text(path.read_text().replace("scale<UNROLL>", "scale<float, UNROLL * BLOCK>"))
+    spec = load_spec(path)
+    assert spec.sources["cuda"].template_names == {"T", "UNROLL", "Q"}
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    lines = make_program(spec, space, Config({"BLOCK": 64, "UNROLL": 2}), "cuda").text.splitlines()
+    assert lines[:2] == ["#define BLOCK 64", '#line 1 "scale.cu"']
+    assert lines[-3:-1] == ["#define UNROLL 2", '#line 1 "kernel.function"']
+    assert "&scale<float, UNROLL * BLOCK>" in lines[-1]

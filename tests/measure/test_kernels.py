@@ -1,0 +1,531 @@
+"""Measuring in a process of its own: faults planted in kernels, and what measurers share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from harness.core.errors import (
+    BackendUnavailable,
+    DataDoesNotFit,
+    HostModuleError,
+    LaunchFailed,
+    OutOfDeviceMemory,
+)
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+)
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.guard_zones import StrayWrite
+from harness.measure.device_client import DeviceClient
+from harness.measure.device_worker import DeviceWorker, Together
+from harness.measure.kernel_job import KernelJob, failed_job
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.measurer import Measurer
+from harness.measure.processes import ProcessLost
+from harness.recordings.replay import ReplayMeasurer
+from harness.space import ConstrainedSpace, Space
+from harness.space_file import Spec, load_spec
+from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, space_of
+
+
+@pytest.fixture(scope="module")
+def faults() -> Spec:
+    return load_spec(FAULTS / "faults.yaml")
+
+
+@pytest.fixture
+def local(faults: Spec, opencl: Backend) -> Iterator[KernelMeasurer]:
+    with contextlib.closing(KernelMeasurer(faults, opencl)) as measurer:
+        yield measurer
+
+
+@pytest.fixture
+def hasty(faults: Spec, opencl: Backend, local: KernelMeasurer) -> Iterator[KernelMeasurer]:
+    """A measurer for what hangs; all else has a minute."""
+    spec = faults.with_measure({"timeout_s": 1})
+    with contextlib.closing(KernelMeasurer(spec, opencl, local)) as one:
+        yield one
+
+
+@pytest.fixture
+def measure(faults: Spec, local: KernelMeasurer) -> Callable[[str], Measurement]:
+    """Measures a fault; and then that the run goes on."""
+    space = space_of(faults, local)
+
+    def measured(name: str) -> Measurement:
+        found = local.measure(space, GIVEN, fault(name), None)
+        following = local.measure(space, GIVEN, fault("none"), None)
+        assert following.outcome is Outcome.OK, following.message
+        assert found.config == fault(name)
+        assert found.build is not None or found.outcome is Outcome.BUILD_FAILED
+        return found
+
+    return measured
+
+
+Measure = Callable[[str], Measurement]
+
+
+def test_right_kernel_is_measured(measure: Measure) -> None:
+    found = measure("none")
+    assert found.outcome is Outcome.OK
+    assert found.timing is not None
+    assert 3 <= found.timing.count <= 6
+    assert len(found.warmup_s) == 1
+
+
+def test_wrong_element_is_a_wrong_result_that_names_it(measure: Measure) -> None:
+    found = measure("wrong_element")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.worst is not None
+    assert (found.worst.argument, found.worst.index, found.worst.wrong_count) == ("y", (5,), 1)
+    assert "at the first run: y[5] is" in found.message
+
+
+def test_element_that_is_never_written_is_a_wrong_result(measure: Measure) -> None:
+    found = measure("unwritten")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "y[7] was never written (1 of " in found.message
+
+
+def test_integer_that_is_never_written_is_a_wrong_result_though_minus_1_is_expected(
+    measure: Measure,
+) -> None:
+    found = measure("unwritten_integer")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "z[0]" in found.message
+    assert "expected -1" in found.message
+
+
+def test_result_that_is_right_only_at_first_is_a_wrong_result(measure: Measure) -> None:
+    found = measure("wrong_later")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "at run 3: y[" in found.message
+
+
+def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure: Measure) -> None:
+    begin = time.monotonic()
+    found = hasty.measure(space_of(faults, hasty), GIVEN, fault("hang"), None)
+    assert found.outcome is Outcome.TIMEOUT
+    assert found.message == "it did not end within 1 s and was killed (measure.timeout_s)"
+    assert time.monotonic() - begin < SOON_S
+    assert measure("none").outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(("name", "signal_name"), [("null_write", "SIGSEGV"), ("trap", "SIGILL")])
+def test_crash_names_its_signal(measure: Measure, name: str, signal_name: str) -> None:
+    found = measure(name)
+    assert found.outcome is Outcome.CRASHED
+    assert found.message.startswith(f"the kernel's process died of {signal_name}")
+
+
+def test_failed_build_has_the_compilers_log_with_the_line_of_the_source(measure: Measure) -> None:
+    found = measure("build_error")
+    lines = (FAULTS / "faults.cl").read_text().splitlines()
+    line = lines.index("    y[i] = undeclared;") + 1
+    assert found.outcome is Outcome.BUILD_FAILED
+    assert f"faults.cl:{line}:" in found.message
+    assert "undeclared identifier 'undeclared'" in found.message
+
+
+def test_too_much_local_memory_is_a_failed_launch_with_figures(
+    measure: Measure, local: KernelMeasurer
+) -> None:
+    found = measure("local_memory")
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "16,777,216" in found.message
+    assert f"{local.limits.max_local_bytes:,}" in found.message
+
+
+def test_group_that_the_kernel_does_not_take_is_a_failed_launch(measure: Measure) -> None:
+    found = measure("group_size")
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "groups of (16, 1, 1), but the launch's are (8, 1, 1)" in found.message
+
+
+def test_kernel_that_spoils_its_input_is_wrong_and_spoils_no_other(measure: Measure) -> None:
+    found = measure("spoil_input")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "at run 2" in found.message
+
+
+def test_right_kernel_is_not_blamed_for_what_another_wrote(measure: Measure) -> None:
+    found = measure("spoil_spare")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "it writes the argument spare, which is no output" in found.message
+    found = measure("read_spare")
+    assert found.outcome is Outcome.OK, found.message
+
+
+def what_strays(worker: DeviceWorker) -> list[StrayWrite]:
+    return worker._device.stray_writes()
+
+
+def process_of(_: DeviceWorker) -> int:
+    return os.getpid()
+
+
+def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
+    faults: Spec, local: KernelMeasurer
+) -> None:
+    space = space_of(faults, local)
+    for name in ("none", "overrun"):
+        found = local.measure(space, GIVEN, fault(name), None)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert local._device._processes.run(what_strays, timeout_s=60) == []
+    found = local.measure(space, GIVEN, fault("none", block=16), None)
+    assert found.outcome is Outcome.OK, found.message
+
+
+def test_process_that_a_kernel_may_have_written_all_over_is_replaced(
+    faults: Spec, local: KernelMeasurer
+) -> None:
+    space = space_of(faults, local)
+    processes = [local._device._processes.run(process_of, timeout_s=60)]
+    for name in ("none", "overrun_far", "none"):
+        found = local.measure(space, GIVEN, fault(name), None)
+        processes.append(local._device._processes.run(process_of, timeout_s=60))
+    assert found.outcome is Outcome.OK, found.message
+    first, after_right, after_far, last = processes
+    assert first == after_right != after_far == last
+
+
+def test_interleaved_configuration_is_not_blamed_for_what_another_wrote(
+    faults: Spec, local: KernelMeasurer
+) -> None:
+    configs = [fault("none"), fault("spoil_spare"), fault("none", block=16)]
+    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
+    ok, wrong = Outcome.OK, Outcome.WRONG_RESULT
+    assert [m.outcome for m in found] == [ok, wrong, ok], [m.message for m in found]
+
+
+@pytest.mark.parametrize(
+    ("n", "reason"),
+    [
+        (1, r"reference\(\) raised ArithmeticError: no reference for one element \(line \d+\)"),
+        (2, r"arguments\(\) raised \w*MemoryError"),
+        (3, r"data of \(n=3\) died of SIGKILL, as when memory runs out.*enough memory"),
+    ],
+)
+def test_host_module_that_fails_ends_its_input_and_nothing_else(
+    faults: Spec, local: KernelMeasurer, n: int, reason: str
+) -> None:
+    given = Input({"n": n})
+    with pytest.raises(HostModuleError, match=reason):
+        local.measure(space_of(faults, local, given), given, fault("none"), None)
+    found = local.measure(space_of(faults, local), GIVEN, fault("none"), None)
+    assert found.outcome is Outcome.OK
+
+
+def test_interleaved_measurement_keeps_order_and_failures(
+    faults: Spec, local: KernelMeasurer
+) -> None:
+    configs = [fault(name) for name in ("none", "build_error", "wrong_element", "read_spare")]
+    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
+    assert [m.config for m in found] == configs
+    ok, failed, wrong = Outcome.OK, Outcome.BUILD_FAILED, Outcome.WRONG_RESULT
+    assert [m.outcome for m in found] == [ok, failed, wrong, ok]
+    assert {m.timing.count for m in found if m.timing} == {4}
+
+
+def test_interleaved_measurement_that_crashes_is_a_failure_of_that_one_alone(
+    faults: Spec, local: KernelMeasurer
+) -> None:
+    configs = [fault(name) for name in ("none", "trap", "wrong_element", "read_spare")]
+    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
+    assert [m.config for m in found] == configs
+    ok, crashed, wrong = Outcome.OK, Outcome.CRASHED, Outcome.WRONG_RESULT
+    assert [m.outcome for m in found] == [ok, crashed, wrong, ok]
+    assert "SIGILL" in found[1].message
+    assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
+    assert {m.timing.count for m in found if m.timing} == {2}
+
+
+def test_interleaved_measurement_that_hangs_leaves_the_only_other_one_measured(
+    faults: Spec, hasty: KernelMeasurer
+) -> None:
+    configs = [fault("hang"), fault("none")]
+    found = hasty.measure_interleaved(space_of(faults, hasty), GIVEN, configs, rounds=2)
+    assert [m.outcome for m in found] == [Outcome.TIMEOUT, Outcome.OK]
+
+
+def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
+    faults: Spec, local: KernelMeasurer
+) -> None:
+    space = space_of(faults, local)
+    (found,) = local.measure_interleaved(space, GIVEN, [fault("trap")], rounds=2)
+    assert found.outcome is Outcome.CRASHED
+
+
+# ------------------------------------------------------------------ a device that takes no more
+
+FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
+
+
+@pytest.fixture
+def fake(
+    tmp_path: Path, fake_processes: None
+) -> Iterator[Callable[..., tuple[KernelMeasurer, Space]]]:
+    """Opens measurers of a fake device with these traits, and closes them."""
+    # The path makes the source another one for each test: nothing is in the cache.
+    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.py").write_text(FAKE_HOST)
+    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
+    spec = load_spec(tmp_path / "fake.yaml")
+    with contextlib.ExitStack() as opened:
+
+        def measurer(**traits: Any) -> tuple[KernelMeasurer, Space]:
+            backend = FakeBackend(
+                "opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits
+            )
+            local = KernelMeasurer(spec, backend)
+            opened.callback(local.close)
+            return local, ConstrainedSpace.of(spec, FOUR, local.limits, "opencl")
+
+        yield measurer
+
+
+Fake = Callable[..., tuple[KernelMeasurer, Space]]
+
+
+def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake: Fake) -> None:
+    local, space = fake(lives=0)
+    with pytest.raises(BackendUnavailable, match=r"an empty kernel does not run on the opencl"):
+        local.measure(space, FOUR, space.default, None)
+
+
+def test_empty_kernel_runs_after_the_first_failure_alone(fake: Fake) -> None:
+    local, space = fake()
+    with mock.patch.object(local._device, "require_working") as asked:
+        with mock.patch.object(local._device, "run", side_effect=LaunchFailed("no")):
+            assert not local.measure(space, FOUR, space.default, None).timing
+            assert not local.measure(space, FOUR, Config({"V": 2}), None).timing
+        asked.assert_called_once()
+
+
+def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(
+    fake: Fake, tmp_path: Path
+) -> None:
+    local, _ = fake()
+    assert local.notices == ()
+    wanted = local._spec.with_measure({"energy": True})
+    with contextlib.closing(KernelMeasurer(wanted, local._backend, local)) as other:
+        (notice,) = other.notices
+        assert notice.startswith(
+            "energy is not measured: harness reads it from GPUs with --backend"
+        )
+
+
+def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: Fake) -> None:
+    # FOUR, FIVE, and FOUR again, which fails once.
+    local, space = fake(refused_binds=(2,))
+    found = [local.measure(space, given, space.default, None) for given in (FOUR, FIVE, FOUR)]
+    assert [m.outcome for m in found] == [Outcome.OK] * 3
+
+
+def test_data_that_does_not_fit_is_no_configurations_fault(fake: Fake) -> None:
+    local, space = fake(refused_binds=(2, 3))
+    for given in (FOUR, FIVE):
+        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
+    with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Run the same command"):
+        local.measure(space, FOUR, space.default, None)
+    assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
+
+
+def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: Fake) -> None:
+    local, space = fake(broken_binds=(0, 2, 3))
+    assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
+    with pytest.raises(
+        HostModuleError, match="cannot be copied to the device: the driver is con"
+    ) as e:
+        local.measure(space, FIVE, space.default, None)
+    assert not isinstance(e.value, DataDoesNotFit)
+    assert local.measure(space, FIVE, space.default, None).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
+    fake: Fake, tmp_path: Path, count: int
+) -> None:
+    local, space = fake(refused_binds=(1,))
+    assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
+    found = local.measure_interleaved(space, FOUR, list(space)[:count], rounds=2)
+    assert [m.outcome for m in found] == [Outcome.OK] * count
+    done = [what for what, _, _ in read_journal(tmp_path / "journal") if what != "compile"]
+    binds = [number for number, what in enumerate(done) if what == "bind"]
+    assert binds[2] == binds[1] + 1, "nothing is launched between"
+
+
+def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_device(
+    fake: Fake,
+) -> None:
+    local, space = fake(spoilt_by="#define V 2")
+    configs = [Config({"V": value}) for value in (1, 2, 3)]
+    found = local.measure_interleaved(space, FOUR, configs, rounds=2)
+    ok, failed = Outcome.OK, Outcome.LAUNCH_FAILED
+    assert [m.outcome for m in found] == [ok, failed, ok]
+    assert [m.timing.count for m in found if m.timing] == [2, 2]
+
+
+def test_interleaved_data_that_never_fits_again_is_nobodys_failure(fake: Fake) -> None:
+    local, space = fake(refused_binds=tuple(range(2, 20)))
+    for given in (FOUR, FIVE):
+        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
+    with pytest.raises(DataDoesNotFit, match="64 bytes do not fit"):
+        local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
+
+
+def test_interleaved_data_that_fits_at_the_next_attempt_fails_none(fake: Fake) -> None:
+    local, space = fake(refused_binds=(2,))
+    for given in (FOUR, FIVE):
+        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
+    found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
+    assert [m.outcome for m in found] == [Outcome.OK] * 3
+
+
+def test_survivors_that_are_lost_together_again_have_that_outcome(fake: Fake) -> None:
+    # One takes three launches, of which none hurts; two take six.
+    local, space = fake(lives=5)
+    found = local.measure_interleaved(space, FOUR, list(space)[:2], rounds=2)
+    assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
+
+
+@pytest.mark.parametrize("culprit", [1, 3, 4])
+def test_one_that_breaks_the_rounds_of_others_alone_fails(fake: Fake, culprit: int) -> None:
+    local, space = fake()
+    together, sizes = local._together, list[int]()
+
+    def breaking(jobs: Any, block: Any) -> Together:
+        sizes.append(len(jobs))
+        if len(jobs) > 1 and any(job.config == Config({"V": culprit}) for job in jobs):
+            lost = LaunchFailed("it broke")
+            return Together([failed_job(job, lost, 1.0) for job in jobs], complete=False)
+        return together(jobs, block)
+
+    with mock.patch.object(local, "_together", breaking):
+        configs = [Config({"V": value}) for value in (1, 2, 3, 4)]
+        found = local.measure_interleaved(space, FOUR, configs, rounds=2)
+    assert [m.config for m in found if m.timing is None] == [Config({"V": culprit})]
+    assert "breaks what it is interleaved with: it broke" in found[culprit - 1].message
+    assert sizes == [4, 1, 1, 1, 1, 4, *[3] * culprit]
+
+
+def test_the_first_configuration_is_built_alone(fake: Fake, tmp_path: Path) -> None:
+    local, space = fake(shares_cpu=True)
+    configs = list(space)[:3]
+    for config in configs:
+        local.expect(space, configs)
+        assert local.measure(space, FOUR, config, None).outcome is Outcome.OK
+    events = [what for what, _, _ in sorted(read_journal(tmp_path / "journal"), key=lambda e: e[1])]
+    first, second = events.index("launch"), events.index("compile", events.index("launch"))
+    assert events[:first].count("compile") == 1
+    assert "launch" not in events[second : second + 2], "then the others are built together"
+    assert events.count("compile") == 3
+
+
+def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    local, space = fake()
+    found = local.measure(space, FOUR, space.default, None)
+    job = local._job(space, FOUR, space.default, None)
+    assert isinstance(job, KernelJob)
+    timeouts_s: list[float] = []
+
+    def run(*_: object, timeout_s: float, seed: int) -> None:
+        timeouts_s.append(timeout_s)
+        raise LaunchFailed("it was started")
+
+    monkeypatch.setattr(DeviceClient, "made_s", lambda *_: 1000.0)
+    monkeypatch.setattr(DeviceClient, "run", run)
+    refusal = local._run_proof(space, job, found)
+    assert refusal is not None
+    assert refusal.reason == "a second run on other data failed: it was started"
+    assert timeouts_s[0] > 2 * 2 * 1000
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ProcessLost("hung", hung=True), Outcome.TIMEOUT),
+        (ProcessLost("died"), Outcome.CRASHED),
+        (LaunchFailed("refused"), Outcome.IMPLAUSIBLE),
+        (OutOfDeviceMemory("no room"), Outcome.OUT_OF_MEMORY),
+        (DataDoesNotFit("no room"), Outcome.OUT_OF_MEMORY),
+    ],
+)
+def test_a_proof_whose_process_is_lost_ends_so_and_may_be_repeated(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: Outcome
+) -> None:
+    local, space = fake()
+    found = local.measure(space, FOUR, space.default, None)
+    job = local._job(space, FOUR, space.default, None)
+    assert isinstance(job, KernelJob)
+    monkeypatch.setattr(DeviceClient, "run", mock.Mock(side_effect=error))
+    refusal = local._run_proof(space, job, found)
+    assert refusal is not None
+    assert refusal.outcome is outcome
+
+
+# ------------------------------------------------------------------------- what measurers share
+
+
+@pytest.fixture(scope="module")
+def replay() -> ReplayMeasurer:
+    none = Measurement(
+        fault("none"), GIVEN, Outcome.OK, timing=Timing((1.0, 2.0), StopReason.RECORDED)
+    )
+    environment = Environment("replay", "a recording", "CSV", "recorded", "recorded")
+    return ReplayMeasurer({(GIVEN, fault("none")): none}, environment)
+
+
+@pytest.fixture(params=["local", "replay"])
+def measurer(request: pytest.FixtureRequest) -> Measurer:
+    found: Measurer = request.getfixturevalue(request.param)
+    return found
+
+
+def test_measurer_keeps_its_environment(measurer: Measurer) -> None:
+    assert measurer.environment == measurer.environment
+    assert len(measurer.environment.fingerprint) == 64
+
+
+def test_measurer_names_the_compiler_whose_flags_are_tuned(measurer: Measurer) -> None:
+    assert measurer.compiler in ("opencl", None)
+
+
+def test_local_measurer_tunes_its_backends_compiler(local: KernelMeasurer) -> None:
+    assert local.compiler == "opencl"
+
+
+def test_measurer_measures_what_was_announced(measurer: Measurer, faults: Spec) -> None:
+    space = space_of(faults, measurer)
+    measurer.expect(space, [fault("none")])
+    found = measurer.measure(space, GIVEN, fault("none"), None)
+    assert (found.config, found.input, found.outcome) == (fault("none"), GIVEN, Outcome.OK)
+
+
+def test_failure_is_an_outcome(measurer: Measurer, faults: Spec) -> None:
+    found = measurer.measure(space_of(faults, measurer), GIVEN, fault("group_size"), 1e-9)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert found.message
+
+
+def test_measurer_interleaves_in_order(measurer: Measurer, faults: Spec) -> None:
+    configs = [fault("group_size"), fault("none")]
+    found = measurer.measure_interleaved(space_of(faults, measurer), GIVEN, configs, rounds=2)
+    assert [m.config for m in found] == configs
+    assert [m.outcome for m in found] == [Outcome.LAUNCH_FAILED, Outcome.OK]

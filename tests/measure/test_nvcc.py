@@ -1,0 +1,431 @@
+"""The nvcc compiler: real compilations where nvcc is here, recorded reports everywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.program import Binary, Program
+from harness.measure.backends import cubin, nvcc
+from harness.measure.backends.elf import sections
+from harness.measure.backends.nvcc import Nvcc, find_nvcc, supported_archs
+from harness.measure.backends.ptxas import Resources, parse_resources, without_resources, worst_of
+from harness.measure.build_cache import digests
+from tests.helpers.planted import SOON_S, until
+
+try:
+    find_nvcc()
+    MISSING = "" if shutil.which("gcc") else "nvcc needs gcc, which is not on PATH"
+except BackendUnavailable as error:
+    MISSING = str(error)
+
+needs_nvcc = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+
+# U and N are names that CUDA's own headers use as template parameters. The function and the
+# variable with internal linkage get names in which nvcc hashes the folder of the source.
+SOURCE = """\
+#define U 4
+#define N 7
+#define BLOCK 128
+#line 1 "two_kernels.cu"
+namespace { __device__ int counter; }
+static __device__ __noinline__ float scaled(float v) { return v * N; }
+extern "C" __global__ void copy(float *x, const float *y) { x[threadIdx.x] = scaled(y[0]); }
+extern "C" __global__ void turn(float *x, const float *y) {
+    __shared__ float tile[BLOCK * U];
+    const int unused = 1;
+    tile[threadIdx.x] = y[threadIdx.x];
+    atomicAdd(&counter, 1);
+    __syncthreads();
+    x[threadIdx.x] = tile[(N * threadIdx.x) % BLOCK];
+}
+"""
+
+
+def program(text: str = SOURCE, *options: str, include_dirs: tuple[str, ...] = ()) -> Program:
+    return Program(text, options, include_dirs)
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Nvcc:
+    return Nvcc("sm_90")
+
+
+@pytest.fixture(scope="module")
+def built(compiler: Nvcc) -> Binary:
+    return compiler.compile(program())
+
+
+# ------------------------------------------------------------------------- real compilations
+
+
+@needs_nvcc
+def test_kernel_compiles_to_a_cubin_with_parameters_named_like_the_headers_own(built):
+    assert built.data.startswith(b"\x7fELF")
+
+
+@needs_nvcc
+def test_build_reports_the_largest_resources_of_its_kernels(built):
+    assert built.build.shared_bytes == 4 * 128 * 4
+    assert built.build.spill_bytes == 0
+    assert 8 <= built.build.registers <= 255
+
+
+@needs_nvcc
+def test_build_records_what_it_was_made_with(built, compiler):
+    assert built.build.compiler == compiler.identity
+    assert built.build.key == program().key(compiler.identity)
+    assert re.fullmatch(r"nvcc \d+\.\d+\.\d+ .*sm_90", compiler.identity)
+    assert built.build.compile_s > 0
+    assert not built.build.cached
+
+
+@needs_nvcc
+def test_log_keeps_warnings_at_their_source_lines_and_no_resources(built):
+    assert 'two_kernels.cu(6): warning #177-D: variable "unused"' in built.build.log
+    assert "ptxas info" not in built.build.log
+    assert "stack frame" not in built.build.log
+
+
+@needs_nvcc
+def test_flags_that_change_nothing_give_the_same_machine_code(built, compiler):
+    again = compiler.compile(program(SOURCE, "-Xptxas", "-O3"))
+    assert again.data != built.data
+    assert again.build.binary_sha256 == built.build.binary_sha256
+    assert again.build.options == "-Xptxas -O3"
+
+
+# nvcc ends with status 0, but a time of such a build would stand beside flags that were not obeyed.
+@needs_nvcc
+def test_flags_that_nvcc_warns_it_does_not_obey_are_a_failed_build(compiler):
+    options = ("-maxrregcount", "64", "-Xptxas", "--maxrregcount=96", "-arch=sm_80")
+    with pytest.raises(BuildFailed, match="the compiler did not obey its flags") as failure:
+        compiler.compile(program(SOURCE, *options))
+    assert "incompatible redefinition for option 'maxrregcount'" in str(failure.value)
+    assert "incompatible redefinition for option 'gpu-architecture'" in str(failure.value)
+
+
+@needs_nvcc
+def test_flags_that_change_the_code_give_another_hash(built, compiler):
+    unoptimised = compiler.compile(program(SOURCE, "-Xptxas", "-O0"))
+    assert unoptimised.build.binary_sha256 != built.build.binary_sha256
+
+
+@needs_nvcc
+def test_refused_source_fails_with_the_compilers_words_and_no_temporary_path(compiler):
+    with pytest.raises(BuildFailed) as failure:
+        compiler.compile(program('#line 7 "odd.cu"\n__global__ void f(float *x) { x[0] = NAME; }'))
+    message = str(failure.value)
+    assert 'odd.cu(7): error: identifier "NAME" is undefined' in message
+    assert "nvcc ended with status 1" in message
+    assert "/tmp" not in message
+    assert "harness-nvcc-" not in message
+    assert "tmpxft" not in message
+
+
+@needs_nvcc
+def test_too_much_static_shared_memory_is_a_failed_build(compiler):
+    source = """
+extern "C" __global__ void f(float *x) {
+    __shared__ float s[20000];
+    s[threadIdx.x] = x[0];
+    __syncthreads();
+    x[threadIdx.x] = s[19999 - threadIdx.x];
+}"""
+    with pytest.raises(BuildFailed, match=r"(?s)uses too much shared data.*in launch\.shared"):
+        compiler.compile(program(source))
+
+
+@needs_nvcc
+def test_macro_in_an_unroll_pragma_is_a_failed_build_with_advice(compiler):
+    source = """
+#define UNROLL 4
+extern "C" __global__ void f(float *x) {
+#pragma unroll UNROLL
+    for (int i = 0; i < 8; i++)
+        x[i] += 1;
+}"""
+    with pytest.raises(BuildFailed, match="expands no macro in `#pragma unroll`"):
+        compiler.compile(program(source))
+
+
+@needs_nvcc
+def test_headers_are_found_in_a_folder_relative_to_where_we_stand_and_are_known_afterwards(
+    compiler, tmp_path, monkeypatch
+):
+    (tmp_path / "of the user").mkdir()
+    (tmp_path / "of the user" / "first.h").write_text("#define FIRST 0\n")
+    monkeypatch.setenv("CPATH", str(tmp_path / "of the user"))
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / "size.h").write_text("#define SIZE 96\n")
+    monkeypatch.chdir(tmp_path)
+    source = """#include "size.h"
+#include <first.h>
+#include <cuda_fp16.h>
+extern "C" __global__ void f(char *x) {
+    __shared__ char s[SIZE];
+    s[threadIdx.x] = x[FIRST];
+    __syncthreads();
+    x[threadIdx.x] = s[threadIdx.x ^ 1];
+}"""
+    built = compiler.compile(program(source, include_dirs=("headers",)))
+    assert built.build.shared_bytes == 96
+    headers = [tmp_path / "headers" / "size.h", tmp_path / "of the user" / "first.h"]
+    assert built.read == digests(str(header.resolve()) for header in headers)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "others"),
+    [
+        ("int a;", (), False),
+        ('#include "mine.h"', (), False),
+        ('#include "elsewhere.h"', (), True),
+        (" # include <mine.h>", (), True),
+        ("#include HEADER", (), True),
+        ("int a;", ("-include", "x.h"), True),
+    ],
+)
+def test_headers_are_listed_only_where_the_program_does_not_hold_them(
+    text, options, others, tmp_path
+):
+    (tmp_path / "mine.h").touch()
+    asked = Program(text, options, (str(tmp_path),), ("int b;",))
+    assert nvcc._reads_others(asked) == others
+
+
+# ------------------------------------------------------------------------- architectures
+
+
+@needs_nvcc
+def test_malformed_architecture_is_refused_with_the_nearest_name():
+    with pytest.raises(UsageError, match=r"'sm90' is not an architecture.*did you mean `sm_90`\?"):
+        Nvcc("sm90")
+
+
+@needs_nvcc
+def test_architecture_that_nvcc_does_not_know_is_refused_with_what_it_knows():
+    with pytest.raises(BackendUnavailable, match=r"does not compile for sm_20.*sm_90.*toolkit"):
+        Nvcc("sm_20")
+
+
+@needs_nvcc
+def test_architecture_with_feature_suffix_is_accepted_where_nvcc_has_it():
+    if "sm_90" not in supported_archs(find_nvcc()):
+        pytest.skip("this nvcc does not compile for sm_90")
+    assert Nvcc("sm_90a").arch == "sm_90a"
+    with pytest.raises(BackendUnavailable, match="sm_80a"):
+        Nvcc("sm_80a")
+
+
+# ------------------------------------------------------------------------- the machine code
+
+
+@needs_nvcc
+def test_one_changed_byte_of_code_changes_the_hash(built):
+    (code,) = (each.content for each in sections(built.data) if each.name == b".text.turn")
+    changed = bytearray(built.data)
+    changed[built.data.index(code)] ^= 1
+    assert cubin.machine_code_sha256(bytes(changed)) != built.build.binary_sha256
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x7fELF", b"// PTX\n" * 40])
+def test_what_is_no_cubin_has_no_machine_code(junk):
+    with pytest.raises(ValueError, match="cubin"):
+        cubin.machine_code_sha256(junk)
+
+
+@needs_nvcc
+def test_truncated_cubin_has_no_machine_code(built):
+    with pytest.raises(ValueError, match="cubin"):
+        cubin.machine_code_sha256(built.data[:500])
+
+
+# ------------------------------------------------------------------------- ptxas' report
+
+REPORT = """\
+kernel.cu(5): warning #177-D: variable "s" was declared but never referenced
+ptxas warning : For profile sm_90 adjusting per thread register count of 16 to lower bound of 24
+ptxas info    : Overriding maximum register limit 256 for 'fine' with  32 of maxrregcount option
+ptxas info    : 4 bytes gmem
+ptxas info    : Compiling entry function '_Z1cILi3EEvPi' for 'sm_90'
+ptxas info    : Function properties for _Z1cILi3EEvPi
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+ptxas info    : Compile time = 22.817 ms
+ptxas info    : Compiling entry function 'b' for 'sm_90'
+ptxas info    : Function properties for b
+    5080 bytes stack frame, 5248 bytes spill stores, 10440 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 5080 bytes cumulative stack size, 2048 bytes smem
+ptxas info    : Compile time = 122.066 ms
+ptxas info    : Function properties for _ZN32_INTERNAL_47d4193a_9_kernel_cu_a1hEi
+    8 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads
+"""  # noqa: E501
+
+
+def test_resources_are_read_per_function():
+    functions = parse_resources(REPORT)
+    assert functions["_Z1cILi3EEvPi"] == Resources(8, 0, 0)
+    assert functions["b"] == Resources(32, 2048, 5248 + 10440)
+    assert functions["_ZN32_INTERNAL_47d4193a_9_kernel_cu_a1hEi"] == Resources(None, None, 12)
+
+
+def test_resources_of_older_toolkits_are_read_too():
+    report = (
+        "ptxas info    : Function properties for f\n"
+        "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+        "ptxas info    : Used 20 registers, 4096+16 bytes smem, 360 bytes cmem[0]\n"
+    )
+    assert parse_resources(report) == {"f": Resources(20, 4096, 0)}
+
+
+def test_worst_takes_each_maximum_by_itself():
+    functions = [Resources(8, 4096, 0), Resources(32, 0, 12), Resources(None, None, 40)]
+    assert worst_of(functions) == Resources(32, 4096, 40)
+
+
+def test_resources_are_unknown_when_nothing_was_reported():
+    assert worst_of(parse_resources("nvcc warning : no resources").values()) == Resources()
+
+
+def test_warnings_remain_when_resources_are_taken_out():
+    assert without_resources(REPORT).splitlines() == REPORT.splitlines()[:2]
+
+
+# ------------------------------------------------------------------------- finding and running
+
+
+def fake_nvcc(folder: Path, compiling: str = "exit 0") -> Path:
+    """A program that answers nvcc's questions and otherwise runs a shell command."""
+    path = folder / "nvcc"
+    path.write_text(
+        "#!/bin/sh\n"
+        'case "$1" in\n'
+        '  --version) echo "Cuda compilation tools, release 13.0, V13.0.88"\n'
+        '             echo "Build cuda_13.0.r13.0/compiler.36424714_0";;\n'
+        "  --list-gpu-code) echo sm_80; echo sm_90;;\n"
+        f"  *) {compiling};;\n"
+        "esac\n"
+    )
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bare(monkeypatch, tmp_path):
+    """A machine where nothing is installed, but for a gcc that nobody runs."""
+    for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH", *nvcc.ENVIRONMENT):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
+    monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
+    return tmp_path
+
+
+def test_missing_nvcc_says_where_was_looked_and_what_to_install(bare):
+    with pytest.raises(BackendUnavailable) as missing:
+        find_nvcc()
+    for words in ("CUDACXX", "PATH", "CUDA toolkit", "pip install nvidia-cuda-nvcc nvidia-nvvm"):
+        assert words in str(missing.value)
+
+
+def test_cudacxx_that_names_no_program_is_not_ignored(bare, monkeypatch):
+    monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
+    with pytest.raises(BackendUnavailable, match="CUDACXX is '/nowhere/nvcc'"):
+        find_nvcc()
+
+
+def test_cudacxx_comes_first(bare, monkeypatch):
+    executable = fake_nvcc(bare)
+    monkeypatch.setenv("CUDACXX", str(executable))
+    assert find_nvcc() == executable
+
+
+def test_cuda_home_comes_before_path(monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    executable = fake_nvcc(tmp_path / "bin")
+    monkeypatch.delenv("CUDACXX", raising=False)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert find_nvcc() == executable
+
+
+def test_wheel_without_its_companions_says_which_to_install(tmp_path):
+    (tmp_path / "bin").mkdir()
+    executable = fake_nvcc(tmp_path / "bin")
+    with pytest.raises(BackendUnavailable, match="pip install nvidia-nvvm nvidia-cuda-runtime"):
+        nvcc._require_wheels(executable)
+
+
+def test_missing_host_compiler_is_reported_before_any_build(bare, monkeypatch):
+    executable = fake_nvcc(bare)
+    monkeypatch.setattr(nvcc.shutil, "which", lambda _: None)
+    with pytest.raises(BackendUnavailable, match="no gcc on PATH"):
+        Nvcc("sm_90", executable)
+
+
+def test_program_that_is_no_nvcc_is_refused(tmp_path):
+    with pytest.raises(BackendUnavailable, match="names no version"):
+        Nvcc("sm_90", Path("/bin/echo"))
+
+
+def test_identity_names_release_build_architecture_and_flags_of_the_environment(bare, monkeypatch):
+    executable = fake_nvcc(bare)
+    monkeypatch.setenv("NVCC_CCBIN", "g++-12")
+    plain = "nvcc 13.0.88 (compiler.36424714_0) sm_90"
+    assert Nvcc("sm_90", executable).identity == f"{plain} NVCC_CCBIN=g++-12"
+
+
+def test_build_past_its_deadline_fails_and_leaves_no_process_behind(bare, monkeypatch):
+    executable = fake_nvcc(bare, f"(sleep 300; :) & echo $! > {bare}/child; sleep 300")
+    monkeypatch.setattr(nvcc, "COMPILE_TIMEOUT_S", 1.0)
+    compiler = Nvcc("sm_90", executable)
+    begin = time.monotonic()
+    with pytest.raises(BuildFailed, match=r"did not finish within 1 s and was killed"):
+        compiler.compile(program())
+    assert time.monotonic() - begin < SOON_S
+    child = int((bare / "child").read_text())
+    assert until(lambda: not is_running(child))
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def test_silent_failure_is_called_that(bare):
+    compiler = Nvcc("sm_90", fake_nvcc(bare, "exit 3"))
+    with pytest.raises(BuildFailed, match=r"nvcc ended with status 3\nnvcc printed nothing"):
+        compiler.compile(program())
+
+
+def test_output_that_is_no_cubin_is_a_failed_build(bare):
+    compiler = Nvcc("sm_90", fake_nvcc(bare, "echo text > kernel.cubin"))
+    with pytest.raises(BuildFailed, match="no cubin"):
+        compiler.compile(program())
+
+
+def test_log_names_neither_the_temporary_folder_nor_numbered_files(bare):
+    says = 'echo "$PWD/kernel.cu: $TMPDIR/tmpxft_0001c8_00000000-6_kernel.ptx, line 3; error"'
+    compiler = Nvcc("sm_90", fake_nvcc(bare, f"{says}; exit 1"))
+    with pytest.raises(BuildFailed) as failure:
+        compiler.compile(program())
+    assert str(failure.value).endswith("kernel.cu: kernel.ptx, line 3; error")
+
+
+def test_options_reach_nvcc_unchanged_and_before_ours(bare):
+    # No shell takes part: what looks like a command stays an option.
+    executable = fake_nvcc(bare, f'printf "%s\\n" "$@" > {bare}/arguments; exit 1')
+    with pytest.raises(BuildFailed):
+        Nvcc("sm_90", executable).compile(program(SOURCE, "-DNAME=$(id) ;", "-arch=sm_80"))
+    arguments = (bare / "arguments").read_text().splitlines()
+    assert arguments[:2] == ["-DNAME=$(id) ;", "-arch=sm_80"]
+    assert arguments[2] == "-arch=sm_90"
+    assert os.path.basename(arguments[-1]) == "kernel.cubin"

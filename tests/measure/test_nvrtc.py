@@ -1,0 +1,310 @@
+"""The NVRTC compiler: real compilations where the library is installed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.commands.check import main as check
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.program import Binary, Program
+from harness.measure.backends import nvrtc, nvrtc_headers
+from harness.measure.backends.cubin import loaded_code
+from harness.measure.backends.elf import sections
+from harness.measure.backends.kernel_parameters import parameter_places
+from harness.measure.backends.kernel_symbols import kernel_symbol
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.nvrtc import Nvrtc, load_nvrtc
+from harness.measure.build_cache import BuildCache, digests
+from harness.measure.occupancy import occupancy
+from harness.space import ConstrainedSpace
+from harness.space.launches import make_program
+from harness.space_file import load_spec
+from tests.measure.test_nvcc import SOURCE, needs_nvcc
+
+SPACES = Path(__file__).parents[2] / "spaces"
+
+try:
+    load_nvrtc()
+    MISSING = ""
+except BackendUnavailable as error:
+    MISSING = str(error)
+
+needs_nvrtc = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+
+
+def program(text: str = SOURCE, *options: str, include_dirs: tuple[str, ...] = ()) -> Program:
+    return Program(text, options, include_dirs)
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Nvrtc:
+    return Nvrtc("sm_90")
+
+
+@pytest.fixture(scope="module")
+def built(compiler: Nvrtc) -> Binary:
+    return compiler.compile(program())
+
+
+# ------------------------------------------------------------------------- what is built
+
+
+@needs_nvrtc
+def test_build_has_the_resources_of_its_kernels_and_records_what_it_was_made_with(built, compiler):
+    assert built.build.shared_bytes == 4 * 128 * 4
+    assert built.build.spill_bytes == 0
+    assert 8 <= built.build.registers <= 255
+    assert built.build.key == program().key(compiler.identity)
+    assert re.fullmatch(r"nvrtc \d+\.\d+\.\d+ \(\d+\) sm_90", compiler.identity)
+
+
+@needs_nvrtc
+def test_log_keeps_warnings_at_their_source_lines_and_no_resources(built):
+    assert 'two_kernels.cu(6): warning #177-D: variable "unused"' in built.build.log
+    assert "ptxas" not in built.build.log
+    assert "stack frame" not in built.build.log
+
+
+@needs_nvrtc
+def test_flags_that_change_nothing_give_the_same_machine_code_and_others_do_not(built, compiler):
+    again = compiler.compile(program(SOURCE, "-Xptxas", "-O3"))
+    assert again.build.binary_sha256 == built.build.binary_sha256
+    unoptimised = compiler.compile(program(SOURCE, "-Xptxas", "-O0"))
+    assert unoptimised.build.binary_sha256 != built.build.binary_sha256
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("name", ["mvmul", "modern/gemm", "modern/softmax", "modern/spmv"])
+def test_kernels_of_the_repository_compile_and_say_what_they_take(name: str, arch: str) -> None:
+    spec = load_spec(SPACES / f"{name}.yaml")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    found = Nvrtc(arch).compile(make_program(spec, space, space.default, "cuda"))
+    symbol = kernel_symbol(found.data, spec.functions[0])
+    assert parameter_places(found.data, symbol)
+    build = found.build
+    assert build.registers
+    assert occupancy(arch, 256, build.registers, build.shared_bytes).active_groups > 0
+
+
+@needs_nvcc
+@needs_nvrtc
+def test_templates_have_the_same_code_where_only_their_symbols_differ(compiler):
+    text = "template <int N> __global__ void f(int *x) { *x = N; }\n"
+    text += 'extern "C" { __device__ auto harness_kernel_x = &f<3>; }\n'
+    other = Nvcc("sm_90").compile(program(text)), compiler.compile(program(text))
+    nvcc, nvrtc_code = (loaded_code(each.data) for each in other)
+    assert nvcc == nvrtc_code
+    changed = compiler.compile(program(text.replace("3", "4")))
+    assert loaded_code(changed.data) != nvrtc_code
+
+
+@needs_nvrtc
+def test_lines_of_the_source_are_in_a_cubin_that_is_built_with_them(compiler):
+    names = {each.name for each in sections(compiler.compile(program(SOURCE, "-lineinfo")).data)}
+    assert b".debug_line" in names
+
+
+@needs_nvrtc
+def test_device_with_features_of_its_own_is_compiled_for_where_it_has_them():
+    assert Nvrtc("sm_90", specific=True).arch == "sm_90a"
+    assert Nvrtc("sm_80", specific=True).arch == "sm_80"
+
+
+# ------------------------------------------------------------------------- what is refused
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("text", "options", "reason"),
+    [
+        ("", ("-Xcompiler", "-Wall"), r"unrecognized option -Xcompiler.*no option of NVRTC.*nvcc"),
+        ("", ("-Xptxas", "--none"), r"ptxas fatal\s*: Unknown option '-none'"),
+        ("#include <iostream>", (), r'file "iostream".*no headers of the host'),
+        ("#include <curand_none.h>", (), r"header of the CUDA toolkit: install it, or pip install"),
+        ("__device__ uint32_t x;", (), r'"uint32_t" is undefined.*<cuda/std/cstdint>.*with nvcc'),
+        ("int main() {}", (), r"keep main\(\) and host code in another file"),
+        ("#include NAME", (), r"`#include NAME` names its file by a macro.*with nvcc"),
+        ("", ("-include", "x.h"), r"the option `-include` reads a file"),
+        ("", ("-maxrregcount=64", "-maxrregcount=96"), r"did not obey.*incompatible redefinition"),
+        ("", ("-arch=sm_80",), r"did not obey.*80"),
+        (
+            '#line 7 "odd.cu"\n__device__ int x = NAME;',
+            (),
+            r'^odd\.cu\(7\): error.* "NAME" is undef',
+        ),
+    ],
+)
+def test_refused_build_says_why_and_what_helps(compiler, text, options, reason):
+    with pytest.raises(BuildFailed, match=f"(?s){reason}"):
+        compiler.compile(program(text, *options))
+
+
+@needs_nvrtc
+def test_too_much_static_shared_memory_is_a_failed_build(compiler):
+    body = "__shared__ int s[20000]; s[*x] = 1; __syncthreads(); *x = s[1];"
+    text = f"__global__ void f(int *x) {{ {body} }}"
+    with pytest.raises(BuildFailed, match=r"uses too much shared data"):
+        compiler.compile(program(text))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("arch", "error", "reason"),
+    [
+        ("sm90", UsageError, r"'sm90' is no.*of nvrtc; did you mean `sm_90`\?"),
+        (
+            "sm_20",
+            BackendUnavailable,
+            r"compile for sm_20.*older release of the wheel nvidia-cuda-n",
+        ),
+        ("sm_80a", BackendUnavailable, r"does not compile for sm_80a"),
+    ],
+)
+def test_unknown_architecture_is_refused_with_the_next_step(arch, error, reason):
+    with pytest.raises(error, match=reason):
+        Nvrtc(arch)
+
+
+@pytest.mark.parametrize("fault", [ImportError("no module"), RuntimeError("no libnvrtc.so.13\n")])
+def test_missing_library_says_what_to_install(monkeypatch, fault):
+    class Library:
+        @staticmethod
+        def nvrtcVersion() -> None:  # noqa: N802 (NVRTC's name)
+            raise fault
+
+    def found(name: str) -> Any:
+        if isinstance(fault, ImportError):
+            raise fault
+        return Library
+
+    monkeypatch.setattr(importlib, "import_module", found)
+    with pytest.raises(BackendUnavailable, match="pip install cuda-bindings nvidia-cuda-nvrtc"):
+        load_nvrtc()
+
+
+@needs_nvrtc
+def test_build_leaves_nothing_for_the_next_one(built, compiler):
+    compiler.compile(program(SOURCE, "--restrict"))
+    assert compiler.compile(program()).build.binary_sha256 == built.build.binary_sha256
+
+
+class _Faulty:
+    """The library, but for what compiles."""
+
+    def __init__(self, library: Any, fault: Any) -> None:
+        self._library, self._fault = library, fault
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fault if name == "nvrtcCompileProgram" else getattr(self._library, name)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (lambda *_: os.kill(os.getpid(), signal.SIGKILL), r"NVRTC crashed \(SIGKILL\)"),
+        (lambda *_: os._exit(3), "NVRTC ended with status 3"),
+        (lambda *_: time.sleep(300), r"NVRTC did not finish within 0\.2 s .*build_timeout_s: SEC"),
+    ],
+)
+def test_library_that_crashes_or_hangs_is_a_failed_build(compiler, monkeypatch, fault, reason):
+    monkeypatch.setattr(compiler, "_nvrtc", _Faulty(compiler._nvrtc, fault))
+    with pytest.raises(BuildFailed, match=reason):
+        compiler.compile(Program("", (), (), timeout_s=0.2))
+
+
+# ------------------------------------------------------------------------- headers
+
+
+@needs_nvrtc
+def test_headers_are_known_afterwards_and_a_changed_one_is_built_again(compiler, tmp_path):
+    (tmp_path / "size.h").write_text("#include <deeper.h>\n")
+    (tmp_path / "deeper.h").write_text("#define SIZE 96\n")
+    text = """#include "size.h"
+#include <cuda_fp16.h>
+__global__ void f(char *x) {
+    __shared__ char s[SIZE];
+    s[threadIdx.x] = x[0];
+    __syncthreads();
+    x[threadIdx.x] = s[threadIdx.x ^ 1];
+}"""
+    asked = program(text, include_dirs=(str(tmp_path),))
+    found = compiler.compile(asked)
+    assert found.build.shared_bytes == 96
+    own = digests(str((tmp_path / name).resolve()) for name in ("deeper.h", "size.h"))
+    assert set(own) <= set(found.read)
+    BuildCache().put(found)
+    assert BuildCache().get(found.build.key) is not None
+    (tmp_path / "deeper.h").write_text("#define SIZE 128\n")
+    assert BuildCache().get(found.build.key) is None
+
+
+@needs_nvrtc
+def test_file_in_the_processs_own_folder_is_no_header(compiler, tmp_path, monkeypatch):
+    (tmp_path / "mine.h").write_text("#define MINE 1\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BuildFailed, match=r'open source file "mine\.h"'):
+        compiler.compile(program('#include "mine.h"\n'))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("name", ["parts/outer.h", "cooperative_groups.h"])
+def test_header_includes_one_of_its_own_folder(compiler, name, tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "outer.h").write_text('#include "inner.h"\n')
+    (parts / "inner.h").touch()
+    compiler.compile(program(f"#include <{name}>\n", include_dirs=(str(tmp_path),)))
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("int a;", False),
+        ('#include "mine.h"', False),
+        ("#include <mine.h>", False),
+        ("# include <cuda_fp16.h>", True),
+        ('#include "other.h"', True),
+    ],
+)
+def test_headers_of_the_toolkit_are_looked_for_where_a_file_is_in_no_folder_of_the_space(
+    text, needs, tmp_path
+):
+    (tmp_path / "mine.h").touch()
+    asked = Program(text, (), (str(tmp_path),))
+    assert nvrtc_headers.includes_others(asked, ()) == needs
+
+
+# ------------------------------------------------------------------------- commands
+
+
+@needs_nvrtc
+def test_check_compiles_for_an_architecture_without_nvcc(monkeypatch, capsys):
+    monkeypatch.setenv("CUDACXX", "/nowhere/nvcc")
+    assert check([str(SPACES / "mvmul.yaml"), "--arch", "sm_90", "--sample", "0"]) == 0
+    assert "default for sm_90: OK (compiled by nvrtc in" in capsys.readouterr().out
+
+
+def test_library_that_does_not_compile_is_not_used(monkeypatch):
+    class Broken:
+        class Status(int):
+            name = "NVRTC_ERROR_INTERNAL_ERROR"
+
+        def nvrtcGetSupportedArchs(self) -> tuple[int, list[int]]:  # noqa: N802
+            return 0, [80, 90]
+
+        def nvrtcCreateProgram(self, *_: object) -> tuple[Status, None]:  # noqa: N802
+            return self.Status(11), None
+
+    monkeypatch.setattr(nvrtc, "load_nvrtc", Broken)
+    with pytest.raises(BackendUnavailable, match=r"does not compile an empty kernel: NVRTC p"):
+        Nvrtc("sm_90")

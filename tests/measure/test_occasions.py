@@ -1,0 +1,188 @@
+"""Rounds that are split into occasions: new loads, new allocations, other data."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.measure.backends.base import Device
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.occasions import Block, join, over_occasions, split_rounds
+from harness.space import ConstrainedSpace, Space
+from harness.space_file import load_spec
+from tests.helpers.fakes import (
+    FAKE_HOST,
+    FAKE_SPACE,
+    KERNELS,
+    FakeBackend,
+    FakeDevice,
+    HereProcesses,
+    Kernel,
+)
+
+CONFIG, FOUR = Config({"V": 1}), Input({"n": 4})
+
+
+def ok(*samples_s: float, **changes: object) -> Measurement:
+    timing = Timing(samples_s, StopReason.INTERLEAVED)
+    return dataclasses.replace(Measurement(CONFIG, FOUR, Outcome.OK, timing), **changes)  # type: ignore[arg-type]
+
+
+WRONG = Measurement(CONFIG, FOUR, Outcome.WRONG_RESULT, message="y[0] is 1, expected 2", wall_s=1.0)
+
+
+def test_timing_knows_the_samples_of_each_occasion() -> None:
+    split = Timing((1.0, 2.0, 3.0), occasions=(2, 1))
+    assert split.by_occasion == ((1.0, 2.0), (3.0,))
+    assert Timing((1.0, 2.0)).by_occasion == ((1.0, 2.0),)
+
+
+@pytest.mark.parametrize("occasions", [(1, 1), (3, 0), (2, 2)])
+def test_occasions_that_do_not_hold_the_samples_are_refused(occasions: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="3 samples in all"):
+        Timing((1.0, 2.0, 3.0), occasions=occasions)
+
+
+def test_rounds_are_split_as_evenly_as_possible() -> None:
+    blocks = split_rounds(20, (2, 2, 3, 3, 4, 4))
+    assert [block.rounds for block in blocks] == [4, 4, 3, 3, 3, 3]
+    assert [block.seed for block in blocks] == [2, 2, 3, 3, 4, 4]
+    assert len({block.order for block in blocks}) == 6
+    assert all(block.is_reloaded for block in blocks)
+    assert [block.rounds for block in split_rounds(2, (0, 0, 0))] == [1, 1, 1]
+
+
+def test_rounds_of_one_occasion_need_no_new_load() -> None:
+    assert split_rounds(7, (0,)) == [Block(7)]
+    assert split_rounds(7, (1,)) == [Block(7, 1, is_reloaded=True)]
+
+
+def test_measurements_of_occasions_are_one_measurement() -> None:
+    parts = [
+        ok(1.0, 2.0, warmup_s=(9.0,), wall_s=1.0, observed={"cpu_s": 1.0}, host_read=("V",)),
+        ok(3.0, warmup_s=(8.0,), wall_s=2.0, observed={"cpu_s": 3.0}, host_read=("U",)),
+    ]
+    found = join(parts)
+    assert found.timing == Timing((1.0, 2.0, 3.0), StopReason.INTERLEAVED, (2, 1))
+    assert (found.warmup_s, found.wall_s, found.observed) == ((9.0, 8.0), 3.0, {"cpu_s": 2.0})
+    assert found.host_read == ("U", "V")
+
+
+def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled() -> None:
+    parts = [ok(1.0, observed={"throttled": 0.0, "temperature_c": 50.0 + n}) for n in range(3)]
+    parts.append(ok(1.0, observed={"throttled": 1.0, "throttled_by_hw_thermal": 1.0}))
+    found = join(parts).observed
+    assert found == {"throttled": 1.0, "throttled_by_hw_thermal": 1.0, "temperature_c": 51.0}
+
+
+def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration() -> None:
+    answers = {1: [ok(1.0), ok(2.0)], 2: [WRONG, ok(2.0)], 3: [ok(4.0)]}
+    asked = []
+
+    def measure(jobs: Sequence[int], block: Block) -> list[Measurement]:
+        asked.append(list(jobs))
+        return answers[block.seed]
+
+    blocks = split_rounds(3, (1, 2, 3))
+    first, second = over_occasions([10, 20], blocks, measure)  # type: ignore[type-var]
+    assert (first.outcome, first.timing, first.message) == (WRONG.outcome, None, WRONG.message)
+    assert second.timing is not None
+    assert second.timing.samples_s == (2.0, 2.0, 4.0)
+    assert asked == [[10, 20], [10, 20], [20]]
+
+
+# ----------------------------------------------------------------------- on a device in memory
+
+
+@dataclasses.dataclass(frozen=True)
+class _Backend(FakeBackend):
+    """A backend of one given device."""
+
+    fake: FakeDevice = dataclasses.field(default_factory=FakeDevice)
+
+    def open_device(self) -> Device:
+        return self.fake
+
+
+Measured = Callable[[FakeDevice, Sequence[int]], list[Measurement]]
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measured]:
+    """Measures two configurations interleaved, four rounds on occasions with these seeds."""
+    monkeypatch.setattr("harness.measure.device_client.Processes", HereProcesses)
+    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
+    (tmp_path / "twice.py").write_text(FAKE_HOST)
+    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
+    spec = load_spec(tmp_path / "fake.yaml")
+    with contextlib.ExitStack() as opened:
+
+        def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
+            backend = _Backend(
+                "opencl", "opencl", "a fake", journal=tmp_path / "journal", fake=device
+            )
+            measurer = KernelMeasurer(spec, backend)
+            opened.callback(measurer.close)
+            space: Space = ConstrainedSpace.of(spec, FOUR, measurer.limits, "opencl")
+            return measurer.measure_interleaved(space, FOUR, list(space)[:2], 4, seeds)
+
+        yield measure
+
+
+def device_with(kernel: Kernel) -> FakeDevice:
+    return FakeDevice(kernels=KERNELS | {"twice": kernel})
+
+
+class BindingDevice(FakeDevice):
+    """Counts how often arguments are allocated."""
+
+    binds = 0
+
+    def bind(self, arguments: Mapping[str, np.generic]) -> None:  # type: ignore[override]
+        super().bind(arguments)  # type: ignore[arg-type]
+        self.binds += 1
+
+
+def test_every_occasion_loads_and_allocates_anew(measured: Measured) -> None:
+    device = BindingDevice()
+    found = measured(device, (2, 2, 3))
+    assert [m.timing.occasions for m in found if m.timing] == [(2, 1, 1)] * 2
+    assert device.unloads == 3
+    # The data of the search is bound first: the arguments' names are asked for.
+    assert device.binds == 1 + 3
+
+
+def test_one_occasion_uses_what_is_loaded(measured: Measured) -> None:
+    device = BindingDevice()
+    found = measured(device, (0,))
+    assert [m.timing.occasions for m in found if m.timing] == [()] * 2
+    assert (device.unloads, device.binds) == (0, 1)
+
+
+def test_occasions_of_another_seed_have_other_data_and_of_the_same_seed_the_same(
+    measured: Measured,
+) -> None:
+    device = FakeDevice()
+    measured(device, (2, 2, 3))
+    contents = [tuple(launch["x"]) for launch in device.launched]
+    assert len(dict.fromkeys(contents)) == 2
+
+
+def test_kernel_that_keeps_its_first_result_is_found_on_other_data(measured: Measured) -> None:
+    kept: list[np.ndarray] = []
+
+    def keeps(x: np.ndarray, y: np.ndarray) -> None:
+        kept.append(2 * x)
+        y[...] = kept[0]
+
+    assert [m.outcome for m in measured(device_with(keeps), (0,))] == [Outcome.OK] * 2
+    kept.clear()
+    found = measured(device_with(keeps), (2, 3))
+    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2

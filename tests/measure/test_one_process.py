@@ -1,0 +1,220 @@
+"""Measurers of two versions of a kernel in one process, as a rerun compares them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.equal_code import write_space
+from harness.core.program import Launch, Program
+from harness.core.records import Config, Input, Outcome
+from harness.measure.backends.choose import Backend
+from harness.measure.device_worker import DeviceWorker
+from harness.measure.kernel_job import KernelJob
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.programs.measurer import ProgramMeasurer
+from harness.measure.programs.worker import ProgramWorker
+from harness.measure.verify import Tolerance
+from harness.space_file import load_spec
+from harness.stats.timing import Sampling
+from tests.helpers.fakes import FakeBackend, FakeCompiler, FakeDevice
+from tests.helpers.planted import space_of
+
+GIVEN = Input({"n": 4})
+
+HOST = """
+import os, sys
+import numpy as np
+folder = os.path.dirname(os.path.abspath(__file__))
+if folder not in sys.path:
+    sys.path.insert(0, folder)
+from values_of_this_host import VALUE
+
+def arguments(features, rng):
+    x = np.full(features["n"], VALUE)
+    return {"x": x, "y": np.zeros_like(x)}
+
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+"""
+
+PROGRAM = """
+name: say
+program:
+  run: [echo, SAY, "{A}", "{n}"]
+  time: wall
+parameters:
+  A: {values: [1, 2], default: 1}
+inputs: {features: [n], values: [{n: 1}]}
+measure: {warmup: 1, repeats: 2}
+"""
+
+JOB = KernelJob(
+    config=Config({"A": 1}),
+    input=GIVEN,
+    binary=FakeCompiler().compile(Program("kernel twice", ("twice",), ())),
+    launches=(Launch("twice", (4,), (1,), ("x", "y")),),
+    tolerance=Tolerance(),
+    sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
+)
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
+    """Two host modules of one name, each with a helper beside it, of one name as well."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for value in (1, 3):
+        (tmp_path / f"{value}").mkdir()
+        (tmp_path / f"{value}" / "host.py").write_text(HOST)
+        (tmp_path / f"{value}" / "values_of_this_host.py").write_text(f"VALUE = {value}.0\n")
+    yield [tmp_path / "1" / "host.py", tmp_path / "3" / "host.py"]
+    sys.modules.pop("values_of_this_host", None)
+
+
+def test_each_host_module_finds_its_own_helper_and_its_own_data(hosts: list[Path]) -> None:
+    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
+    worker.__dict__["_device"] = device = FakeDevice()
+    for host, value in ((hosts[0], 1), (hosts[1], 3), (hosts[0], 1)):
+        worker.prepare(GIVEN, 0, host)
+        assert np.all(device.bound["x"] == value)
+    for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[0], 1), (hosts[1], 3)):
+        found = worker.serve(host, DeviceWorker.run, JOB).result
+        assert found is not None, "its data were kept"
+        assert found.outcome is Outcome.OK, found.message
+        assert np.all(device.bound["x"] == value)
+    other = Input({"n": 8})
+    worker.prepare(other, 0, hosts[0])
+    assert worker.serve(hosts[0], DeviceWorker.run, JOB).result is None
+    assert worker.serve(hosts[1], DeviceWorker.run, JOB).result is not None
+
+
+def process_of(_: DeviceWorker) -> int:
+    return os.getpid()
+
+
+LAZY_HOST = HOST.replace("from values_of_this_host import VALUE\n", "").replace(
+    "def arguments(features, rng):\n",
+    "def observe(config):\n"
+    "    from values import VALUE\n"
+    "    return {'value': VALUE}\n\n"
+    "def arguments(features, rng):\n"
+    "    from values import VALUE\n",
+)
+
+
+@pytest.mark.parametrize("kind", ["module", "package", "namespace", "in path"])
+def test_each_host_module_keeps_its_own_helpers_in_another_folder(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    hosts = [tmp_path / f"{value}" / "host.py" for value in (1, 3)]
+    for value, host in zip((1, 3), hosts, strict=True):
+        text = LAZY_HOST.replace("__file__))", "__file__)) + '/lib'")
+        inside = {"package": "values/__init__.py", "namespace": "values/of.py"}.get(
+            kind, "values.py"
+        )
+        helper = host.parent / "lib" / inside
+        helper.parent.mkdir(parents=True)
+        helper.write_text(f"VALUE = {value}.0\n")
+        host.write_text(
+            text.replace("values import", "values.of import") if kind == "namespace" else text
+        )
+    if kind == "in path":  # as where the command runs in this folder
+        sys.path.insert(0, str(hosts[0].parent / "lib"))
+    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
+    worker.__dict__["_device"] = FakeDevice()
+    for host in hosts:
+        worker.prepare(GIVEN, 0, host)
+    for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[1], 3)):
+        found = worker.serve(host, DeviceWorker.run, JOB).result
+        assert found is not None
+        assert found.outcome is Outcome.OK, found.message
+        assert found.observed["value"] == value, "observe() imports at each call"
+    worker._imports.turn_to("nobody")
+    assert not any(name.partition(".")[0] == "values" for name in sys.modules)
+
+
+def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: Backend) -> None:
+    specs = [write_space(tmp_path / name, 1, 0, name == "new") for name in ("old", "new")]
+    host = specs[1].host  # of other data
+    host.write_text(host.read_text().replace("rng.random(", "1 + rng.random("))
+    with contextlib.closing(KernelMeasurer(specs[0], opencl)) as first:
+        with contextlib.closing(KernelMeasurer(specs[1], opencl, first)) as second:
+            measurers = (first, second)
+            for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
+                (problem,) = spec.inputs
+                space = space_of(spec, measurer, problem)
+                (found,) = measurer.measure_interleaved(
+                    space, problem, [space.default], rounds=2, seeds=(1,)
+                )
+                assert found.outcome is Outcome.OK, found.message
+            unseen = [m._times._first_runs[problem, space.default].unseen_s for m in measurers]
+            assert [len(each) for each in unseen] == [1, 0], "the second ran on data it had seen"
+            processes = {
+                measurer._device._processes.run(process_of, timeout_s=60)
+                for measurer in (first, second)
+            }
+            assert len(processes) == 1
+        (problem,) = specs[0].inputs
+        space = space_of(specs[0], first, problem)
+        found = first.measure(space, problem, space.default, None)
+        assert found.outcome is Outcome.OK, "the second did not end the process of the first"
+
+
+def test_check_functions_of_two_spaces_find_their_own_helpers(tmp_path: Path) -> None:
+    check = (
+        "import os, sys\nsys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))\n"
+        "from words_of_this_check import WORD\n"
+        "def check(run):\n    return None if WORD in run.stdout else f'{WORD} is not there'\n"
+    )
+    specs = []
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "check.py").write_text(check)
+        (tmp_path / name / "words_of_this_check.py").write_text(f"WORD = {name!r}\n")
+        text = PROGRAM.replace("SAY", name) + "verify: {against: {host: check.py}}\n"
+        (tmp_path / name / "space.yaml").write_text(text)
+        specs.append(load_spec(tmp_path / name / "space.yaml"))
+    with (
+        contextlib.closing(ProgramMeasurer(specs[0])) as first,
+        contextlib.closing(ProgramMeasurer(specs[1], first)) as second,
+    ):
+        for measurer, spec in [(first, specs[0]), (second, specs[1])] * 2:
+            space = space_of(spec, measurer, spec.inputs[0])
+            (found,) = measurer.measure_interleaved(
+                space, spec.inputs[0], [space.default], rounds=2, seeds=(1,)
+            )
+            assert found.outcome is Outcome.OK, found.message
+
+
+def started_by(worker: ProgramWorker) -> tuple[int, str]:
+    return os.getpid(), worker._plan.folder.name
+
+
+def test_programs_of_a_measurer_beside_another_one_are_started_by_its_process(
+    tmp_path: Path,
+) -> None:
+    specs = []
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "space.yaml").write_text(PROGRAM.replace("SAY", name))
+        specs.append(load_spec(tmp_path / name / "space.yaml"))
+    with contextlib.closing(ProgramMeasurer(specs[0])) as first:
+        with contextlib.closing(ProgramMeasurer(specs[1], first)) as second:
+            measurers = (first, second)
+            for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
+                space = space_of(spec, measurer, spec.inputs[0])
+                (found,) = measurer.measure_interleaved(
+                    space, spec.inputs[0], [space.default], rounds=2, seeds=(1,)
+                )
+                assert found.outcome is Outcome.OK, found.message
+            who = [measurer._call(started_by, timeout_s=60) for measurer in measurers]
+            assert [name for _, name in who] == ["old", "new"]
+            assert len({pid for pid, _ in who}) == 1
+        assert first._call(started_by, timeout_s=60) == who[0], "the second did not end it"

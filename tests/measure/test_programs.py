@@ -1,0 +1,1150 @@
+"""Programs in place of kernels: sandboxed, timed, verified, and proved where implausible."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.commands.check import main as check
+from harness.commands.check.program import try_program
+from harness.core.errors import (
+    BackendUnavailable,
+    HostModuleError,
+    LaunchFailed,
+    UsageError,
+)
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.measure.choose import open_measurer
+from harness.measure.programs import measurer as measurer_module
+from harness.measure.programs import runner, worker
+from harness.measure.programs.measurer import ProgramMeasurer, backend_of, command_build
+from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
+from harness.measure.programs.proof import Reference, why_implausible
+from harness.measure.programs.runner import FirstRun, ProgramResult
+from harness.measure.programs.sandbox import (
+    STDERR,
+    STDOUT,
+    Bounds,
+    CannotStart,
+    end_programs_when_terminated,
+    run_command,
+)
+from harness.measure.programs.sealed import SealedFile
+from harness.measure.sensors import rapl
+from harness.space import ConstrainedSpace
+from harness.space_file import ProgramPlan, Spec, load_spec
+from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
+from harness.space_file.templates import Template, filled_words
+from tests.helpers.fakes import HereProcesses
+
+ROOT = Path(__file__).parents[2]
+BOUNDS = Bounds(1 << 30, 1 << 20, 20.0)
+
+# The parameter MODE says what it does; it reports a time of its own, unlike that of its process.
+SCRIPT = """\
+case $1 in
+  wrong) echo "sum 4"; echo "took 1000 us";;
+  near) echo "sum 3.0001"; echo "took 1000 us";;
+  crash) kill -SEGV $$;;
+  status) echo "sum 3"; echo "took 1000 us"; exit 7;;
+  silent) echo "sum 3";;
+  hang) sleep 60;;
+  early) ;;
+  fast) echo "sum 3"; echo "took 20 us";;
+  slow) sleep 0.05; echo "sum 3"; echo "took 50000 us";;
+  leaves) ls; touch left; echo "took 1000 us";;
+  variable) echo "sum $SUM"; echo "took 1000 us";;
+  *) echo "sum 3"; echo "took 1000 us";;
+esac
+echo ran >> "$2"
+"""
+SPACE = """\
+name: script
+program:
+  sources: [script.sh]
+  run: [sh, "{source}", "{MODE}", JOURNAL, "{n}"]
+  environment: {SUM: "{n}"}
+  time: {pattern: 'took (\\d+) us', unit: us}
+  limits: {deadline_s: 1}
+parameters:
+  MODE:
+    values: [right, other, wrong, near, crash, status, silent, hang, early, fast, slow, leaves,
+             variable]
+    default: right
+inputs: {features: [n], values: [{n: 3}, {n: 4}]}
+measure: {repeats: 3, min_repeats: 2, warmup: 1, precision: 0}
+"""
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measurers run in this process."""
+    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
+    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    monkeypatch.setattr("harness.commands.check.program_builds.Processes", HereProcesses)
+    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Spec]:
+    """Loads the space of the script, with texts replaced."""
+
+    def loaded(*changes: tuple[str, str], script: str = SCRIPT) -> Spec:
+        text = SPACE.replace("JOURNAL", str(tmp_path / "journal"))
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / "script.sh").write_text(script)
+        (tmp_path / "space.yaml").write_text(text)
+        return load_spec(tmp_path / "space.yaml")
+
+    return loaded
+
+
+@pytest.fixture
+def measure(here: None, load: Callable[..., Spec]) -> Iterator[Callable[..., Measurement]]:
+    """Measures a mode of the script in a space with texts replaced."""
+    opened: list[ProgramMeasurer] = []
+
+    def measured(mode: str, *changes: tuple[str, str], n: int = 3, **more: Any) -> Measurement:
+        spec = load(*changes, **more)
+        opened.append(ProgramMeasurer(spec))
+        given = Input({"n": n})
+        space = ConstrainedSpace.of(spec, given, opened[-1].limits, opened[-1].compiler)
+        return opened[-1].measure(space, given, Config({"MODE": mode}), None)
+
+    yield measured
+    for each in opened:
+        each.close()
+
+
+NOTHING = ("inputs:", "verify: {against: nothing}\ninputs:")
+
+
+# ------------------------------------------------------------------------------- placeholders
+
+
+def test_words_are_filled_and_a_list_becomes_words_of_its_own() -> None:
+    words = [Template(text) for text in ("{flags}", "-D{A}={B}", "{{x}}", "{A}")]
+    values = {"A": "a b", "B": "$(touch x)"}
+    filled = list(filled_words(words, values, {"flags": ["-O2", "-g"]}))
+    assert filled == ["-O2", "-g", "-Da b=$(touch x)", "{x}", "a b"]
+
+
+@pytest.mark.parametrize("text", ["{A", "A}", "{A{B}}", "{{A}"])
+def test_brace_without_its_pair_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="belongs to no pair"):
+        Template(text)
+
+
+def test_no_shell_sees_the_words(tmp_path: Path) -> None:
+    run_command(["echo", "$(touch made); *"], tmp_path, tmp_path, BOUNDS)
+    assert (tmp_path / STDOUT).read_text() == "$(touch made); *\n"
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_requested_shell_gets_values_in_quotes(
+    here: None, load: Callable[..., Spec], tmp_path: Path
+) -> None:
+    changes = [
+        ("  environment:", "  shell: true\n  environment:"),
+        ("[sh, ", "'echo took 1 us; echo {MODE} '"),
+        (f'"{{source}}", "{{MODE}}", {tmp_path / "journal"}, "{{n}}"]', ""),
+        ("[right, other", "['a; touch made', other"),
+        ("default: right", "default: 'a; touch made'"),
+        ("{n: 3}, {n: 4}", "{n: 3}"),
+    ]
+    with closing(ProgramMeasurer(spec := load(*changes))) as measurer:
+        space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, None)
+        found = measurer.measure(space, spec.inputs[0], space.default, None)
+    assert found.outcome is Outcome.OK, found.message
+    assert not (tmp_path / "made").exists()
+
+
+# ------------------------------------------------------------------------------------- sandbox
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("exit 0", "ended with exit status 0"),
+        ("exit 3", "ended with exit status 3"),
+        ("kill -SEGV $$", "died of SIGSEGV"),
+        ("exec head -c 3000000 /dev/zero > big", "died of SIGXFSZ: a file that it wrote exceeded"),
+    ],
+)
+def test_end_of_a_command_is_reported(tmp_path: Path, script: str, message: str) -> None:
+    result = run_command(["sh", "-c", script], tmp_path, tmp_path, BOUNDS)
+    assert result.description.startswith(message)
+
+
+def test_deadline_kills_children_and_what_has_left_the_group(tmp_path: Path) -> None:
+    script = "setsid sh -c 'echo $$ > one; exec sleep 60' & sh -c 'echo $$ > two; exec sleep 60'"
+    began = time.monotonic()
+    bounds = dataclasses.replace(BOUNDS, deadline_s=0.5)
+    ended = run_command(["sh", "-c", script], tmp_path, tmp_path, bounds)
+    assert ended.status is None
+    assert time.monotonic() - began < 20
+    for name in ("one", "two"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / name).read_text()), 0)
+
+
+def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:
+    script = "setsid sh -c 'echo $$ > one; exec sleep 60' & while ! [ -s one ]; do :; done"
+    assert run_command(["sh", "-c", script], tmp_path, tmp_path, BOUNDS).status == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "one").read_text()), 0)
+
+
+HIDE = "import os; os.setsid(); os.fork() and os._exit(0); os.setsid(); "
+CHAIN = (
+    HIDE
+    + """
+while True:
+    os.fork() and os._exit(0)
+    open('one', 'w').write(str(os.getpid()))
+"""
+)
+SLEEP = HIDE + "open('one', 'w').write(str(os.getpid())); os.execve('/bin/sleep', ['x', '60'], {})"
+
+
+needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
+WHO_LOADS_IT = """\
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void note(void) {
+  char name[64] = "";
+  FILE *comm = fopen("/proc/self/comm", "r"), *made = fopen(getenv("WHO"), "a");
+  fgets(name, sizeof name, comm);
+  fputs(name, made);
+  fclose(made);
+}
+"""
+
+
+needs_counts = pytest.mark.skipif(
+    not Path("/proc/self/io").exists(), reason="this system does not count written bytes"
+)
+
+
+@needs_counts
+def test_bytes_that_a_run_writes_elsewhere_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    script = f"echo 12345 > {tmp_path}/kept; echo 1; echo 22 > here; (echo 4444 >&2)"
+    ended = run_command(["sh", "-c", script], tmp_path / "work", tmp_path, BOUNDS)
+    assert ended.elsewhere_bytes == len("12345\n")
+    script = "echo 1; echo 22 > here"
+    ended = run_command(["sh", "-c", script], tmp_path / "work", tmp_path, BOUNDS)
+    assert ended.elsewhere_bytes == 0
+
+
+def test_most_that_any_run_wrote_elsewhere_counts_beside_the_first_run() -> None:
+    first = FirstRun(2.0, 1.0, 5).with_later(FirstRun(9.0, 9.0, 7)).with_later(FirstRun(9.0, 9.0))
+    assert first == FirstRun(2.0, 1.0, 7)
+
+
+@needs_gcc
+def test_no_library_of_a_program_does_work_before_the_clock_starts(tmp_path: Path) -> None:
+    (tmp_path / "early.c").write_text(WHO_LOADS_IT)
+    library, who = tmp_path / "early.so", tmp_path / "who"
+    subprocess.run(["gcc", "-shared", "-fPIC", "early.c", "-o", library], cwd=tmp_path, check=True)
+    variables = {"LD_PRELOAD": str(library), "WHO": str(who)}
+    assert run_command(["true"], tmp_path, tmp_path, BOUNDS, variables).status == 0
+    assert who.read_text() == "true\n", "not the shell that waits for the clock"
+
+
+@pytest.mark.parametrize("hidden", [SLEEP, CHAIN])
+def test_what_hides_in_a_new_session_without_an_environment_is_killed(
+    tmp_path: Path, hidden: str
+) -> None:
+    words = ["sh", "-c", 'env -i "$0" -S -c "$1" & while ! [ -s one ]; do :; done']
+    ended = run_command([*words, sys.executable, hidden], tmp_path, tmp_path, BOUNDS)
+    assert (ended.status, ended.unended) == (0, 0)
+    last = (tmp_path / "one").read_text()
+    assert not (last and Path(f"/proc/{last}").exists())  # empty: killed while it wrote
+    time.sleep(0.02)
+    assert (tmp_path / "one").read_text() == last, "the chain goes on"
+
+
+def test_children_of_this_process_in_its_own_session_are_spared(tmp_path: Path) -> None:
+    ours = subprocess.Popen(["sleep", "60"])
+    hers = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    with ours, hers:
+        assert run_command(["true"], tmp_path, tmp_path, BOUNDS).left == 0
+        assert (ours.poll(), hers.poll()) == (None, None)
+        ours.kill()
+        hers.kill()
+
+
+def test_process_that_is_terminated_takes_its_command_along(tmp_path: Path) -> None:
+    pid = os.fork()
+    if pid == 0:
+        end_programs_when_terminated()
+        script = "echo $$ > one; mv one two; exec sleep 60"
+        run_command(["sh", "-c", script], tmp_path, tmp_path, BOUNDS)
+        os._exit(1)
+    while not (tmp_path / "two").exists():
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGTERM
+    command = int((tmp_path / "two").read_text())
+    with contextlib.suppress(ChildProcessError):  # it is ours where orphans come to us
+        os.waitpid(command, 0)
+    while Path(f"/proc/{command}").exists():
+        time.sleep(0.01)
+
+
+def test_memory_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    words = ["dd", "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1"]
+    assert run_command(words, tmp_path, tmp_path, BOUNDS).status == 0
+    bounds = dataclasses.replace(BOUNDS, memory_bytes=100 << 20)
+    assert run_command(words, tmp_path, tmp_path, bounds).status == 1
+    assert "memory" in (tmp_path / STDERR).read_text()
+
+
+def test_what_is_no_program_cannot_start(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="`no-such-program` not found"):
+        run_command(["no-such-program"], tmp_path, tmp_path, BOUNDS)
+    with pytest.raises(CannotStart, match=r"`.*/none` not found"):
+        run_command([str(tmp_path / "none")], tmp_path, tmp_path, BOUNDS)
+
+
+# ---------------------------------------------------------------------------------- its time
+
+
+def read_s(folder: Path, text: str, how: TimePattern | TimeField) -> float:
+    (folder / STDOUT).write_text(text)
+    return reported_s(how, Written(folder, folder))
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "seconds"),
+    [
+        ("a\ntook 2.5e1 ms\n", TimePattern(pattern="^took (.*) ms$", unit="ms"), 0.025),
+        ('log\n{"t": {"run": 3}}\n', TimeField(json_field="t.run", unit="us"), 3e-6),
+        ('{"t":\n "4"}', TimeField(json_field="t", unit="ns"), 4e-9),
+    ],
+)
+def test_time_is_read_in_its_unit(
+    tmp_path: Path, text: str, how: TimePattern | TimeField, seconds: float
+) -> None:
+    assert read_s(tmp_path, text, how) == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "message"),
+    [
+        ("t 1 t 2", TimePattern(pattern=r"t (\d)", unit="s"), "matches 2 times in stdout"),
+        ("nothing", TimePattern(pattern=r"t (\d)", unit="s"), "matches nowhere in stdout"),
+        ("t 0", TimePattern(pattern=r"t (\d)", unit="s"), "expected more than 0"),
+        ("t x", TimePattern(pattern=r"t (.)", unit="s"), "finds is 'x', expected a number"),
+        ("1", TimeField(json_field="t", unit="s"), "neither the whole nor the last line"),
+        ('{"u": 1}', TimeField(json_field="t", unit="s"), "has no `t`; there is u"),
+        ('{"t": true}', TimeField(json_field="t", unit="s"), "finds is True, expected a number"),
+        ("", TimePattern(pattern="(1)", unit="s", read="f"), "did not write the file `f`"),
+    ],
+)
+def test_time_that_cannot_be_read_is_reported(
+    tmp_path: Path, text: str, how: TimePattern | TimeField, message: str
+) -> None:
+    with pytest.raises(LaunchFailed, match=message):
+        read_s(tmp_path, text, how)
+
+
+# --------------------------------------------------------------------------------- its output
+
+TIME = TimePattern(pattern=r"took (\S+) s", unit="s")
+
+
+def why_wrong(found: str, expected: str, **verify: Any) -> str:
+    """Why an output is wrong; empty where it is right."""
+    try:
+        Expected(expected.encode(), ProgramVerify(**verify), TIME).check(found.encode())
+    except WrongOutput as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "verify"),
+    [
+        ("sum 3\ntook 1 s", "sum 3\ntook 2 s", {}),
+        ("a   1.50\n", "a 1.5", {}),
+        ("x=1.001", "x=1", {"rtol": 0.01}),
+        ("x=-0.0 nan", "x=0 nan", {}),
+        ("at 12:01\nsum 3", "at 12:02\nsum 3", {"ignore": "^at "}),
+        ("7" * 400, "8" * 400, {"rtol": 0.2}),
+    ],
+)
+def test_outputs_that_are_equal(found: str, expected: str, verify: dict[str, Any]) -> None:
+    assert why_wrong(found, expected, **verify) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "verify", "message"),
+    [
+        ("sum 3", "sum 4", {}, "line 1, word 2 of stdout is 3, expected 4"),
+        (
+            "a\n1 x=1.1 2",
+            "a\n1 x=1 2.1",
+            {"rtol": 0.01},
+            "line 2, word 2 of stdout is 1.1, .* 2 of 3",
+        ),
+        ("at 7\nsum 3", "sum 4", {"ignore": "^at"}, "line 2, word 2 of stdout is 3"),
+        ("9007199254740993", "9007199254740992", {}, "is 9007199254740993"),
+        ("7" * 400, "7" * 399 + "8", {}, "is 777"),
+        ("7" * 400, "8" * 400, {"rtol": 0.1}, "is 777"),
+        ("7" * 5000, "8" * 5000, {}, "is inf"),
+        ("1e999", "1e998", {"atol": 9}, "is inf"),
+        ("1e99999999999999999999", "1", {}, "is inf"),
+        ("nan", "1", {"atol": 9}, "is nan, expected 1"),
+        ("inf", "1", {"rtol": 0.5}, "is inf, expected 1"),
+        ("sum 3 units", "sum 3 parts", {}, "word 3 of stdout is `units`, expected `parts`"),
+        ("sum", "sum 3", {}, "has 1 words, expected 2"),
+        ("", "sum 3", {}, "has 0 words, expected 2"),
+    ],
+)
+def test_outputs_that_differ(
+    found: str, expected: str, verify: dict[str, Any], message: str
+) -> None:
+    why = why_wrong(found, expected, **verify)
+    assert why
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(why)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ('result 42\n{"t": 2, "n": 1, "id": 7}\n', ""),
+        ('{"n": 1,\n "id": 8, "t": 2}', "word 1 of stdout is `{`, expected `result`"),
+        ('result WRONG\n{"t": 2, "n": 1, "id": 7}\n', "word 2 of stdout is `WRONG`"),
+        ('result 42\n{"t": 2, "n": 5, "id": 7}\n', r"line \d, word \d of stdout is 5, expected 1"),
+    ],
+)
+def test_all_beside_the_time_of_a_json_object_is_compared(found: str, message: str) -> None:
+    verify, time = ProgramVerify(ignore='"id"'), TimeField(json_field="t", unit="s")
+    expected = Expected(b'result 42\n{"t": 1, "n": 1, "id": 6}\n', verify, time)
+    if not message:
+        expected.check(found.encode())
+        return
+    with pytest.raises(WrongOutput, match=message):
+        expected.check(found.encode())
+
+
+def test_bare_numbers_are_compared_by_their_type() -> None:
+    verify = ProgramVerify(output="out.bin", dtype="int16")
+    expected = Expected(b"\1\0\2\0", verify, None)
+    expected.check(b"\1\0\2\0")
+    with pytest.raises(WrongOutput, match=r"out.bin\[1\] is 3, expected 2"):
+        expected.check(b"\1\0\3\0")
+    with pytest.raises(WrongOutput, match="has 2 bytes, expected 4"):
+        expected.check(b"\1\0")
+
+
+# ---------------------------------------------------------------------------------- measuring
+
+
+def test_right_program_is_timed_by_what_it_reports(
+    measure: Callable[..., Measurement], tmp_path: Path
+) -> None:
+    found = measure("other")
+    assert found.outcome is Outcome.OK, found.message
+    assert found.timing == Timing((1e-3,) * 2, StopReason.PRECISE)
+    assert found.warmup_s == (1e-3,)
+    assert set(found.observed) == {"cpu_s", "process_s"}
+    # Twice the default, which the others are held against; one warm-up, two equal samples.
+    assert (tmp_path / "journal").read_text().count("ran") == 2 + 1 + 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "outcome", "message"),
+    [
+        ("wrong", Outcome.WRONG_RESULT, "line 1, word 2 of stdout is 4, expected 3"),
+        ("crash", Outcome.CRASHED, "the program died of SIGSEGV"),
+        ("status", Outcome.WRONG_RESULT, "ended with exit status 7, expected 0"),
+        ("silent", Outcome.LAUNCH_FAILED, "matches nowhere in stdout"),
+        ("hang", Outcome.TIMEOUT, "did not end within 1 s (program.limits.deadline_s)"),
+        ("early", Outcome.LAUNCH_FAILED, "matches nowhere in stdout"),
+    ],
+)
+def test_each_failure_is_its_outcome(
+    measure: Callable[..., Measurement], mode: str, outcome: Outcome, message: str
+) -> None:
+    found = measure(mode)
+    assert found.outcome is outcome
+    assert message in found.message
+
+
+def test_work_that_is_left_to_another_process_is_lost_and_explained(
+    measure: Callable[..., Measurement],
+) -> None:
+    away = "early) setsid sh -c 'sleep 30; echo sum 3' & echo took 1000 us;;"
+    found = measure("early", script=SCRIPT.replace("early) ;;", away))
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "`took`, expected `sum`" in found.message
+    assert "1 of its processes still ran when it ended, and harness killed them" in found.message
+    beside = away.replace("echo took", "echo sum 3; echo took")
+    found = measure("early", script=SCRIPT.replace("early) ;;", beside))
+    assert found.outcome is Outcome.OK, found.message
+    assert found.observed["left_running"] == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "times", "outcome"),
+    [("KILL", 1, Outcome.OK), ("KILL", 9, Outcome.CRASHED), ("SEGV", 1, Outcome.CRASHED)],
+)
+def test_run_that_somebody_killed_is_repeated_once(
+    measure: Callable[..., Measurement], tmp_path: Path, number: str, times: int, outcome: Outcome
+) -> None:
+    killed = tmp_path / "killed"
+    killed.touch()
+    dies = f"[ $(wc -l < {killed}) -lt {times} ] && echo >> {killed} && kill -{number} $$"
+    early = f"early) {dies}; echo sum 3; echo took 1000 us;;"
+    found = measure("early", script=SCRIPT.replace("early) ;;", early))
+    assert found.outcome is outcome, found.message
+    assert killed.read_text().count("\n") == (2 if times > 1 else 1)
+
+
+def test_time_that_is_missing_is_a_failed_launch(measure: Callable[..., Measurement]) -> None:
+    found = measure("silent", NOTHING)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "matches nowhere in stdout" in found.message
+
+
+def test_time_beyond_that_of_the_process_is_a_failed_launch(
+    measure: Callable[..., Measurement],
+) -> None:
+    with pytest.raises(HostModuleError, match=r"reports 1e\+03 s, but ended after .* is `unit: s`"):
+        measure("right", ("unit: us", "unit: s"))
+
+
+class Joules:
+    """A processor that takes 3 J between two readings."""
+
+    def __init__(self) -> None:
+        self._readings = 0
+
+    def read_j(self) -> float:
+        self._readings += 1
+        return 3.0 * self._readings
+
+
+ENERGY = ("precision: 0}", "precision: 0, energy: true}")
+
+
+def test_energy_of_a_program_is_that_of_its_samples(
+    measure: Callable[..., Measurement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "RaplCounter", Joules)
+    monkeypatch.setattr(runner, "RaplCounter", Joules)
+    assert measure("slow", ENERGY).observed["energy_j"] == 3
+    assert "energy_j" not in measure("slow").observed, "nobody asked"
+
+
+def test_energy_that_cannot_be_measured_is_a_notice(
+    here: None, load: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rapl, "FOLDER", tmp_path)
+    for spec, count in ((load(ENERGY), 1), (load(), 0)):
+        with closing(ProgramMeasurer(spec)) as local:
+            assert len(local.notices) == count
+            assert all("energy is not measured: " in notice for notice in local.notices)
+
+
+def test_tolerance_lets_last_places_differ(measure: Callable[..., Measurement]) -> None:
+    assert measure("near").outcome is Outcome.WRONG_RESULT
+    assert measure("near", ("inputs:", "verify: {rtol: 1e-3}\ninputs:")).outcome is Outcome.OK
+
+
+def test_every_run_begins_in_an_empty_folder(measure: Callable[..., Measurement]) -> None:
+    as_default = ("default: right", "default: leaves")
+    assert measure("leaves", as_default).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EPERM, os.strerror(errno.EPERM)),  # as after `chattr +i`
+        RecursionError(),  # as of a thousand folders in one another
+    ],
+    ids=repr,
+)
+def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
+    measure: Callable[..., Measurement],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    unlink, rglob = os.unlink, Path.rglob
+
+    def refused(path: Any, *, dir_fd: int | None = None) -> None:
+        if Path(path).name == "stays":
+            raise error
+        unlink(path, dir_fd=dir_fd)
+
+    def seen(folder: Path, pattern: str) -> Iterator[Path]:
+        for path in rglob(folder, pattern):
+            if path.name == "stays" and isinstance(error, RecursionError):
+                raise error
+            yield path
+
+    monkeypatch.setattr(os, "unlink", refused)
+    monkeypatch.setattr(Path, "rglob", seen)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    leaves = 'silent) echo "sum 3"; echo "took 1000 us"; touch stays;;'
+    script = SCRIPT.replace('silent) echo "sum 3";;', leaves)
+    found = measure("silent", script=script)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "harness cannot remove what the program left" in found.message
+    assert measure("other", script=script).outcome is Outcome.OK
+
+
+def test_output_that_cannot_be_read_is_a_wrong_result(
+    measure: Callable[..., Measurement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        content = read(path)
+        if path.name == STDOUT and b"sum 4" in content:  # root could read it
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    found = measure("wrong")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.message == "the file `stdout` of the run cannot be read: Permission denied"
+
+
+def test_files_are_in_the_folder_of_every_run(
+    measure: Callable[..., Measurement], tmp_path: Path
+) -> None:
+    (tmp_path / "data_3.txt").write_text("1\n")
+    (tmp_path / "data_4.txt").write_text("2\n")
+    script = 'cat "data_$3.txt"; echo > "data_$3.txt"; echo "took 900 us"'
+    files = ("  environment:", '  files: ["data_{n}.txt"]\n  environment:')
+    assert measure("right", files, script=script).outcome is Outcome.OK
+
+
+def test_environment_reaches_the_run(measure: Callable[..., Measurement]) -> None:
+    assert measure("variable", n=3).outcome is Outcome.OK
+    assert measure("variable", n=4).outcome is Outcome.WRONG_RESULT
+
+
+def test_output_is_compared_with_the_file_of_its_input(
+    measure: Callable[..., Measurement], tmp_path: Path
+) -> None:
+    (tmp_path / "expected_3.txt").write_text("sum 3\ntook 1 us\n")
+    (tmp_path / "expected_4.txt").write_text("sum 4\ntook 1 us\n")
+    against = ("inputs:", 'verify: {against: {file: "expected_{n}.txt"}}\ninputs:')
+    assert measure("other", against).outcome is Outcome.OK
+    with pytest.raises(HostModuleError, match=r"the default configuration .* is 3, expected 4"):
+        measure("other", against, n=4)
+
+
+CHECK = """\
+def check(run):
+    assert "took" in run.stdout, "no time"
+    if f"sum {run.features['n']}" not in run.stdout.splitlines():
+        return f"the sum is not {run.features['n']} with {run.config['MODE']}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("other", ""),
+        ("wrong", "the sum is not 3 with wrong"),
+        ("early", "check() of check.py raised AssertionError: no time"),
+    ],
+)
+def test_a_function_may_verify_runs(
+    measure: Callable[..., Measurement], tmp_path: Path, mode: str, message: str
+) -> None:
+    (tmp_path / "check.py").write_text(CHECK)
+    found = measure(mode, ("inputs:", "verify: {against: {host: check.py}}\ninputs:"))
+    assert (message in found.message) if message else (found.outcome is Outcome.OK)
+    assert found.outcome is (Outcome.WRONG_RESULT if message else Outcome.OK)
+
+
+def test_function_that_returns_something_else_is_the_user_s_mistake(
+    measure: Callable[..., Measurement], tmp_path: Path
+) -> None:
+    (tmp_path / "check.py").write_text("def check(run):\n    return True\n")
+    with pytest.raises(HostModuleError, match=r"must return None .* but got True"):
+        measure("other", ("inputs:", "verify: {against: {host: check.py}}\ninputs:"))
+
+
+def test_default_that_changes_its_output_is_reported(measure: Callable[..., Measurement]) -> None:
+    script = 'echo "id $$"; echo "took 900 us"'
+    with pytest.raises(HostModuleError, match=r"does not write the same twice: .*verify\.ignore"):
+        measure("right", script=script)
+    ignoring = ("inputs:", "verify: {ignore: '^id'}\ninputs:")
+    assert measure("right", ignoring, script=script).outcome is Outcome.OK
+
+
+def test_default_that_fails_is_reported(measure: Callable[..., Measurement]) -> None:
+    with pytest.raises(HostModuleError, match=r"MODE=crash.* does not work.*died of SIGSEGV"):
+        measure("right", ("default: right", "default: crash"))
+
+
+def test_finalists_are_interleaved_and_one_that_fails_drops_out(
+    here: None, load: Callable[..., Spec], tmp_path: Path
+) -> None:
+    spec = load()
+    given = spec.inputs[0]
+    with closing(ProgramMeasurer(spec)) as measurer:
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
+        configs = [Config({"MODE": mode}) for mode in ("right", "wrong", "other")]
+        right, wrong, other = measurer.measure_interleaved(space, given, configs, 4)
+    assert wrong.outcome is Outcome.WRONG_RESULT
+    for found in (right, other):
+        assert found.timing == Timing((1e-3,) * 4, StopReason.INTERLEAVED)
+
+
+def test_later_occasions_are_not_warmed_up_again(
+    here: None, load: Callable[..., Spec], tmp_path: Path
+) -> None:
+    spec = load()
+    given = spec.inputs[0]
+    with closing(ProgramMeasurer(spec)) as measurer:
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
+        right = Config({"MODE": "right"})
+        (found,) = measurer.measure_interleaved(space, given, [right], 6, (2, 2, 3))
+    assert found.timing is not None
+    assert (found.timing.occasions, found.warmup_s) == ((2, 2, 2), (1e-3,))
+
+
+def test_finalist_that_hangs_spends_its_own_time_alone(
+    here: None, load: Callable[..., Spec]
+) -> None:
+    spec = load(("  limits: {deadline_s: 1}\n", ""), ("precision: 0", "precision: 0, timeout_s: 1"))
+    given = spec.inputs[0]
+    with closing(ProgramMeasurer(spec)) as measurer:
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
+        configs = [Config({"MODE": mode}) for mode in ("hang", "right", "other")]
+        hung, right, other = measurer.measure_interleaved(space, given, configs, 2)
+    assert hung.outcome is Outcome.TIMEOUT
+    assert hung.wall_s >= 1 + 2 / 3
+    assert (right.outcome, other.outcome) == (Outcome.OK, Outcome.OK), right.message
+    assert right.wall_s < hung.wall_s, "its own seconds"
+
+
+def test_finalist_whose_check_hangs_spends_its_own_time_alone(
+    here: None, load: Callable[..., Spec], tmp_path: Path
+) -> None:
+    hangs = """\
+        import time
+
+        def check(run):
+            for _ in range(100 * (run.config["MODE"] == "other")):
+                try:
+                    time.sleep(0.1)
+                except:
+                    pass
+        """
+    (tmp_path / "check.py").write_text(textwrap.dedent(hangs))
+    host = ("inputs:", "verify: {against: {host: check.py}}\ninputs:")
+    spec = load(host, ("precision: 0", "precision: 0, timeout_s: 1"))
+    given = spec.inputs[0]
+    with closing(ProgramMeasurer(spec)) as measurer:
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
+        configs = [Config({"MODE": mode}) for mode in ("other", "right", "leaves")]
+        hung, right, leaves = measurer.measure_interleaved(space, given, configs, 2)
+    assert hung.outcome is Outcome.TIMEOUT
+    assert hung.message.startswith("check() of check.py did not end within 1.")
+    assert (right.outcome, leaves.outcome) == (Outcome.OK, Outcome.OK), right.message
+
+
+# --------------------------------------------------------------------------- too good to be true
+
+
+def test_finalist_that_leaves_early_does_not_win(here: None, load: Callable[..., Spec]) -> None:
+    spec = load(NOTHING, script=SCRIPT.replace("early) ;;", 'early) echo "took 9 us";;'))
+    given = spec.inputs[0]
+    with closing(ProgramMeasurer(spec)) as measurer:
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
+        configs = [Config({"MODE": mode}) for mode in ("right", "early")]
+        right, early = measurer.measure_interleaved(space, given, configs, 2)
+    assert right.outcome is Outcome.OK
+    assert early.outcome is Outcome.WRONG_RESULT
+    assert early.message.startswith("too good to be true: it is 111 times as fast")
+
+
+def test_program_that_leaves_early_does_not_win(measure: Callable[..., Measurement]) -> None:
+    script = SCRIPT.replace("early) ;;", 'early) echo "took 999 us";;')
+    found = measure("early", NOTHING, script=script)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.message.startswith("too good to be true: it does not write what the default")
+
+
+def test_nothing_proves_a_program_that_writes_nothing(
+    measure: Callable[..., Measurement],
+) -> None:
+    script = "case $1 in right) echo took 1000 us;; *) echo took 9 us;; esac"
+    nothing = ("inputs:", "verify: {against: nothing, ignore: took}\ninputs:")
+    found = measure("early", nothing, script=script)
+    assert found.outcome is Outcome.IMPLAUSIBLE
+    assert "nothing can prove it" in found.message
+
+
+REFERENCE = Reference(SealedFile(Path()), 1.0, 1.2, True, True)
+
+
+def timed(time_s: float, **more: Any) -> Measurement:
+    return Measurement(Config({}), Input({}), Outcome.OK, Timing((time_s,)), **more)
+
+
+def test_what_is_implausible(load: Callable[..., Spec]) -> None:
+    plan = load().program
+    assert plan is not None
+    wall = dataclasses.replace(plan, time=None)
+    quick = dataclasses.replace(REFERENCE, time_s=1e-6)
+    unstable = dataclasses.replace(REFERENCE, has_same_shape=False)
+
+    def why(
+        time_s: float,
+        reference: Reference = REFERENCE,
+        plan: ProgramPlan = plan,
+        floor_s: float = 0.0,
+        has_other_shape: bool = False,
+    ) -> str:
+        result = ProgramResult(timed(time_s), (), has_other_shape)
+        return why_implausible(result, reference, plan, floor_s) or ""
+
+    assert why(0.11, floor_s=9.0) == ""
+    assert "10.9 times as fast" in why(0.092)
+    assert "less than anything" in why(2e-7, quick)
+    assert "does nothing" in why(0.5, plan=wall, floor_s=0.6)
+    assert "ended early" in why(0.5, has_other_shape=True)
+    assert why(0.5, unstable, has_other_shape=True) == ""
+
+
+# -------------------------------------------------------------------------------------- builds
+
+C_SPACE = """\
+name: c
+program:
+  sources: [c.c]
+  build: [gcc, "{flags}", "-DA={A}", -o, "{output}", "{source}"]
+  run: ["{output}", "{B}"]
+  time: wall
+parameters:
+  A: {values: [0, 1, 2, 3], default: 0}
+  B: {values: [0, 1], default: 0}
+flags:
+  gcc:
+    g: boolean
+    level: {values: [0, 1, 2, 3, fast], option: "-O{value}"}
+inputs: {features: [n], values: [{n: 1}]}
+measure: {repeats: 2, min_repeats: 2}
+"""
+C = """\
+#include <stdio.h>
+#include "c.h"
+#if A == 2
+#error two is too many
+#endif
+int main(void) { puts(A == 1 ? "one" : TEXT); return 0; }
+"""
+
+
+@pytest.fixture
+def c_spec(tmp_path: Path) -> Spec:
+    (tmp_path / "c.c").write_text(C)
+    (tmp_path / "c.h").write_text('#define TEXT "none"\n')
+    (tmp_path / "c.yaml").write_text(C_SPACE)
+    return load_spec(tmp_path / "c.yaml")
+
+
+@needs_gcc
+def test_programs_are_built_verified_and_equal_ones_run_once(here: None, c_spec: Spec) -> None:
+    given = c_spec.inputs[0]
+    with closing(ProgramMeasurer(c_spec)) as measurer:
+        space = ConstrainedSpace.of(c_spec, given, measurer.limits, measurer.compiler)
+
+        def measured(**changes: Any) -> Measurement:
+            config = Config({**space.default, **changes})
+            return measurer.measure(space, given, config, None)
+
+        default = measured()
+        assert default.outcome is Outcome.OK, default.message
+        assert default.build is not None
+        assert default.build.compiler.startswith("gcc ")
+        assert default.timing is not None
+        assert default.timing.median_s < 5
+        # Debug information changes the file, and nothing that runs.
+        assert measured(g=True).shared_with == space.default.digest
+        assert measured(B=1).shared_with is None
+        assert "number" not in measured(A=1).message
+        assert measured(A=1).outcome is Outcome.WRONG_RESULT
+        failed = measured(A=2)
+        assert failed.outcome is Outcome.BUILD_FAILED
+        assert "c.c:4:2: error: #error two is too many" in failed.message
+
+
+def test_key_of_a_build_knows_words_sources_and_includes(c_spec: Spec, tmp_path: Path) -> None:
+    def key(spec: Spec, compiler: str = "gcc 1", **changes: Any) -> str:
+        space = ConstrainedSpace.of(spec, spec.inputs[0], None, "gcc")
+        config = Config({**space.default, **changes})
+        return command_build(spec, space, config, spec.inputs[0]).key(compiler)
+
+    (tmp_path / "c.h").write_text('#define TEXT "other"\n')
+    edited = load_spec(tmp_path / "c.yaml")
+    assert key(c_spec) == key(c_spec, B=1)
+    keys = [key(c_spec), key(c_spec, A=1), key(c_spec, level=3), key(edited), key(c_spec, "gcc 2")]
+    assert len(set(keys)) == len(keys)
+    assert c_spec.program_sha256 != edited.program_sha256
+
+
+def test_native_build_of_another_device_is_another_build(c_spec: Spec, tmp_path: Path) -> None:
+    def key(spec: Spec, device: str) -> str:
+        space = ConstrainedSpace.of(spec, spec.inputs[0], None, "gcc")
+        return command_build(spec, space, space.default, spec.inputs[0], device).key("nvcc 13")
+
+    for words in ("-arch=native", "-arch, native", "-O3 -arch native"):
+        (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", f"[gcc, {words},"))
+        native = load_spec(tmp_path / "c.yaml")
+        assert len({key(native, device) for device in ("", "A100", "H100")}) == 3
+    assert key(c_spec, "A100") == key(c_spec, "H100")
+
+
+@needs_gcc
+def test_program_is_compiled_without_its_device_and_not_run(
+    here: None, c_spec: Spec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.yaml"
+    text = C_SPACE.replace("[0, 1, 2, 3], default", "[0, 2], default")
+    text = text.replace(", 1, 2, 3, fast", "")
+    path.write_text(text.replace("  time: wall", "  time: wall\n  device: [no-such-smi]"))
+    assert check([str(path)]) == 1
+    message = capsys.readouterr().out
+    assert "program.device: `no-such-smi` not found" in message
+    assert "harness.check SPACE --compile N` needs no device" in message
+    assert check([str(path), "--compile", "15"]) == 0
+    message = capsys.readouterr().out
+    assert "gcc: 16 configurations with the default: 8 compiled to at most" in message
+    assert "c.c:4:2: error: #error two is too many" in message
+    assert "note: g changes no build of " in message
+    assert "B changes no build" not in message  # the run alone names it
+    assert "With --compile, no program is run." in message
+    assert check([str(path), "--compile", "3", "--json"]) == 0
+    (space,) = json.loads(capsys.readouterr().out)["spaces"]
+    (target,) = space["targets"]
+    assert (target["target"], target["compiled"], target["is_default_ok"]) == ("gcc", 4, True)
+    assert "g" in target["without_effect"]
+    assert check([str(path), "--compile", "15", "--strict"]) == 1
+    path.write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
+    assert check([str(path), "--compile", "1"]) == 1
+    assert "default FAILED: program.build begins with `no-such-gcc`" in capsys.readouterr().out
+
+
+def test_compiler_that_is_not_here_is_named(here: None, tmp_path: Path) -> None:
+    (tmp_path / "c.c").write_text("int main(void) { return A; }")
+    (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
+    with pytest.raises(BackendUnavailable, match="`no-such-gcc`, which is not found"):
+        ProgramMeasurer(load_spec(tmp_path / "c.yaml"))
+
+
+def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(
+    here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c.c").write_text("int main(void) { return A; }")
+    (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[./gcc,"))
+    (tmp_path / "gcc").write_text("#!/bin/sh\n")
+    (tmp_path / "gcc").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    with closing(ProgramMeasurer(load_spec(Path("c.yaml")))) as measurer:
+        named = measurer.environment.compiler
+    assert named.startswith(f"gcc {hashlib.sha256(b'#!/bin/sh' + bytes([10])).hexdigest()[:12]} on")
+
+
+def test_device_is_named_by_a_command_or_refused(here: None, load: Callable[..., Spec]) -> None:
+    def device(words: str) -> str:
+        spec = load(("  environment:", f"  device: {words}\n  environment:"))
+        with closing(ProgramMeasurer(spec)) as measurer:
+            return measurer.environment.device
+
+    assert device("[echo, One GPU]") == "One GPU"
+    with pytest.raises(BackendUnavailable, match=r"program.device: `false` ended with exit status"):
+        device('["false"]')
+
+
+# ------------------------------------------------------------------------------------ baselines
+
+
+def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: Path) -> None:
+    (tmp_path / "c.c").write_text("int main(void) { return A; }")
+    named = C_SPACE + "baselines: {plain: {level: 0}, debug: {g: true, A: 1}}\n"
+    (tmp_path / "c.yaml").write_text(named)
+    found = load_spec(tmp_path / "c.yaml").baselines_for("gcc")
+    assert list(found) == ["plain", "debug", "-O1", "-O2", "-O3"]
+    assert found["debug"] == Config({"A": 1, "B": 0, "g": True, "level": None})
+    assert found["-O3"] == Config({"A": 0, "B": 0, "g": False, "level": 3})
+    assert load_spec(tmp_path / "c.yaml").baselines_for("nvcc") == {}
+
+
+@pytest.mark.parametrize(
+    ("flag", "levels"),
+    [
+        ('level: {values: [1, s], option: "-O{value}"}', ["-O1"]),
+        ('level: {min: 0, max: 4, option: "-Xptxas --opt-level={value}"}', list("0123")),
+        ('level: {values: ["2"], option: "-Xptxas -opt-level {value}"}', ["2"]),
+        ('level: {values: [3], option: "--ptxas-options=-O{value}"}', ["3"]),
+        ('level: {values: [0], option: "-cl-nv-opt-level {value}"}', ["0"]),
+        ('level: {values: [O2, Og, funroll-loops], option: "-{value}"}', ["-O2"]),
+        ("optimize: {values: [1, 2]}", ["1", "2"]),
+        ("O3: boolean", ["-O3"]),
+        ('level: {values: [0, 1], option: "--register-usage-level={value}"}', []),
+        ('level: {values: [0, 1], option: "-fNO{value}"}', []),
+    ],
+)
+def test_level_of_the_user_is_recognised_by_its_spelling(
+    tmp_path: Path, flag: str, levels: list[str]
+) -> None:
+    (tmp_path / "c.c").write_text("int main(void) { return A; }")
+    line = 'level: {values: [0, 1, 2, 3, fast], option: "-O{value}"}'
+    (tmp_path / "c.yaml").write_text(C_SPACE.replace(line, flag))
+    found = load_spec(tmp_path / "c.yaml").baselines_for("gcc")
+    assert len(found) == len(levels)
+    assert all(name.endswith(level) for name, level in zip(found, levels, strict=True))
+
+
+def test_baselines_of_kernels_are_those_of_the_compiler_in_use() -> None:
+    spec = load_spec(ROOT / "spaces" / "max_subarray.yaml")
+    assert list(spec.baselines_for("nvcc")) == ["-Xptxas -O0", "-Xptxas -O1", "-Xptxas -O2"]
+    assert list(spec.baselines_for("opencl")) == ["-cl-opt-disable"]
+    assert spec.baselines_for(None) == {}
+
+
+# ------------------------------------------------------------------------------------- commands
+
+
+def test_measurer_is_that_of_the_space(load: Callable[..., Spec]) -> None:
+    spec = load()
+    with pytest.raises(UsageError, match="tunes a program, which --backend opencl cannot run"):
+        open_measurer(spec, "opencl")
+    with pytest.raises(UsageError, match="tunes a kernel; the command backend runs programs"):
+        open_measurer(load_spec(ROOT / "spaces" / "mvmul.yaml"), "command")
+
+
+@needs_gcc
+def test_committed_example_is_built_and_run_in_processes_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from harness.display.formats import make_console
+
+    spec = load_spec(ROOT / "spaces" / "blur_gcc.yaml")
+    assert not try_program(make_console(), spec, 2, 0)[0].failure
+    message = capsys.readouterr().out
+    assert "default on (n=64, steps=8): OK" in message
+    assert "2 other configurations built, 0 failed" in message
+
+
+COMPILED = """\
+name: compiled
+program:
+  sources: [c.c]
+  build: [gcc, "{source}", "-DMODE={MODE}", -o, "{output}"]
+  run: ["{output}", "{n}"]
+  time: wall
+parameters: {MODE: {values: [0, 1, 2], default: DEFAULT}}
+inputs: {features: [n], values: [{n: 3}]}
+"""
+
+
+@needs_gcc
+@pytest.mark.parametrize(("default", "codes"), [(0, 2), (2, 2)])
+def test_check_counts_the_builds_of_a_program_by_their_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], default: int, codes: int
+) -> None:
+    source = "#if MODE == 2\n#error two\n#endif\nint main(void) { return MODE & 0; }\n"
+    (tmp_path / "c.c").write_text(source + "const int mode = MODE;\n")
+    space = tmp_path / "space.yaml"
+    space.write_text(COMPILED.replace("DEFAULT", str(default)))
+    status = int(default == 2)
+    assert check([str(space), "--sample", "5", "--json"]) == status
+    (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]
+    found = [target[name] for name in ("compiled", "failed", "machine_codes", "is_default_ok")]
+    assert found == [3, 1, codes, status == 0]
+    assert ("#error two" in target["why_failed"]) == (status == 1)
+    assert check([str(space), "--sample", "5"]) == status
+    text = capsys.readouterr().out
+    assert f"2 other configurations built, {1 - status} failed" in text
+    assert ("\n  compiled, not compiled: 1 x " in text) == (status == 0)
+    assert "error: #error two" in text
+
+
+LEVELS = [f"-Xptxas -O{level}" for level in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("space", "source", "includes"),
+    [
+        ("max_subarray_nvcc", "max_subarray.cu", {"max_subarray.cl", "portable.h"}),
+        *((f"matmul_{k}_nvcc", "matmul.cu", {f"matmul_{k}.cl", "portable.h"}) for k in range(1, 5)),
+    ],
+)
+def test_programs_of_2015_share_kernels_and_baselines(
+    space: str, source: str, includes: set[str]
+) -> None:
+    spec = load_spec(ROOT / "spaces" / f"{space}.yaml")
+    backend = backend_of(spec)
+    assert backend.compiler == "nvcc"
+    (found,) = backend.plan.sources
+    assert found.path.name == source
+    assert includes <= {Path(name).name for name in found.includes}
+    assert list(spec.baselines_for("nvcc")) == LEVELS
+
+
+def _on_cpu(source: Path, to: Path, *words: str) -> Path:
+    """Build a CUDA program against a fake of CUDA's runtime, which runs it on the CPU."""
+    text = re.sub(r"(\w+)<<<(\w+), (\w+)>>>\(", r"LAUNCH(\1, \2, \3, ", source.read_text())
+    assert "LAUNCH(" in text
+    there = to / "program.cpp"
+    there.write_text(text)
+    fake = ROOT / "tests" / "data" / "fake_cuda.h"
+    line = ["g++", "-std=c++20", "-include", str(fake), f"-iquote{source.parent}", *words]
+    subprocess.run([*line, str(there), "-pthread", "-o", str(to / "program")], check=True)
+    return to / "program"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_matrix_product_program_verifies_itself(tmp_path: Path) -> None:
+    """The fourth kernel needs barriers; 37 is no multiple of the block."""
+    program = _on_cpu(ROOT / "examples" / "matmul.cu", tmp_path, "-DMATMUL=4", "-DBLOCK=4")
+
+    def ended(*words: str, **environment: str) -> tuple[int, str, str]:
+        line, variables = [str(program), *words], {**os.environ, **environment}
+        found = subprocess.run(line, capture_output=True, text=True, env=variables, check=False)
+        return found.returncode, found.stdout, found.stderr
+
+    status, printed, _ = ended("37")
+    plan = backend_of(load_spec(ROOT / "spaces" / "matmul_4_nvcc.yaml")).plan
+    assert plan.time is not None
+    assert status == 0
+    assert "sum 312514\n" in printed
+    (tmp_path / STDOUT).write_text(printed)
+    assert reported_s(plan.time, Written(tmp_path, tmp_path)) == pytest.approx(1.5e-3)
+    assert ended("37", FAKE_CUDA_FLAW="1")[::2] == (1, "the product is wrong\n")
+    assert ended("0")[0] == ended()[0] == 2

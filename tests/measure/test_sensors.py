@@ -1,0 +1,487 @@
+"""Energy, temperature, memory clock and throttling: over scripted stand-ins for what reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import sys
+import time
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.core.errors import HostTooSlow
+from harness.core.program import Launch, Program
+from harness.core.records import Config, Environment, Input, Outcome
+from harness.measure.kernel_data import KernelData
+from harness.measure.kernel_job import KernelJob
+from harness.measure.kernel_runner import measure_interleaved, measure_kernel
+from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, log, open_sensors
+from harness.measure.sensors import energy as energy_module
+from harness.measure.sensors.energy import (
+    CounterReader,
+    CounterUpdate,
+    RepeatedRun,
+    counted,
+    energy_of,
+    energy_of_runs,
+    measure_energy,
+    power_between,
+    power_spread,
+    repeat,
+)
+from harness.measure.sensors.nvml import NvmlGpu, load_nvml, of_both
+from harness.measure.sensors.processes import other_processes, processes_notice
+from harness.measure.sensors.rapl import RaplCounter
+from harness.measure.verify import Tolerance
+from harness.stats.timing import Sampling
+from tests.helpers.fakes import Array, FakeCompiler, FakeDevice
+from tests.helpers.stub_nvml import BUS, Script
+
+GPU = Environment("cuda", "a GPU", "CUDA", "1", "nvcc", notes={"pci_bus_id": BUS})
+
+
+def gpu() -> NvmlGpu:
+    return NvmlGpu(load_nvml(), BUS)
+
+
+# ------------------------------------------------------------------------------------- NVML
+
+
+def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml: Script) -> None:
+    nvml()
+    assert gpu().state() == {"temperature_c": 51, "memory_clock_mhz": 2619, "throttled": 0}
+    nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x04 | 0x40])
+    throttled = {name for name in gpu().state() if name.startswith("throttled")}
+    assert throttled == {"throttled", "throttled_by_sw_power_cap", "throttled_by_hw_thermal"}
+
+
+def test_an_idle_gpu_and_clocks_that_somebody_set_are_not_throttled(nvml: Script) -> None:
+    nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x01 | 0x02])
+    assert gpu().state()["throttled"] == 0
+
+
+def test_what_throttled_a_gpu_before_the_samples_counts_though_it_has_passed() -> None:
+    before = {"temperature_c": 80.0, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
+    after = {"temperature_c": 70.0, "throttled": 0.0}
+    assert of_both(before, after) == {**after, "throttled": 1.0, "throttled_by_sw_thermal": 1.0}
+
+
+def test_what_nvml_refuses_is_left_out_and_asked_for_once(nvml: Script) -> None:
+    library = nvml(nvmlDeviceGetTemperature="NotSupported", nvmlDeviceGetClockInfo="NoPermission")
+    found = gpu()
+    assert [set(found.state()) for _ in range(2)] == [{"throttled"}] * 2
+    assert library.asked["nvmlDeviceGetTemperature"] == 1
+    assert found.denied == {"nvmlDeviceGetClockInfo": "NoPermission"}
+
+
+def test_an_earlier_library_without_a_call_is_no_error(nvml: Script) -> None:
+    del nvml().nvmlDeviceGetCurrentClocksThrottleReasons
+    assert "throttled" not in gpu().state()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nvmlInit": "LibraryNotFound"}, "NVML does not start: LibraryNotFound. Check nvidia-smi"),
+        ({"gpus": []}, f"NVML does not find the GPU {BUS}"),
+        ({"nvmlDeviceGetMigMode": [[1, 1]]}, "divided into MIG instances"),
+        (
+            {"power_w": None, "nvmlDeviceGetTotalEnergyConsumption": "NoPermission"},
+            "NVML gives neither energy nor power: NoPermission",
+        ),
+        ({"power_w": None}, "neither energy nor power: this GPU does not measure it"),
+    ],
+)
+def test_without_a_counter_the_reason_is_known(
+    nvml: Script, changes: dict[str, object], message: str
+) -> None:
+    nvml(**changes)
+    sensors = open_sensors(GPU, shares_cpu=False)
+    assert sensors.counter is None
+    assert message in str(sensors.facts.no_energy)
+
+
+def test_a_missing_permission_is_known(nvml: Script) -> None:
+    nvml(nvmlDeviceGetTemperature="NoPermission")
+    facts = open_sensors(GPU, shares_cpu=False).facts
+    (denied,) = facts.denied
+    assert denied.startswith("NVML refuses nvmlDeviceGetTemperature (NoPermission): ")
+    assert facts.no_energy is None
+
+
+def test_a_missing_library_names_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    sensors = open_sensors(GPU, shares_cpu=False)
+    assert "Run `pip install nvidia-ml-py`" in str(sensors.facts.no_energy)
+    assert sensors.state() == {}
+
+
+def test_a_gpu_that_is_not_nvidias_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    other = dataclasses.replace(GPU, notes={})
+    assert "from GPUs with --backend cuda" in str(
+        open_sensors(other, shares_cpu=False).facts.no_energy
+    )
+
+
+def test_power_of_an_earlier_gpu_is_summed_up(nvml: Script) -> None:
+    nvml(power_w=None, nvmlDeviceGetPowerUsage=[80_000])
+    counter = gpu().counter()
+    began_s, began_j = time.perf_counter(), counter.read_j()
+    time.sleep(0.01)
+    passed_s = time.perf_counter() - began_s
+    assert counter.read_j() - began_j == pytest.approx(80 * passed_s, rel=0.2)
+
+
+# ------------------------------------------------------------------------------- processors
+
+
+def rapl(folder: Path, **counters: tuple[str, int]) -> Path:
+    """Write counters with their names and microjoules; they wrap behind 999,999."""
+    for domain, (name, energy_uj) in counters.items():
+        path = folder / domain.replace("_", ":").replace("rapl", "intel-rapl")
+        path.mkdir(exist_ok=True)
+        (path / "name").write_text(f"{name}\n")
+        (path / "energy_uj").write_text(f"{energy_uj}\n")
+        (path / "max_energy_range_uj").write_text("999999\n")
+    return folder
+
+
+def test_packages_count_and_neither_their_parts_nor_the_whole_machine(tmp_path: Path) -> None:
+    rapl(tmp_path, rapl_0=("package-0", 10), rapl_0_0=("core", 5), rapl_2=("psys", 7))
+    rapl(tmp_path, rapl_1=("package-1", 999_000))
+    counter = RaplCounter(tmp_path)
+    rapl(tmp_path, rapl_0=("package-0", 300_010), rapl_0_0=("core", 99), rapl_2=("psys", 99))
+    assert counter.read_j() == pytest.approx(0.3)
+    rapl(tmp_path, rapl_1=("package-1", 99_000))  # it began again at 0
+    assert counter.read_j() == pytest.approx(0.3 + 0.1)
+
+
+def test_a_machine_without_counters_says_where_they_should_be(tmp_path: Path) -> None:
+    with pytest.raises(SensorUnavailable, match=rf"{tmp_path} has no energy of a processor"):
+        RaplCounter(tmp_path)
+
+
+def test_a_counter_for_root_alone_names_the_command_that_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rapl(tmp_path, rapl_0=("package-0", 10))
+    read = Path.read_text
+
+    def refused(path: Path, **options: str) -> str:
+        if path.name == "energy_uj":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, **options)
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(SensorUnavailable, match=r"sudo chmod a\+r .*/intel-rapl:\*/energy_uj"):
+        RaplCounter(tmp_path)
+
+
+# ---------------------------------------------------------------------------- energy and power
+
+
+def test_power_is_known_between_the_updates_of_a_slow_counter() -> None:
+    updates = [CounterUpdate(0.1 * n, 25.0 * n) for n in range(20)]
+    assert power_between(updates, 0.15, 1.05) == pytest.approx(250)
+    assert power_between(updates, 0.15, 0.75) == pytest.approx(250), "six updates"
+    assert power_between(updates, 0.15, 0.65) is None, "five are too few"
+
+
+def test_spread_of_a_power_is_that_of_its_five_parts() -> None:
+    powers_w = [200, 220, 180, 210, 190]
+    joules = [0.0, *itertools.accumulate(0.1 * power_w for power_w in powers_w)]
+    updates = [CounterUpdate(0.1 * n, energy_j) for n, energy_j in enumerate(joules)]
+    # Student's t of four degrees of freedom, 2.776, times the standard error of the mean.
+    assert power_spread(updates, 0, 1) == pytest.approx(2.776 * 250**0.5 / 5**0.5, rel=1e-3)
+    assert power_spread(updates[1:], 0, 1) == 0, "five are too few"
+
+
+def test_energy_of_launches_leaves_out_what_was_done_between_them() -> None:
+    busy = RepeatedRun(power_w=250, run_s=2e-3, launches_s=0.9e-3)
+    other = RepeatedRun(power_w=100, run_s=1e-3, launches_s=0.0)
+    # 0.5 J in 2 ms, of which 0.1 J in the 1 ms without a launch.
+    found = energy_of(busy, other, True)
+    assert found == pytest.approx({"energy_j": 0.4, "power_w": 400, "energy_spread_j": 0})
+    noisy = dataclasses.replace(busy, spread_w=3), dataclasses.replace(other, spread_w=8)
+    assert energy_of(*noisy, True)["energy_spread_j"] == pytest.approx(10e-3), "6 and 8 mJ"
+    for unclear in ({"power_w": None}, {"power_w": 600.0}, {"run_s": 3e-3}):
+        assert energy_of(busy, dataclasses.replace(other, **unclear), True) == {}
+
+
+@pytest.mark.parametrize("other_run_s", [0.7e-3, 1.3e-3])
+def test_host_that_is_faster_or_slower_without_a_launch_changes_no_gpus_energy(
+    other_run_s: float,
+) -> None:
+    busy = RepeatedRun(power_w=200, run_s=1.2e-3, launches_s=0.4e-3)
+    other = RepeatedRun(power_w=100, run_s=other_run_s, launches_s=0.0)
+    found = energy_of(busy, other, False)
+    assert found == pytest.approx({"energy_j": 0.16, "power_w": 400, "energy_spread_j": 0})
+
+
+class Meter:
+    """A clock of its own, and a counter of the energy that passes on it; `reader` sees updates."""
+
+    counts_host = True
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.spent_j = 0.0
+        self.reader = StillReader()
+
+    def spend(self, seconds: float, power_w: float) -> float:
+        """Let time pass, in steps of 10 ms at most."""
+        left_s = seconds
+        while left_s > 0:
+            step_s = min(0.01, left_s)
+            left_s -= step_s
+            self.now_s += step_s
+            self.spent_j += power_w * step_s
+            self.reader.updates.append(CounterUpdate(self.now_s, self.read_j()))
+        return seconds
+
+    def read_j(self) -> float:
+        return self.spent_j
+
+
+class StillReader:
+    """In place of the thread: its meter adds the updates."""
+
+    def __init__(self) -> None:
+        self.updates: list[CounterUpdate] = []
+
+    def __enter__(self) -> StillReader:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
+    """A meter by whose clock energy is measured."""
+    meter = Meter()
+
+    def reader(_: object) -> StillReader:
+        meter.reader = StillReader()
+        return meter.reader
+
+    monkeypatch.setattr(energy_module, "CounterReader", reader)
+    monkeypatch.setattr(energy_module.time, "perf_counter", lambda: meter.now_s)
+    return meter
+
+
+def test_launches_are_repeated_with_what_comes_before_them_and_that_is_repeated_alone(
+    meter: Meter,
+) -> None:
+    done: list[str] = []
+
+    def restore() -> float:
+        done.append("restore")
+        meter.spend(3e-3, 100)
+        return 0.0
+
+    def run() -> float:
+        restore()
+        done[-1] = "run"
+        return meter.spend(2e-3, 400)
+
+    found = measure_energy(run, restore, lambda: done.append("verify"), meter, 0.1)
+    assert 0 < found.pop("energy_spread_j") < 0.1 * found["energy_j"]
+    expected = {"energy_j": 400 * 2e-3, "power_w": 400, "launch_share": 0.4}
+    assert found == pytest.approx(expected, rel=0.02)
+    index = done.index("verify")
+    assert (index, {*done[:index]}) == (25, {"run"}), "0.125 s of 5 ms"
+    assert {*done[index + 1 :]} == {"restore"}
+
+
+def test_launches_that_take_all_the_time_need_no_second_loop(meter: Meter) -> None:
+    def fails() -> float:
+        raise AssertionError
+
+    found = measure_energy(lambda: meter.spend(2e-3, 400), fails, lambda: None, meter, 0.1)
+    known = {"energy_j": 0.8, "energy_spread_j": 0, "power_w": 400, "launch_share": 1}
+    assert found == pytest.approx(known, abs=1e-9)
+
+
+def test_short_launches_give_no_energy(meter: Meter) -> None:
+    def short() -> float:
+        meter.spend(2e-3, 100)
+        return 4e-4
+
+    found = measure_energy(short, short, lambda: None, meter, 0.1)
+    assert found == {"launch_share": pytest.approx(0.2)}
+
+
+def test_counters_that_move_too_seldom_give_no_energy(meter: Meter) -> None:
+    assert repeat(lambda: meter.spend(1e-3, 100), meter, 4e-3).power_w is None
+    assert repeat(lambda: meter.spend(1e-3, 100), meter, 8e-3).power_w == pytest.approx(100)
+
+
+def test_a_thread_sees_a_counter_move_until_it_is_left() -> None:
+    values = count()
+    counter = Meter()
+    counter.read_j = lambda: next(values) // 2  # type: ignore[method-assign]
+    with CounterReader(counter, poll_s=1e-4) as reader:
+        while len(reader.updates) < 3:
+            time.sleep(1e-3)
+    assert not reader._thread.is_alive()
+    assert [update.energy_j for update in reader.updates[:3]] == [1, 2, 3]
+    times = [update.at_s for update in reader.updates]
+    assert times == sorted(times)
+
+
+def test_a_counter_that_fails_gives_what_it_gave_until_then() -> None:
+    values = iter(range(3))
+
+    def failing() -> float:
+        value = next(values, None)
+        if value is None:
+            raise SensorUnavailable("gone")
+        return value
+
+    counter = Meter()
+    counter.read_j = failing  # type: ignore[method-assign]
+    with CounterReader(counter, poll_s=1e-4) as reader:
+        reader._thread.join(10)
+    assert [update.energy_j for update in reader.updates] == [1, 2]
+    with counted(counter) as passed:
+        pass
+    assert passed.passed_j is None
+
+
+def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
+    found = energy_of_runs([(0.1, 5.0), (0.3, 15.0)])
+    assert found == {
+        "energy_j": 10,
+        "power_w": 50,
+        "energy_spread_j": pytest.approx(63.5, rel=1e-3),
+    }
+    assert energy_of_runs([(0.4, 20.0)]) == {"energy_j": 20, "power_w": 50}, "one has no spread"
+    assert energy_of_runs([(0.01, 0.5), (0.03, 1.5)]) == {}
+    assert energy_of_runs([(100.0, 5000.0)]) == {}, "a counter may have wrapped twice"
+    assert energy_of_runs([(1.0, None)]) == {}
+
+
+# ------------------------------------------------------------------- as a kernel is measured
+
+X = np.arange(1, 5, dtype=np.float32)
+JOB = KernelJob(
+    config=Config({"A": 1}),
+    input=Input({"n": 4}),
+    binary=FakeCompiler().compile(Program("kernel twice", (), ())),
+    launches=(Launch("twice", (4,), (1,), ("x", "y")),),
+    tolerance=Tolerance(),
+    sampling=Sampling(repeats=4, min_repeats=4, precision=0.0),
+    energy_s=0.1,
+)
+
+
+def measured(sensors: Sensors, meter: Meter, **changes: Any) -> tuple[FakeDevice, dict[str, float]]:
+    """Measure a kernel that takes 2 ms and 300 W on a fake device."""
+
+    def works(x: Array, y: Array) -> None:
+        meter.spend(2e-3, 300)
+        np.copyto(y, 2 * x)
+
+    device = FakeDevice((2e-3 for _ in count()), {"twice": works})
+    data = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2 * X}, ())
+    device.bind(data.arguments)
+    found = measure_kernel(device, data, dataclasses.replace(JOB, **changes), sensors)
+    assert found.outcome is Outcome.OK
+    return device, dict(found.observed)
+
+
+def test_measurement_observes_the_state_after_its_samples_and_the_energy(
+    nvml: Script, meter: Meter
+) -> None:
+    nvml()
+    sensors = dataclasses.replace(open_sensors(GPU, shares_cpu=False), counter=meter)
+    _, found = measured(sensors, meter)
+    # The first reading was when the sensors were opened, the second before the samples.
+    assert (found["temperature_c"], found["memory_clock_mhz"], found["throttled"]) == (64, 2619, 0)
+    assert (found["power_w"], found["energy_j"]) == (pytest.approx(300), pytest.approx(0.6))
+
+
+@pytest.mark.parametrize("energy_s", [0.0, 5e-4])
+def test_energy_costs_launches_only_where_it_is_asked_for_and_one_is_short_enough(
+    meter: Meter, energy_s: float
+) -> None:
+    device, found = measured(Sensors(None, meter, SensorFacts()), meter, energy_s=energy_s)
+    assert "energy_j" not in found
+    assert len(device.launched) == 5, "one to warm up, and four samples"
+
+
+def test_a_host_that_is_too_slow_meanwhile_costs_the_energy_alone(
+    meter: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_slow(*_: object) -> None:
+        raise HostTooSlow("the device waited in vain")
+
+    monkeypatch.setattr(log, "measure_energy", too_slow)
+    _, found = measured(Sensors(None, meter, SensorFacts()), meter)
+    assert "energy_j" not in found
+
+
+def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> None:
+    nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0, 0x20, 0])
+    device = FakeDevice()
+    data = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2 * X}, ())
+    device.bind(data.arguments)
+    sensors = open_sensors(GPU, shares_cpu=False)
+    (found,) = measure_interleaved(device, data, [JOB], 3, sensors=sensors)
+    assert len(device.launched) == 4
+    assert found.observed["throttled_by_sw_thermal"] == 1
+    assert "energy_j" not in found.observed
+
+
+def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
+    runs = count(1)
+
+    def tires(x: Array, y: Array) -> None:
+        np.copyto(y, 2 * x if next(runs) < 7 else x)
+
+    device = FakeDevice(kernels={"twice": tires})
+    data = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2 * X}, ())
+    device.bind(data.arguments)
+    sensors = Sensors(None, Meter(), SensorFacts())
+    found = measure_kernel(device, data, dataclasses.replace(JOB, energy_s=0.02), sensors)
+    assert found.outcome is Outcome.WRONG_RESULT
+
+
+# -------------------------------------------------------------------------- who else uses a GPU
+
+
+def test_processes_of_others_are_named_with_their_memory(
+    nvml: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking = SimpleNamespace(pid=77)  # a worker is forked from a server for this process
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: asking)
+    listed = [[4711, 3 << 29], [12, None], [os.getpid(), 1], [77, 1]]
+    nvml(nvmlDeviceGetComputeRunningProcesses=[listed], names={"4711": "/usr/bin/py\x1bthon"})
+    found = other_processes(BUS)
+    assert found == ("/usr/bin/py\\x1bthon (process 4711, 1.5 GiB)", "unknown (process 12)")
+    (notice,) = processes_notice(found)
+    assert notice.startswith("other processes use this GPU and may disturb its times: /usr/bin/py")
+
+
+def test_processes_are_those_of_an_instance_of_a_divided_gpu(nvml: Script) -> None:
+    nvml(nvmlDeviceGetComputeRunningProcesses=[[[7, None]]], instances=["MIG-1"], gpus=[])
+    assert other_processes(BUS, "MIG-1") == ("unknown (process 7)",)
+    assert other_processes(BUS, "MIG-2") == ()
+
+
+def test_without_nvml_or_a_bus_id_nobody_else_is_known(nvml: Script) -> None:
+    nvml()
+    assert other_processes(BUS) == ()  # this NVML does not list them
+    nvml(nvmlInit="LibraryNotFound", nvmlDeviceGetComputeRunningProcesses=[[[7, None]]])
+    assert other_processes(BUS) == ()
+    assert other_processes("") == ()
+    assert processes_notice(()) == ()

@@ -1,0 +1,238 @@
+"""The clock around CUDA launches, on a GPU where there is one, else over its stand-in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from benchmarks import measuring_clock
+from harness.core.program import Binary, Launch, Program
+from harness.core.records import Config, Input
+from harness.measure.backends.cuda import device_arch
+from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.sm_clock import LEAST_NS, clock_of
+from harness.measure.clock_watch import ClockWatch
+from harness.measure.kernel_data import KernelData
+from harness.measure.kernel_job import KernelJob
+from harness.measure.kernel_runner import measure_interleaved, measure_kernel
+from harness.measure.verify import Tolerance
+from harness.stats.timing import Sampling
+from tests.helpers.stub_driver import StubDriver
+
+KERNELS = """\
+extern "C" __global__ void add(float *z, const float *x, const float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) z[i] = x[i] + y[i];
+}
+"""
+KERNEL_NS = 1500
+ONES = np.ones(64, np.float32)
+DATA = KernelData(
+    {"x": ONES, "y": ONES, "z": np.zeros(64, np.float32), "n": np.int32(64)}, {"z": 2 * ONES}, ()
+)
+ADD = Launch("add", (32,), (2,), ("z", "x", "y", "n"))
+
+
+# ------------------------------------------------------------------------- arithmetic
+
+
+def stamps(*rows: tuple[int, int, int, int]) -> np.ndarray:
+    return np.array(rows, np.uint64)
+
+
+def test_clock_is_cycles_over_time() -> None:
+    assert clock_of(stamps((7, 100, 7 + 99_000, 100 + 50_000))) == 1980
+
+
+def test_only_counts_of_one_multiprocessor_are_compared() -> None:
+    found = stamps((10**12, 100, 10**12 + 50_000, 50_100), (5, 90, 50_005, 50_090))
+    assert clock_of(found) == 1000
+
+
+def test_multiprocessor_that_did_not_count_while_it_was_idle_does_not_lower_the_clock() -> None:
+    assert clock_of(stamps((0, 100, 60_000, 100_100), (0, 100, 100_000, 100_100))) == 1000
+
+
+def test_multiprocessor_that_only_one_kernel_ran_on_has_no_clock() -> None:
+    assert clock_of(stamps((0, 0, 10**9, 100), (10**9, 100, 0, 0), (0, 0, 0, 0))) is None
+
+
+# ------------------------------------------------------------------------- on a device
+
+
+@pytest.fixture(scope="module")
+def binary(nvidia: None) -> Binary:
+    return Nvcc(device_arch()).compile(Program(KERNELS + measuring_clock.SOURCE, (), ()))
+
+
+@pytest.mark.gpu
+def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
+    device = CudaDevice()
+    device.bind(DATA.arguments)
+    device.launch(device.load(binary), [ADD])
+    mhz = device.sm_clock_mhz()
+    assert mhz is not None
+    assert 100 < mhz < 5000
+    device.close()
+
+
+@pytest.fixture
+def device(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
+    """A device of the stand-in, whose kernels take KERNEL_NS at its full clock of 1980 MHz."""
+    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
+    device = CudaDevice()
+    device.bind(DATA.arguments)
+    yield device
+    stub.reset()
+    device.close()
+
+
+def clocks_of_launches(device: CudaDevice, binary: Binary, count: int) -> list[float | None]:
+    module = device.load(binary)
+    found = []
+    for _ in range(count):
+        device.launch(module, (ADD,))
+        found.append(device.sm_clock_mhz())
+    return found
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tick_ns", [1, 32, 1024, 1_000_000])
+def test_clock_of_each_launch_is_known_whatever_the_steps_of_the_time(
+    tick_ns: int, device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1980,1500,990")
+    found = clocks_of_launches(device, binary, 4)[1:]
+    # Up to one step before the launch, the clock is still that of the launch before.
+    within = 0.02 if tick_ns < 10_000 else 0.5
+    assert found == pytest.approx([1980, 1500, 990], rel=within)
+    assert found[0] == pytest.approx(1980, rel=0.001)
+
+
+@pytest.mark.gpu
+def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
+    stub: StubDriver, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_TICK_NS", "100000000000")
+    device = CudaDevice()
+    device.bind(DATA.arguments)
+    stub.calls()
+    assert clocks_of_launches(device, binary, 2) == [None, None]
+    assert not [call for call in stub.calls() if "_clock" in call]
+    device.close()
+
+
+@pytest.mark.gpu
+def test_launches_do_not_begin_in_step_with_the_time(
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In step, all of them would take one tick, or all two."""
+    monkeypatch.setenv("CUDA_STUB_TICK_NS", "1024")
+    module = device.load(binary)
+    device.launch(module, (ADD,))
+    times_s = [device.launch(module, (ADD,)) for _ in range(100)]
+    # Four standard errors of a mean of 1.46 ticks.
+    assert np.mean(times_s) == pytest.approx(KERNEL_NS * 1e-9, abs=0.21e-6)
+
+
+@pytest.mark.gpu
+def test_reading_the_clock_is_in_no_time(device: CudaDevice, binary: Binary) -> None:
+    module = device.load(binary)
+    device.launch(module, (ADD,))
+    assert device.launch(module, (ADD,)) == pytest.approx(KERNEL_NS * 1e-9)
+    assert KERNEL_NS < LEAST_NS
+    assert device.launch(module, (ADD, ADD)) == pytest.approx(2 * KERNEL_NS * 1e-9)
+
+
+# ------------------------------------------------------------------------- measurements
+
+
+def job(binary: Binary, **sampling: float) -> KernelJob:
+    return KernelJob(
+        config=Config({"A": 1}),
+        input=Input({"n": 64}),
+        binary=binary,
+        launches=(ADD,),
+        tolerance=Tolerance(),
+        sampling=Sampling(repeats=3, min_repeats=3, precision=0.0, **sampling),
+    )
+
+
+@pytest.mark.gpu
+def test_sample_at_half_the_clock_is_taken_again(
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1980,990,1980")
+    found = measure_kernel(device, DATA, job(binary))
+    assert found.timing is not None
+    assert found.timing.samples_s == pytest.approx([KERNEL_NS * 1e-9] * 3)
+    assert found.observed["throttled_samples"] == 1
+    assert found.observed["sm_clock_mhz"] == pytest.approx(1980, rel=0.001)
+
+
+@pytest.mark.gpu
+def test_gpu_that_raises_its_clock_is_warmed_up_in_rounds_too(
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rising = ",".join(str(mhz) for mhz in range(400, 1980, 100))
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", f"{rising},1980")
+    found = measure_interleaved(device, DATA, [job(binary, warmup_time_s=0.03)] * 2, rounds=2)
+    for each in found:
+        assert each.timing is not None
+        assert min(each.timing.samples_s) > 0
+        assert max(each.timing.samples_s) < 1.1 * KERNEL_NS * 1e-9
+        assert "throttled_samples" not in each.observed
+    assert max(len(each.warmup_s) for each in found) > 3
+
+
+@pytest.mark.gpu
+def test_locked_clock_costs_some_samples_once(
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990")
+    first, second = (measure_kernel(device, DATA, job(binary)) for _ in range(2))
+    assert first.observed["throttled_samples"] == 5
+    assert "throttled_samples" not in second.observed
+    assert second.observed["sm_clock_mhz"] == pytest.approx(990, rel=0.001)
+
+
+# ------------------------------------------------------------------------- the benchmark
+
+
+@pytest.fixture
+def twice(device: CudaDevice) -> CudaDevice:
+    """The device, with the data of benchmarks/measuring_clock.py."""
+    device.bind(measuring_clock.DATA.arguments)
+    return device
+
+
+@pytest.mark.gpu
+def test_benchmark_finds_when_the_clock_has_risen(
+    twice: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring_clock, "RUN_S", 0.05)
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990,990,1500,1980")
+    twice.launch(twice.load(binary), measuring_clock.LAUNCHES)  # the device is held from now on
+    found = measuring_clock.rise(twice, binary, 0.0)
+    assert found.first_mhz == pytest.approx(990, rel=0.01)
+    assert found.settled_mhz == pytest.approx(1980, rel=0.001)
+    assert found.settled_after_ms is not None
+    assert 0 < found.settled_after_ms < 50
+
+
+@pytest.mark.gpu
+def test_benchmark_finds_what_low_clocks_do_to_times(
+    twice: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_SM_MHZ", ",".join(["1980", "1980", "990", "1980", "1980"] * 4000))
+    twice.__dict__["tick_s"] = 1e-9  # it would be found on a busy machine, and widen intervals
+    monkeypatch.setattr("harness.measure.clock_watch._RECOVERY_S", 0.0)
+    watches = measuring_clock.IndulgentWatch(1980), ClockWatch(1980)
+    kept, thrown = (measuring_clock.equal_times(twice, binary, watch, 2) for watch in watches)
+    assert kept.low_percent == 0
+    assert thrown.low_percent > 15
+    assert thrown.interval_percent < 1 < 10 < kept.interval_percent

@@ -1,0 +1,185 @@
+"""The kernel suite: correct in the corners of every space, and a planted fault is found.
+
+`tests/data/suite/NAME.yaml` has, for each kernel, the corners, inputs that no block divides, and
+one wrong operator or bound that the reference must catch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.commands.check.targets import architecture_target, target_spaces
+from harness.commands.tune import main as tune
+from harness.core.errors import BackendUnavailable
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.kernels import KernelMeasurer
+from harness.results import campaigns, read_measurements, reading
+from harness.space import ConstrainedSpace, Space
+from harness.space.launches import make_program
+from harness.space_file import Spec, load_spec
+
+try:
+    find_nvcc()
+    NO_NVCC = "" if shutil.which("gcc") else "nvcc needs gcc, which is not on PATH"
+except BackendUnavailable as error:
+    NO_NVCC = str(error)
+
+needs_nvcc = pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+
+ROOT = Path(__file__).parents[2]
+CASES = sorted((ROOT / "tests/data/suite").glob("*.yaml"))
+ARCHITECTURES = ("sm_80", "sm_90", "sm_120")
+SHORT = {"warmup": 1, "repeats": 1}
+"""Two runs of each configuration, both of which are verified."""
+
+target_of = functools.cache(architecture_target)
+
+Corner = dict[str, Any]
+"""The values that are not the defaults."""
+
+DEFAULT: Corner = {}
+TUNED = ("convolution", "kmeans_swap", "max_subarray", "reduction")
+"""Several kernels, choices, flags of compilers, implementations: a command takes two seconds."""
+
+
+@dataclass(frozen=True)
+class SuiteCase:
+    """The test data of one kernel."""
+
+    name: str
+    configs: tuple[Corner, ...]
+    inputs: tuple[Input, ...]
+    mutation: dict[str, str]
+
+    def config(self, space: Space, corner: Corner) -> Config:
+        """Return a corner; other parameters keep their defaults, other compilers' flags go."""
+        here = {name: value for name, value in corner.items() if name in space.default}
+        return Config({**space.default, **here})
+
+
+@pytest.fixture(params=[path.stem for path in CASES])
+def case(request: pytest.FixtureRequest) -> SuiteCase:
+    path = ROOT / "tests/data/suite" / f"{request.param}.yaml"
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    inputs = tuple(Input(problem) for problem in data["inputs"])
+    return SuiteCase(path.stem, tuple(data["configs"]), inputs, data["mutation"])
+
+
+def spec_of(case: SuiteCase, root: Path = ROOT) -> Spec:
+    return load_spec(root / "spaces" / f"{case.name}.yaml").with_measure(SHORT)
+
+
+def measured(
+    case: SuiteCase, spec: Spec, backend: Backend, points: Iterable[tuple[Input, Corner]]
+) -> Iterator[Measurement]:
+    """Measure corners on inputs, one by one."""
+    with closing(KernelMeasurer(spec, backend)) as measurer:
+        for problem, corner in points:
+            space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+            config = case.config(space, corner)
+            assert space.why_illegal(config) is None, f"{config} on ({problem})"
+            yield measurer.measure(space, problem, config, None)
+
+
+def test_every_kernel_has_its_case() -> None:
+    """One of the spaces of each kernel has a case; program spaces have their own tests."""
+    specs = {p.stem: load_spec(p) for p in (ROOT / "spaces").glob("*.yaml")}
+    cases = {path.stem for path in CASES}
+    assert cases <= set(specs)
+    kernels = {spec.functions for spec in specs.values() if spec.program is None}
+    assert kernels == {specs[name].functions for name in cases}
+
+
+def test_table_of_the_page_has_each_kernel_with_the_number_of_its_inputs() -> None:
+    page = (ROOT / "docs/suite.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) ?\** \| [\d,]+ \| (\d+) \|", page, re.MULTILINE)
+    assert {name for name, _ in rows} == {path.stem for path in CASES}
+    for name, inputs in rows:
+        assert int(inputs) == len(load_spec(ROOT / "spaces" / f"{name}.yaml").inputs), name
+
+
+def test_case_has_three_corners_and_three_inputs(case: SuiteCase) -> None:
+    assert len(case.configs) >= 3
+    assert len(case.inputs) >= 3
+    assert {name for c in case.configs for name in c} <= {p.name for p in spec_of(case).parameters}
+
+
+def test_corners_verify_on_inputs_that_no_block_divides(case: SuiteCase, opencl: Backend) -> None:
+    points = itertools.product(case.inputs, case.configs)
+    found = list(measured(case, spec_of(case), opencl, points))
+    lines = [f"{m.config} on ({m.input}): {m.outcome}: {m.message}" for m in found]
+    assert [m.outcome for m in found] == [Outcome.OK] * len(found), "\n".join(lines)
+
+
+def test_planted_fault_is_caught(case: SuiteCase, opencl: Backend, tmp_path: Path) -> None:
+    for folder in ("kernels", "spaces"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__py*"))
+    source = tmp_path / "kernels" / case.mutation["file"]
+    text = source.read_text(encoding="utf-8")
+    assert text.count(case.mutation["from"]) == 1
+    source.write_text(text.replace(case.mutation["from"], case.mutation["to"]), encoding="utf-8")
+    # Corners take long to compile. The last input is the largest, and the likeliest to fail.
+    points = ((problem, corner) for corner in case.configs for problem in reversed(case.inputs))
+    found = measured(case, spec_of(case, tmp_path), opencl, points)
+    assert any(m.outcome is Outcome.WRONG_RESULT for m in found), case.mutation["why"]
+
+
+def smallest_input(spec: Spec) -> Input:
+    return min(spec.inputs, key=lambda problem: math.prod(map(float, problem.values())))
+
+
+def test_default_verifies_on_the_smallest_input_of_the_space_with_all_optimisations(
+    case: SuiteCase, optimising_opencl: Backend
+) -> None:
+    spec = spec_of(case)
+    (found,) = measured(case, spec, optimising_opencl, [(smallest_input(spec), DEFAULT)])
+    assert found.outcome is Outcome.OK, found.message
+
+
+@pytest.mark.usefixtures("optimising_opencl")
+@pytest.mark.parametrize("case", TUNED, indirect=True)
+def test_space_tunes_with_a_small_budget(case: SuiteCase, tmp_path: Path) -> None:
+    problem = smallest_input(spec_of(case))
+    condition = " and ".join(f"{name} == {value}" for name, value in problem.items())
+    database = tmp_path / "results.db"
+    chosen = ["--inputs", condition, "--backend", "opencl"]
+    budget = ["--test-limit", "2", "--repeats", "2", "--quiet", "--database", str(database)]
+    assert tune([str(ROOT / "spaces" / f"{case.name}.yaml"), *chosen, *budget]) == 0
+    with reading(str(database)) as engine, engine.connect() as connection:
+        (campaign,) = campaigns(connection)
+        rows = read_measurements(connection, campaign.key)
+    assert {row.stage for row in rows} >= {"search", "final"}
+    assert [row.measurement.outcome for row in rows] == [Outcome.OK] * len(rows)
+
+
+@needs_nvcc
+def test_corners_compile_without_a_warning(case: SuiteCase) -> None:
+    """Compile two corners, each for another architecture; all run on OpenCL.
+
+    To compile one takes as long as to verify it there on all inputs. Over all kernels, each
+    architecture compiles as many.
+    """
+    turn = [path.stem for path in CASES].index(case.name)
+    for number, corner in enumerate((case.configs[0], case.configs[-1])):
+        target = target_of(ARCHITECTURES[(turn + number) % len(ARCHITECTURES)])
+        spec = dataclasses.replace(spec_of(case), inputs=case.inputs[:1])
+        space = target_spaces(spec, target).first
+        config = case.config(space, corner)
+        assert space.why_illegal(config) is None
+        program = make_program(spec, space, config, target.language)
+        assert target.backend.open_compiler().compile(program).build.log == "", target.name

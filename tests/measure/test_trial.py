@@ -1,0 +1,634 @@
+"""One configuration on one input, on a device in memory with a clock of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import weakref
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.core.errors import HostTooSlow, OutOfDeviceMemory
+from harness.core.observations import HOST_RETRIES, RUNS_PER_SAMPLE
+from harness.core.program import Binary, Fill, Launch, Program
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason
+from harness.measure import kernel_checks, kernel_runner
+from harness.measure.backends.guard_zones import StrayWrite
+from harness.measure.kernel_checks import CheckTime, why_astray
+from harness.measure.kernel_data import KernelData
+from harness.measure.kernel_job import KernelJob, Twin
+from harness.measure.kernel_runner import BIT_EXACT, measure_interleaved, measure_kernel
+from harness.measure.verify import FILLS, Tolerance
+from harness.stats.timing import Sampling
+from tests.helpers.fakes import KERNELS, MAGIC, Array, FakeCompiler, FakeDevice, Kernel
+
+X = np.arange(1, 5, dtype=np.float32)
+CASE = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
+LAUNCH = Launch("twice", (4,), (1,), ("x", "y"))
+JOB = KernelJob(
+    config=Config({"A": 1}),
+    input=Input({"n": 4}),
+    binary=FakeCompiler().compile(Program("kernel twice", (), ())),
+    launches=(LAUNCH,),
+    tolerance=Tolerance(),
+    sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
+)
+
+
+def device_with(kernel: Kernel | None = None, times_s: tuple[float, ...] = ()) -> FakeDevice:
+    """A device whose kernel `twice` is this one, with the arguments bound."""
+    device = FakeDevice(times_s, KERNELS | ({"twice": kernel} if kernel else {}))
+    device.bind(CASE.arguments)
+    return device
+
+
+def job(**changes: object) -> KernelJob:
+    return dataclasses.replace(JOB, **changes)  # type: ignore[arg-type]
+
+
+def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
+    device = device_with(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
+    sampling = dataclasses.replace(JOB.sampling, warmup=2)
+    found = measure_kernel(device, CASE, job(sampling=sampling))
+    assert found.outcome is Outcome.OK
+    assert found.timing is not None
+    assert found.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
+    assert found.timing.stopped is StopReason.REPEATS
+    assert found.warmup_s == (9.0, 8.0)
+    assert found.build is JOB.binary.build
+    assert found.wall_s > 0
+
+
+def test_first_launch_is_in_no_sample() -> None:
+    device = device_with(times_s=(100.0,))
+    found = measure_kernel(device, CASE, JOB)
+    assert found.timing is not None
+    assert max(found.timing.samples_s) == 1e-3
+    assert found.warmup_s == (100.0,)
+    assert len(device.launched) == 1 + found.timing.count
+
+
+@pytest.mark.parametrize("too_slow", [4, 5])
+def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: int) -> None:
+    late = iter([*[False] * 2, *[True] * too_slow])
+
+    class Device(FakeDevice):
+        def launch(self, module: object, launches: Sequence[Launch]) -> float:
+            elapsed_s = super().launch(module, launches)
+            if next(late, False):
+                raise HostTooSlow("the host is late")
+            return elapsed_s
+
+    device = Device()
+    device.bind(CASE.arguments)
+    found = measure_kernel(device, CASE, JOB)
+    assert found.observed[HOST_RETRIES] == too_slow
+    if too_slow == 4:
+        assert found.timing is not None
+        assert len(device.launched) == 1 + found.timing.count + too_slow
+    else:
+        assert found.outcome is Outcome.TIMEOUT
+        assert found.message.startswith("the host is late, 5 times in a row. Close other programs")
+
+
+def test_without_a_host_module_that_reads_the_configuration_nothing_was_read() -> None:
+    assert measure_kernel(device_with(), CASE, JOB).host_read == ()
+
+
+def test_sampling_stops_when_clearly_worse_than_the_best() -> None:
+    found = measure_kernel(device_with(times_s=(1.0,) * 9), CASE, job(best_s=0.1))
+    assert found.timing is not None
+    assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
+
+
+def test_several_launches_are_one_sample_with_the_sum_of_their_times() -> None:
+    found = measure_kernel(
+        device_with(times_s=(1.0, 2.0) * 5), CASE, job(launches=(LAUNCH, LAUNCH))
+    )
+    assert found.timing is not None
+    assert set(found.timing.samples_s) == {3.0}
+
+
+def fills_of(device: FakeDevice) -> list[Fill]:
+    """What y held before each launch: one of the fills everywhere."""
+    held = [launch["y"] for launch in device.launched]
+    return [f for y in held for f in FILLS if y.tobytes() == f.array(y.shape, y.dtype).tobytes()]
+
+
+def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them() -> None:
+    device = device_with()
+    long = dataclasses.replace(JOB.sampling, repeats=60, min_repeats=60)
+    assert measure_kernel(device, CASE, job(sampling=long)).outcome is Outcome.OK
+    fills = fills_of(device)
+    assert len(fills) == len(device.launched) == 61
+    assert fills[:3] == list(FILLS)
+    assert set(fills[3:]) == set(FILLS)
+    assert fills[3:6] * 19 != fills[3:60], "they take no turns"
+
+
+def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill() -> None:
+    device = device_with()
+    device.tick_s = 1e-4
+    alone = measure_kernel(device, CASE, JOB)
+    measure_interleaved(device, CASE, [JOB], rounds=2)
+    assert alone.observed[RUNS_PER_SAMPLE] == 10
+    assert len(device.launched) == 1 + 2 * 10 + 1 + 2 * 10  # equal samples: two are precise
+    assert len(fills_of(device)) == len(device.launched)
+
+
+@pytest.mark.parametrize("expected", [np.zeros(4), np.full(4, np.nan), np.arange(4) - 1.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8, np.bool_])
+@pytest.mark.parametrize("repeats", [1, 4])
+def test_output_that_is_not_written_is_never_right(
+    expected: Array, dtype: type, repeats: int
+) -> None:
+    if dtype is not np.float32:
+        expected = np.nan_to_num(expected, nan=7)
+    right = expected.astype(dtype)
+
+    def leaves_one(x: Array, y: Array) -> None:
+        y[:3] = right[:3]
+
+    case = KernelData({"x": X, "y": np.zeros(4, dtype)}, {"y": right}, ())
+    device = FakeDevice(kernels={"twice": leaves_one})
+    device.bind(case.arguments)
+    sampling = dataclasses.replace(JOB.sampling, repeats=repeats, min_repeats=1)
+    found = measure_kernel(device, case, job(sampling=sampling))
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "y[3] was never written (1 of 4 elements)" in found.message
+
+
+def test_kernel_that_writes_only_where_something_holds_is_shown_inout() -> None:
+    def sparse(x: Array, y: Array) -> None:
+        y[:2] = x[:2]
+
+    right = np.where(np.arange(4) < 2, X, 0)
+    case = dataclasses.replace(CASE, expected={"y": right})
+    found = measure_kernel(device_with(sparse), case, JOB)
+    assert "y[2] was never written (2 of 4 elements): it holds -97.3" in found.message
+    assert "If the kernel only updates y, or some of its elements, write in the" in found.message
+    assert 'INOUT = ("y",)' in found.message
+    declared = dataclasses.replace(case, inout=("y",))
+    assert measure_kernel(device_with(sparse), declared, JOB).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("combine", [np.add, np.fmax, np.fmin, np.subtract])
+def test_kernel_that_combines_its_result_with_its_output_is_wrong(combine: np.ufunc) -> None:
+    def combines(x: Array, y: Array) -> None:
+        y[...] = combine(y, 2 * x)
+
+    assert measure_kernel(device_with(combines), CASE, JOB).outcome is Outcome.WRONG_RESULT
+
+
+def test_run_of_several_launches_has_a_tick_for_each() -> None:
+    device = device_with()
+    device.tick_s = 1e-4
+    found = measure_kernel(device, CASE, job(launches=(LAUNCH,) * 3))
+    assert found.timing is not None
+    runs = found.observed[RUNS_PER_SAMPLE]
+    assert runs == pytest.approx(10, abs=1)
+    assert found.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
+
+
+def test_kernel_that_returns_early_where_its_output_holds_numbers_is_wrong() -> None:
+    def lazy(x: Array, y: Array) -> None:
+        if np.isnan(y).any():
+            y[...] = 2 * x
+
+    found = measure_kernel(device_with(lazy), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "at the first run: y[0] was never written (4 of 4 elements)" in found.message
+
+
+def test_scratch_array_holds_nothing_of_an_earlier_run() -> None:
+    def remembering(x: Array, y: Array, kept: Array) -> None:
+        """Compute y in the first run, and copy it from `kept` in all others."""
+        if np.isnan(kept).any():
+            kept[...] = 2 * x
+            misses.append(True)
+        y[...] = kept
+
+    misses: list[bool] = []
+    case = dataclasses.replace(
+        CASE, arguments={**CASE.arguments, "kept": np.full(4, np.nan)}, scratch=("kept",)
+    )
+    device = FakeDevice(kernels={"twice": remembering})
+    device.bind(case.arguments)
+    launch = dataclasses.replace(LAUNCH, arguments=("x", "y", "kept"))
+    assert measure_kernel(device, case, job(launches=(launch,))).outcome is Outcome.OK
+    assert len(misses) == len(device.launched)
+
+
+def test_array_that_no_run_may_write_is_named_where_one_does() -> None:
+    def spoils(x: Array, y: Array, kept: Array) -> None:
+        y[...] = 2 * x
+        kept[1, 2] = 5
+
+    case = dataclasses.replace(CASE, arguments={**CASE.arguments, "kept": np.zeros((2, 3))})
+    device = FakeDevice(kernels={"twice": spoils})
+    device.bind(case.arguments)
+    launch = dataclasses.replace(LAUNCH, arguments=("x", "y", "kept"))
+    found = measure_kernel(device, case, job(launches=(launch,)))
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "it writes the argument kept, which is no output (kept[1, 2] differs)" in found.message
+    assert 'write in the host module SCRATCH = ("kept",)' in found.message
+
+
+def test_write_outside_of_an_argument_is_a_wrong_result() -> None:
+    def strays(x: Array, y: Array) -> None:
+        y[...] = 2 * x
+        device.strays = [StrayWrite("y", 63, behind=True)]
+
+    device = device_with(strays)
+    found = measure_kernel(device, CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "writes outside of the argument y (63 elements behind its end)" in found.message
+
+
+@pytest.mark.parametrize("wrong", range(1, 6))
+def test_result_that_is_wrong_once_is_found_where_all_samples_are_verified(
+    monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    monkeypatch.setattr(kernel_checks, "CHECK_SHARE", math.inf)
+    launches = iter(range(100))
+
+    def slips(x: Array, y: Array) -> None:
+        y[...] = 2 * x + (next(launches) == wrong)
+
+    times_s = (1.0, *range(1, 99))
+    sampling = dataclasses.replace(JOB.sampling, repeats=5)
+    found = measure_kernel(device_with(slips, times_s), CASE, job(sampling=sampling))
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.message.startswith(f"wrong result at run {wrong + 1}: ")
+
+
+def test_checks_of_each_kind_take_their_share_of_the_time_and_two_are_free() -> None:
+    now = 0.0
+
+    def passing(kind: str, seconds: float, amount: float = 1.0) -> None:
+        nonlocal now
+        with time.working() if kind == "work" else time.checking(kind, amount):
+            now += seconds
+
+    time = CheckTime(lambda: now, lambda: 0.5, 0.0)
+    passing("work", 100)
+    for _ in range(2):
+        assert time.affords("long")
+        passing("long", 20)
+    assert not time.affords("long")
+    passing("work", 900)
+    for seconds in (5, 500, 5, 5):
+        assert time.affords("short"), "a check that was disturbed must not end the others"
+        passing("short", seconds)
+    assert [time.affords("short", amount) for amount in (6, 6.1)] == [True, False]
+    passing("short", 30, 6)
+    assert not time.affords("short", 0.1)
+
+
+def _checked_runs(draws: random.Random) -> list[int]:
+    """Return which of 200 runs of a second are checked, where a check takes a second as well."""
+    now, checked = 0.0, []
+    time = CheckTime(lambda: now, draws.random, 0.0)
+    for number in range(200):
+        with time.working():
+            now += 1
+        if time.affords("sample"):
+            with time.checking("sample"):
+                now += 1
+            checked.append(number)
+    return checked
+
+
+def test_which_runs_are_checked_is_drawn_at_random_around_their_share() -> None:
+    checked = [_checked_runs(random.Random(seed)) for seed in range(40)]
+    assert len(set(map(tuple, checked))) == 40
+    mean = sum(map(len, checked)) / 40
+    assert 9 <= mean <= 12  # 5 % of 200 runs, and at most the two that are free
+
+
+def test_wrong_result_names_its_worst_element_and_has_no_timing() -> None:
+    def wrong(x: Array, y: Array) -> None:
+        y[...] = 2 * x
+        y[2] += 1
+
+    found = measure_kernel(device_with(wrong), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.timing is None
+    assert found.worst is not None
+    assert (found.worst.argument, found.worst.index) == ("y", (2,))
+    assert found.message.startswith("wrong result at the first run: y[2] is 7, expected 6")
+
+
+def test_kernel_that_does_nothing_is_a_wrong_result() -> None:
+    found = measure_kernel(device_with(KERNELS["nothing"]), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "y[0] was never written (4 of 4 elements)" in found.message
+
+
+def test_result_that_turns_wrong_is_found_at_a_later_run() -> None:
+    launches = iter(range(100))
+
+    def tires(x: Array, y: Array) -> None:
+        y[...] = 2 * x if next(launches) < 2 else 0
+
+    found = measure_kernel(device_with(tires), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "wrong result at run 3: y[3] is 0" in found.message
+
+
+@pytest.mark.parametrize("working", [1, 2])
+def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_there(
+    working: int,
+) -> None:
+    launches = iter(range(100))
+
+    def stops(x: Array, y: Array) -> None:
+        if next(launches) < working:
+            y[...] = 2 * x
+
+    found = measure_kernel(device_with(stops), CASE, JOB)
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert found.timing is None
+    assert f"at run {working + 1}: y[0] was never written" in found.message
+
+
+def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() -> None:
+    def double(x: Array) -> None:
+        x *= 2
+
+    case = KernelData({"x": X}, {"x": 2.0 * X}, ("x",))
+    device = FakeDevice(kernels={"twice": double})
+    device.bind(case.arguments)
+    found = measure_kernel(device, case, job(launches=(Launch("twice", (4,), (1,), ("x",)),)))
+    assert found.outcome is Outcome.OK
+    assert all(np.array_equal(launch["x"], X) for launch in device.launched)
+
+
+@pytest.mark.parametrize("elapsed_s", [0.0, -1e-9, math.nan, math.inf])
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -> None:
+    device = device_with(times_s=(*(1.0,) * index, elapsed_s))
+    found = measure_kernel(device, CASE, JOB)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert f"measured {elapsed_s} s" in found.message
+
+
+def test_launch_beyond_the_device_is_a_failed_launch() -> None:
+    found = measure_kernel(device_with(), CASE, job(launches=(Launch("twice", (512,), (1,), ()),)))
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "512" in found.message
+    assert "256" in found.message
+
+
+def test_binary_that_cannot_be_loaded_is_a_failed_launch() -> None:
+    broken = dataclasses.replace(JOB.binary, data=b"\x7fELF")
+    found = measure_kernel(device_with(), CASE, job(binary=broken))
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "cannot be loaded" in found.message
+
+
+def fills_memory(x: Array, y: Array) -> None:
+    raise OutOfDeviceMemory("4 bytes are free")
+
+
+def test_launch_without_memory_is_nobodys_failure() -> None:
+    found = measure_kernel(device_with(fills_memory), CASE, JOB)
+    assert (found.outcome, found.message) == (Outcome.OUT_OF_MEMORY, "4 bytes are free")
+    assert not found.outcome.settles
+
+
+def test_twin_without_memory_is_nobodys_failure() -> None:
+    twin = Twin(Config({"A": 2}), JOB.binary, JOB.launches, must_repeat=True)
+    found = measure_kernel(device_with(fills_memory), CASE, job(twin=twin))
+    assert found.outcome is Outcome.OUT_OF_MEMORY
+    assert "without flags, to compare with, fails: 4 bytes are free" in found.message
+
+
+# -------------------------------------------------------------------------------- interleaved
+
+
+def test_interleaved_configuration_without_memory_leaves_the_others() -> None:
+    lacking: list[float] = [1, 2, 3, 4, 5]
+
+    def sometimes(x: Array, y: Array) -> None:
+        lacking.pop()
+        if len(lacking) == 1:
+            fills_memory(x, y)
+        y[...] = 2 * x
+
+    found = measure_interleaved(device_with(sometimes), CASE, jobs(2), rounds=2)
+    assert sorted(m.outcome for m in found) == [Outcome.OK, Outcome.OUT_OF_MEMORY]
+
+
+def jobs(count: int) -> list[KernelJob]:
+    return [job(config=Config({"A": number})) for number in range(count)]
+
+
+def counting_device() -> FakeDevice:
+    """A device whose n-th launch takes n seconds."""
+    return device_with(times_s=tuple(float(n) for n in range(1, 1000)))
+
+
+def samples_of(found: Sequence[Measurement]) -> list[tuple[float, ...]]:
+    return [m.timing.samples_s for m in found if m.timing]
+
+
+def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
+    found = measure_interleaved(counting_device(), CASE, jobs(2), rounds=3)
+    rounds = list(zip(*samples_of(found), strict=True))
+    assert len(rounds) == 3
+    assert all(max(one) < min(other) for one, other in pairwise(rounds))
+    assert [m.warmup_s for m in found] == [(1.0,), (2.0,)]
+    assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
+
+
+def test_order_in_a_round_is_random_and_repeats_with_its_seed() -> None:
+    rounds = {
+        seed: samples_of(measure_interleaved(counting_device(), CASE, jobs(2), 100, seed))
+        for seed in (1, 2)
+    }
+    again = samples_of(measure_interleaved(counting_device(), CASE, jobs(2), 100, 1))
+    assert rounds[1] == again != rounds[2]
+    first = [one < other for one, other in zip(*rounds[1], strict=True)]
+    assert 30 < sum(first) < 70
+    assert 30 < sum(one != other for one, other in pairwise(first)) < 70, "it does not alternate"
+
+
+def test_configuration_that_fails_drops_out_and_the_others_go_on() -> None:
+    three = jobs(3)
+    three[1] = dataclasses.replace(three[1], binary=dataclasses.replace(JOB.binary, data=b""))
+    found = measure_interleaved(device_with(), CASE, three, rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK, Outcome.LAUNCH_FAILED, Outcome.OK]
+    assert [m.config for m in found] == [j.config for j in three]
+    assert [m.timing.count for m in found if m.timing] == [3, 3]
+
+
+def one_that_tires(after: int) -> Iterator[Kernel]:
+    """A right kernel, and one that turns wrong after some launches."""
+    yield KERNELS["twice"]
+    launches = iter(range(100))
+
+    def tires(x: Array, y: Array) -> None:
+        y[...] = 2 * x if next(launches) < after else 0
+
+    yield tires
+
+
+@pytest.mark.parametrize(("kept_bytes", "most"), [(16, 5), (15, 0)])
+def test_interleaved_configurations_keep_their_outputs_unless_they_are_large(
+    monkeypatch: pytest.MonkeyPatch, kept_bytes: int, most: int
+) -> None:
+    monkeypatch.setattr(kernel_runner, "_KEPT_BYTES", kept_bytes)
+    outputs = []
+    kept = []
+
+    class Watched(FakeDevice):
+        def read(self, name: str, part: slice | None = None) -> Array:
+            array = super().read(name, part)
+            outputs.append(weakref.ref(array))
+            return array
+
+    def twice(x: Array, y: Array) -> None:
+        y[...] = 2 * x
+        kept.append(sum(output() is not None for output in outputs))
+
+    device = Watched((), KERNELS | {"twice": twice})
+    device.bind(CASE.arguments)
+    found = measure_interleaved(device, CASE, [JOB] * 5, rounds=2)
+    assert [m.outcome for m in found] == [Outcome.OK] * 5
+    assert max(kept) == most
+
+
+def kernels_beside(*kernels: Kernel) -> tuple[FakeDevice, KernelData, list[KernelJob]]:
+    """A device, data with an array `kept` that no run may write, and a job for each kernel."""
+    case = dataclasses.replace(CASE, arguments={**CASE.arguments, "kept": np.zeros((2, 3))})
+    named = {f"k{n}": kernel for n, kernel in enumerate(kernels)}
+    device = FakeDevice(kernels=named)
+    device.bind(case.arguments)
+    jobs = [
+        job(
+            launches=(dataclasses.replace(LAUNCH, function=name, arguments=("x", "y", "kept")),),
+            binary=dataclasses.replace(JOB.binary, data=MAGIC + f"kernel {name}".encode()),
+        )
+        for name in named
+    ]
+    return device, case, jobs
+
+
+def is_right(x: Array, y: Array, kept: Array) -> None:
+    y[...] = 2 * x
+
+
+def spoils(x: Array, y: Array, kept: Array) -> None:
+    is_right(x, y, kept)
+    kept[1, 2] = 5
+
+
+def test_interleaved_configuration_that_writes_astray_is_found_among_others() -> None:
+    found = measure_interleaved(*kernels_beside(is_right, spoils, is_right), rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK, Outcome.WRONG_RESULT, Outcome.OK]
+    assert "it writes the argument kept, which is no output" in found[1].message
+
+
+def test_interleaved_configurations_that_write_nothing_astray_are_checked_once_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checks = []
+
+    def counted(*given: Any) -> str | None:
+        checks.append(given)
+        return why_astray(*given)
+
+    monkeypatch.setattr(kernel_runner, "why_astray", counted)
+    found = measure_interleaved(*kernels_beside(is_right, is_right, is_right), rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK] * 3
+    assert len(checks) == 1
+
+
+def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
+    right, tires = one_that_tires(after=3)
+    device = FakeDevice(kernels={"right": right, "tires": tires})
+    device.bind(CASE.arguments)
+    both = [
+        job(
+            launches=(dataclasses.replace(LAUNCH, function=name),),
+            binary=dataclasses.replace(JOB.binary, data=MAGIC + f"kernel {name}".encode()),
+        )
+        for name in ("tires", "right")
+    ]
+    found = measure_interleaved(device, CASE, both, rounds=4)
+    assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
+
+
+# ------------------------------------------------------------------------- bit for bit
+
+
+def off_by_one_place(x: Array, y: Array) -> None:
+    """y = 2 x within every tolerance, but not in every bit."""
+    y[...] = np.nextafter(2 * x, np.float32(np.inf))
+
+
+def compiled(kernel: str) -> Binary:
+    return FakeCompiler().compile(Program(f"kernel {kernel}", (kernel,), ()))
+
+
+def beside_twin(
+    kernel: str, twin: str = "twice", must_repeat: bool = False, **kernels: Kernel
+) -> Measurement:
+    """A kernel measured with a twin, which runs another kernel."""
+    device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
+    device.bind(CASE.arguments)
+    own, other = (dataclasses.replace(LAUNCH, function=name) for name in (kernel, twin))
+    standard = Twin(Config({"A": 0}), compiled(twin), (other,), must_repeat)
+    case = dataclasses.replace(CASE, twin_outputs={})
+    return measure_kernel(
+        device, case, job(binary=compiled(kernel), launches=(own,), twin=standard)
+    )
+
+
+def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit() -> None:
+    assert beside_twin("near", twin="near").observed[BIT_EXACT] == 1
+    found = beside_twin("near")
+    assert found.outcome is Outcome.WRONG_RESULT
+    assert "compared with the same configuration without flags: y[" in found.message
+
+
+def test_twin_is_run_once_for_all_that_are_held_against_it() -> None:
+    device = FakeDevice()
+    device.bind(CASE.arguments)
+    case = dataclasses.replace(CASE, twin_outputs={})
+    alone = len(device_launches(device, case, JOB))
+    held = job(twin=Twin(Config({"A": 0}), compiled("twice"), (LAUNCH,), False))
+    assert len(device_launches(device, case, held)) == alone + 2
+    assert len(device_launches(device, case, held)) == alone
+
+
+def device_launches(device: FakeDevice, case: KernelData, given: KernelJob) -> list[object]:
+    before = len(device.launched)
+    assert measure_kernel(device, case, given).outcome is Outcome.OK
+    return list(device.launched[before:])
+
+
+def test_twin_that_does_not_repeat_itself_says_nothing_or_fails_where_it_must() -> None:
+    launches = iter(range(100))
+
+    def unsteady(x: Array, y: Array) -> None:
+        (off_by_one_place if next(launches) % 2 else KERNELS["twice"])(x, y)
+
+    found = beside_twin("near", "unsteady", unsteady=unsteady)
+    assert found.outcome is Outcome.OK
+    assert found.observed[BIT_EXACT] == 0
+    found = beside_twin("near", "unsteady", must_repeat=True, unsteady=unsteady)
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "two runs of the kernel differ in their bits" in found.message
+
+
+def test_twin_that_fails_is_reported() -> None:
+    found = beside_twin("twice", "nothing")
+    assert found.outcome is Outcome.LAUNCH_FAILED
+    assert "the configuration without flags, to compare with, fails: wrong result" in found.message

@@ -1,0 +1,240 @@
+"""Programs that fake speed, each refused with the right reason, beside honest ones that are not.
+
+They were written after what is published of agents and of tuned programs that cheat.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import HostModuleError
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.programs import measurer as measurer_module
+from harness.measure.programs import runner, worker
+from harness.measure.programs.measurer import ProgramMeasurer
+from harness.measure.programs.sandbox import Bounds, CommandResult, run_command
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
+from tests.helpers.fakes import HereProcesses
+from tests.helpers.planted import until
+
+ZOO = Path(__file__).parents[1] / "data/zoo/programs"
+NAMES = sorted(path.stem for path in ZOO.glob("*.sh") if path.stem != "common")
+SPACE = f"""\
+name: zoo
+program:
+  sources: [{ZOO}/honest.sh]
+  run: [sh, "{ZOO}/{{WHO}}.sh"]
+  environment: {{HOME: "HOME_FOLDER", ZOO_CLOCK: "CLOCK", ZOO_TEMP: "TEMP_FOLDER"}}
+  time: {{pattern: 'took (\\S+) s', unit: s}}
+parameters:
+  WHO: {{values: [{", ".join(NAMES)}], default: honest}}
+inputs: {{features: [n], values: [{{n: 1}}]}}
+measure: {{repeats: 4, min_repeats: 4, warmup: 1}}
+"""
+GIVEN = Input({"n": 1})
+
+
+@pytest.fixture
+def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ProgramMeasurer]:
+    """Opens a space that runs the programs for real, on a clock that only `spend` moves."""
+    clock = tmp_path / "clock"
+
+    def clocked(
+        words: Sequence[str],
+        folder: Path,
+        outputs: Path,
+        bounds: Bounds,
+        variables: Mapping[str, str],
+    ) -> CommandResult:
+        clock.write_text("")
+        result = run_command(words, folder, outputs, bounds, variables)
+        spent_s = sum(map(float, clock.read_text().split()))
+        return dataclasses.replace(result, wall_s=spent_s, cpu_s=spent_s)
+
+    monkeypatch.setattr(runner, "run_command", clocked)
+    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
+    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "settings_of_user").touch()
+
+    def opened(text: str) -> ProgramMeasurer:
+        text = text.replace("HOME_FOLDER", str(tmp_path / "home")).replace('CLOCK"', f'{clock}"')
+        (tmp_path / "zoo.yaml").write_text(text.replace("TEMP_FOLDER", str(tmp_path)))
+        return ProgramMeasurer(load_spec(tmp_path / "zoo.yaml"))
+
+    return opened
+
+
+def measure_in(measurer: ProgramMeasurer) -> Callable[[str], Measurement]:
+    """Return what measures one program of the zoo."""
+    space = ConstrainedSpace.of(measurer._spec, GIVEN, measurer.limits, None)
+    return lambda who: measurer.measure(space, GIVEN, Config({"WHO": who}), None)
+
+
+@pytest.fixture
+def measure(open_zoo: Callable[[str], ProgramMeasurer]) -> Iterator[Callable[[str], Measurement]]:
+    """Measures one program of the zoo, whose home folder the space names."""
+    with closing(open_zoo(SPACE)) as measurer:
+        yield measure_in(measurer)
+
+
+REFUSED = {
+    "ends_early": "`took`, expected `1`",
+    "made_up_2": "but its process ends only 0 s sooner than the default's",
+    "made_up_20": "but its process ends only 0 s sooner than the default's",
+    "own_part": "but its process ends only 0.01 s sooner than the default's",
+    "outlived": "1 of its processes still ran when it ended, and harness killed them",
+    "two_times": "matches 2 times in stdout, expected once",
+    "cached": "its first run took 0.1 s and later ones 0.005 s, as if they used results",
+    "half_cached": "its first run took 0.1 s and later ones 0.0565 s, as if they used results",
+    "copies_reference": "of stdout is `",
+    "replaces_reference": "stdout is `took`, expected `7`",
+    "zero_output": "is 0, expected 448 +- 0; 16 of 24 elements are wrong",
+    "skipped_tail": "line 7, word 1 of stdout is `took`, expected `7`",
+    "lower_precision": "is 0.3333, expected 0.333333333",
+    "rarely_wrong": "is 27, expected 28",
+}
+
+OUTCOMES = {
+    "two_times": Outcome.LAUNCH_FAILED,
+    **dict.fromkeys(
+        ("made_up_2", "made_up_20", "own_part", "cached", "half_cached"), Outcome.IMPLAUSIBLE
+    ),
+}
+"""The outcomes of cheats whose results are not wrong."""
+
+
+AT_HOME = ("cheating_default", "copies_default", "slows_default")
+"""Programs that leave files in the home folder of the user, for one another."""
+
+
+def test_every_program_of_the_zoo_is_tried() -> None:
+    honest = {name for name in NAMES if name.startswith("honest")}
+    others = {"cached_later", "replaces_programs", *AT_HOME}
+    assert {*REFUSED, *others, *honest} == set(NAMES)
+
+
+@pytest.mark.parametrize("who", REFUSED)
+def test_cheat_is_refused_with_its_reason(measure: Callable[[str], Measurement], who: str) -> None:
+    found = measure(who)
+    assert found.outcome is OUTCOMES.get(who, Outcome.WRONG_RESULT), f"{found.time_s} s"
+    assert REFUSED[who] in found.message
+
+
+def test_cache_that_a_program_uses_only_in_a_later_measurement_is_found(
+    measure: Callable[[str], Measurement],
+) -> None:
+    assert measure("cached_later").outcome is Outcome.OK
+    found = measure("cached_later")
+    assert found.outcome is Outcome.IMPLAUSIBLE
+    assert "its first run took 0.1 s and later ones 0.005 s, as if they used results" in (
+        found.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("who", "speedup"),
+    [
+        ("honest_15", 15),
+        ("honest_3", 3),
+        ("honest_warm", 5),
+        ("honest_helper", 5),
+        ("honest_settings", 1.77),
+        ("honest_home", 1.77),
+        ("honest_disturbed", 1.77),
+    ],
+)
+def test_honest_twin_is_as_fast_as_it_says(
+    measure: Callable[[str], Measurement], who: str, speedup: float
+) -> None:
+    found = measure(who)
+    assert found.outcome is Outcome.OK, found.message
+    assert measure("honest").time_s / found.time_s == pytest.approx(speedup, rel=0.02)
+
+
+def test_what_hides_to_hold_processors_is_dead_before_the_next_run(
+    measure: Callable[[str], Measurement], tmp_path: Path
+) -> None:
+    before = sleeping_children()  # of other tests
+    found = measure("honest_helper")
+    assert found.observed["left_running"] == 1
+    assert until(lambda: sleeping_children() <= before)
+
+
+def sleeping_children() -> set[str]:
+    """The ids of this process's children that run `sleep`."""
+    tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
+    pids = " ".join((task / "children").read_text() for task in tasks).split()
+    return {pid for pid in pids if "sleep" in Path(f"/proc/{pid}/comm").read_text()}
+
+
+def test_reference_that_a_program_replaced_is_an_error(
+    measure: Callable[[str], Measurement],
+) -> None:
+    measure("replaces_reference")
+    with pytest.raises(HostModuleError, match="somebody changed or removed this file, which holds"):
+        measure("honest_3")
+
+
+def test_program_that_another_one_replaced_is_an_error(
+    measure: Callable[[str], Measurement],
+) -> None:
+    with pytest.raises(HostModuleError, match="changed or removed this file, the program of WHO="):
+        measure("replaces_programs")
+
+
+def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
+    open_zoo: Callable[[str], ProgramMeasurer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    text = SPACE.replace("default: honest", "default: cheating_default")
+    with closing(open_zoo(text.replace('HOME: "HOME_FOLDER", ', ""))) as measurer:
+        measure = measure_in(measurer)
+        found = [measure(who) for who in (*AT_HOME, "cheating_default")]
+    assert [each.outcome for each in found] == [Outcome.OK] * 4
+    assert [each.time_s for each in found] == pytest.approx([0.1] * 4)
+    assert [path.name for path in home.iterdir()] == ["settings_of_user"]
+
+
+def test_default_that_misses_its_home_folder_says_how_to_give_it(
+    open_zoo: Callable[[str], ProgramMeasurer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/user")
+    text = SPACE.replace("default: honest", "default: honest_home")
+    with (
+        closing(open_zoo(text.replace('HOME: "HOME_FOLDER", ', ""))) as measurer,
+        pytest.raises(HostModuleError, match=r"environment: \{HOME: /home/user\}"),
+    ):
+        measure_in(measurer)("honest")
+
+
+def test_default_whose_time_is_not_found_is_not_told_of_its_home_folder(
+    open_zoo: Callable[[str], ProgramMeasurer],
+) -> None:
+    text = SPACE.replace("took", "lasted").replace('HOME: "HOME_FOLDER", ', "")
+    with (
+        closing(open_zoo(text)) as measurer,
+        pytest.raises(HostModuleError, match=r"launch_failed: .* matches nowhere") as raised,
+    ):
+        measure_in(measurer)("honest")
+    assert "HOME" not in str(raised.value)
+
+
+def test_home_folder_of_a_run_also_holds_what_desktops_keep_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/home/user/.cache")
+    found = runner.home_variables(tmp_path)
+    assert found["HOME"] == found["XDG_CACHE_HOME"] == str(tmp_path)
+    assert "XDG_DATA_HOME" not in found

@@ -1,0 +1,469 @@
+"""Replays of a space: databases, CSV files, T4 results, and files that are refused."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.commands import tune
+from harness.core.errors import HarnessError, RecordingError, ResultsError
+from harness.core.records import (
+    Config,
+    Environment,
+    Input,
+    Measurement,
+    Outcome,
+    StopReason,
+    Timing,
+    Value,
+)
+from harness.recordings import cells
+from harness.recordings.replay import ReplayMeasurer, open_replay
+from harness.recordings.t4 import write_t4
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec
+from tests.helpers.replays import SPACE, make_spec, write_recording
+from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
+
+FLAGS = """\
+flags:
+  nvcc: {maxrregcount: {min: 32, max: 40, step: 8}, use_fast_math: boolean}
+  opencl: {cl-mad-enable: boolean}
+"""
+FEATURES = {"m": 64, "n": 4096}
+VALUES = {
+    "BLOCK": 64, "TILE": 2, "UNROLL": 1, "DEPTH": 8, "LAYOUT": "row", "CACHE": False,
+}  # fmt: skip
+CONFIG = Config(VALUES)
+CELLS = {**FEATURES, **VALUES, "CACHE": "false", "time_s": 1e-3}
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    return make_spec(tmp_path)
+
+
+@pytest.fixture
+def flag_spec(tmp_path: Path) -> Spec:
+    return make_spec(tmp_path, SPACE + FLAGS)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "recording.csv"
+
+
+def write_csv(path: Path, rows: Sequence[dict[str, object]], names: Iterable[str] = ()) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(names) or list(rows[0]), restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def only(recording: ReplayMeasurer) -> Measurement:
+    (measurement,) = recording.measurements.values()
+    return measurement
+
+
+# ------------------------------------------------------------------------ CSV
+
+
+def test_equal_rows_are_samples_of_one_measurement(path: Path, spec: Spec) -> None:
+    write_csv(path, [{**CELLS, "time_s": t} for t in (3e-3, 1e-3, 2e-3)])
+    problem = Input(FEATURES)
+    timing = Timing((3e-3, 1e-3, 2e-3), StopReason.RECORDED)
+    expected = Measurement(CONFIG, problem, Outcome.OK, timing)
+    assert open_replay(path, spec).measurements == {(problem, CONFIG): expected}
+
+
+def test_columns_may_stand_in_any_order_with_others_between(path: Path, spec: Spec) -> None:
+    cells = {"remark": "x", **dict(reversed(CELLS.items()))}
+    write_csv(path, [cells])
+    assert only(open_replay(path, spec)).config == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("BLOCK", "64.0"),
+        ("BLOCK", " 64 "),
+        ("BLOCK", "6.4e1"),
+        ("UNROLL", "1.0"),
+        ("CACHE", "False"),
+        ("m", "64.0"),
+        ("n", "4.096e3"),
+    ],
+)
+def test_value_may_be_written_as_spreadsheets_and_pandas_do(
+    path: Path, spec: Spec, name: str, text: str
+) -> None:
+    write_csv(path, [{**CELLS, name: text}])
+    measurement = only(open_replay(path, spec))
+    assert (measurement.config, measurement.input) == (CONFIG, Input(FEATURES))
+
+
+WORDS = SPACE.replace("features: [m, n]", "features: [m, n, matrix]").replace(
+    "[{m: 64, n: 4096}, {m: 4096, n: 64}]",
+    '[{m: 64, n: 4096, matrix: "1e3"}, {m: 4096, n: 64, matrix: dense}]',
+)
+
+
+def test_feature_may_be_a_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space, recording = write_recording(tmp_path, WORDS.replace("max: 64,", "max: 8,"))
+    command = [str(space), "--replay", str(recording), "--test-limit", "3", "--quiet"]
+    assert tune.main([*command, "--database", str(tmp_path / "results.db")]) == 0
+    output = capsys.readouterr().out
+    assert "matrix=1e3" in output
+    assert "matrix=dense" in output
+
+
+def test_word_of_another_input_is_read_and_cannot_command_the_terminal(
+    path: Path, tmp_path: Path
+) -> None:
+    spec = make_spec(tmp_path, WORDS)
+    write_csv(path, [{**CELLS, "matrix": "sparse"}])
+    assert only(open_replay(path, spec)).input == Input({**FEATURES, "matrix": "sparse"})
+    write_csv(path, [{**CELLS, "matrix": "\x1b[2J"}])
+    with pytest.raises(RecordingError, match="; texts must be printable") as error:
+        open_replay(path, spec)
+    assert str(error.value).isprintable()
+
+
+def test_byte_order_mark_and_empty_lines_are_passed_over(path: Path, spec: Spec) -> None:
+    write_csv(path, [CELLS])
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\r\n", b"\r\n\r\n"))
+    assert only(open_replay(path, spec)).config == CONFIG
+
+
+def test_recorded_failure_keeps_its_reason(path: Path, spec: Spec) -> None:
+    failed = {**CELLS, "time_s": "", "outcome": "timeout", "message": "after 30 s"}
+    write_csv(path, [failed])
+    measurement = only(open_replay(path, spec))
+    assert measurement == Measurement(
+        CONFIG, Input(FEATURES), Outcome.TIMEOUT, message="after 30 s"
+    )
+
+
+def test_one_failed_row_makes_the_measurement_a_failure(path: Path, spec: Spec) -> None:
+    rows: list[dict[str, object]] = [
+        {**CELLS, "outcome": "ok"},
+        {**CELLS, "time_s": "", "outcome": "crashed"},
+    ]
+    write_csv(path, rows)
+    measurement = only(open_replay(path, spec))
+    assert (measurement.outcome, measurement.message) == (Outcome.CRASHED, "crashed, as recorded")
+
+
+def test_number_that_is_no_number_says_where(path: Path, spec: Spec) -> None:
+    for text in ("", "fast", "-1", "0", "nan", "inf", "1e999"):
+        write_csv(path, [CELLS, {**CELLS, "time_s": text}])
+        with pytest.raises(RecordingError) as error:
+            open_replay(path, spec)
+        assert str(error.value) == f"{path}:3: time_s is {text!r}; it must be a time above 0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"m": "wide"}, ":2: m is 'wide'; it must be a number"),
+        ({"m": "nan"}, ":2: m is 'nan'; it must be a number"),
+        ({"m": "1e999"}, ":2: m is '1e999'; it must be a number"),
+        ({"BLOCK": 65}, ":2: BLOCK is '65', which is none of its values: 16, 32, 64, 128"),
+        ({"BLOCK": "²"}, ":2: BLOCK is '²'"),
+        ({"UNROLL": 9}, ":2: UNROLL is '9', which is none of its values: 1 to 8 by 1"),
+        ({"UNROLL": 1.5}, ":2: UNROLL is '1.5'"),
+        ({"UNROLL": "9" * 10_000}, ":2: UNROLL is '9999"),
+        ({"CACHE": 0}, ":2: CACHE is '0', which is none of its values: false, true"),
+        ({"LAYOUT": ""}, ":2: LAYOUT is '', which is none of its values: row, column, block"),
+        ({"outcome": "good"}, ":2: outcome is 'good'; it must be one of '', 'ok', 'illegal'"),
+    ],
+    ids=str,
+)
+def test_cell_that_does_not_fit_says_where(
+    path: Path, spec: Spec, changes: dict[str, object], message: str
+) -> None:
+    write_csv(path, [{**CELLS, **changes}])
+    with pytest.raises(RecordingError) as error:
+        open_replay(path, spec)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+def test_cell_with_a_nul_byte_is_refused_with_its_line(path: Path, spec: Spec) -> None:
+    # Put in by hand: the csv module of Python 3.10 does not write it either.
+    write_csv(path, [{**CELLS, "LAYOUT": "row"}])
+    path.write_bytes(path.read_bytes().replace(b"row", b"r\0w"))
+    with pytest.raises(RecordingError, match=r"recording\.csv:2: is not CSV text: .* NUL byte"):
+        open_replay(path, spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", ": is empty"),
+        (b"{}", ": is JSON, but neither a Kernel Tuner cache"),
+        (b"m;n;BLOCK;time_s\n1;2;3;4\n", "among the columns m;n;BLOCK;time_s. The first line"),
+        (b"m,n,BLOCK\n", ":1: lacks TILE, UNROLL, DEPTH, LAYOUT, CACHE, time_s among"),
+        (b"\xff\xfe\x00m", "is not CSV text"),
+        (b"m,n\0\n", ":1: is not CSV text: it holds a NUL byte; save the recording as UTF-8"),
+        (b'm,n,"BLOCK\n' + b"x" * 200_000, "is not CSV text, or cut short: field larger than"),
+        (b'm,n,"BLOCK', "is not CSV text, or cut short: unexpected end of"),
+    ],
+    ids=["empty", "JSON", "semicolons", "columns", "binary", "NUL", "unclosed", "cut"],
+)
+def test_text_that_is_no_recording_is_one_clear_error(
+    path: Path, spec: Spec, text: bytes, message: str
+) -> None:
+    path.write_bytes(text)
+    with pytest.raises(RecordingError) as error:
+        open_replay(path, spec)
+    assert message in str(error.value)
+    assert len(str(error.value)) < 600
+
+
+def test_truncated_row_says_where(path: Path, spec: Spec) -> None:
+    write_csv(path, [CELLS, CELLS])
+    path.write_bytes(path.read_bytes()[:-20])
+    message = r"csv:3: has \d cells, the header has 9. The file ends there without a newline: it is"
+    with pytest.raises(RecordingError, match=message):
+        open_replay(path, spec)
+
+
+def test_last_cell_that_may_be_cut_is_a_warning(path: Path, spec: Spec) -> None:
+    write_csv(path, [{**CELLS, "time_s": 0.00125}])
+    assert open_replay(path, spec).warnings == ()
+    path.write_bytes(path.read_bytes().rstrip()[:-1])
+    (message,) = open_replay(path, spec).warnings
+    assert message.startswith(
+        f"{path}: the last line has no newline. If the file was cut short, its "
+    )
+    assert "its last cell is incomplete: time_s = 0.0012." in message
+
+
+def test_samples_that_differ_in_another_column_are_a_warning(path: Path, spec: Spec) -> None:
+    write_csv(path, [{**CELLS, "remark": text, "kind": "x"} for text in "aab"])
+    recording = open_replay(path, spec)
+    assert only(recording).timing == Timing((1e-3,) * 3, StopReason.RECORDED)
+    assert recording.warnings == (
+        f"{path}:4: counts as another sample of a row above, though it differs in remark, which "
+        "the space does not have",
+    )
+
+
+def test_column_that_is_there_twice_is_refused(path: Path, spec: Spec) -> None:
+    path.write_text(",".join([*CELLS, "time_s"]) + "\n")
+    with pytest.raises(RecordingError, match="has the column time_s twice"):
+        open_replay(path, spec)
+
+
+def test_header_alone_is_no_recording(path: Path, spec: Spec) -> None:
+    write_csv(path, [], names=CELLS)
+    with pytest.raises(RecordingError, match="holds no measurement"):
+        open_replay(path, spec)
+
+
+def test_huge_recording_is_refused(path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "MAX_ROWS", 3)
+    write_csv(path, [CELLS] * 3)
+    assert open_replay(path, spec)
+    write_csv(path, [CELLS] * 4)
+    with pytest.raises(RecordingError, match="holds more than 3 rows"):
+        open_replay(path, spec)
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder"])
+def test_recording_that_is_no_file_says_what_to_give(tmp_path: Path, spec: Spec, kind: str) -> None:
+    other = tmp_path if kind == "folder" else tmp_path / "none.csv"
+    with pytest.raises(RecordingError, match="; name a recording"):
+        open_replay(other, spec)
+
+
+# ---------------------------------------------------------------------- flags
+
+
+def test_flag_columns_show_the_compiler(path: Path, flag_spec: Spec) -> None:
+    write_csv(path, [{**CELLS, "maxrregcount": "", "use_fast_math": "True"}])
+    recording = open_replay(path, flag_spec)
+    assert recording.compiler == "nvcc"
+    config = Config({**VALUES, "maxrregcount": None, "use_fast_math": True})
+    assert only(recording).config == config
+    space = ConstrainedSpace.of(flag_spec, Input(FEATURES), None, recording.compiler)
+    assert space.is_legal(config)
+
+
+@pytest.mark.parametrize("text", ["", "absent", "Absent"])
+def test_absent_flag_may_be_an_empty_cell(path: Path, flag_spec: Spec, text: str) -> None:
+    write_csv(path, [{**CELLS, "maxrregcount": text, "use_fast_math": "false"}])
+    assert only(open_replay(path, flag_spec)).config["maxrregcount"] is None
+
+
+def test_recording_without_flags_has_no_compiler(path: Path, flag_spec: Spec) -> None:
+    write_csv(path, [CELLS])
+    recording = open_replay(path, flag_spec)
+    assert recording.compiler is None
+    assert only(recording).config == CONFIG
+
+
+def test_flags_of_two_compilers_are_refused(path: Path, flag_spec: Spec) -> None:
+    write_csv(path, [{**CELLS, "use_fast_math": "true", "cl_mad_enable": "true"}])
+    with pytest.raises(
+        RecordingError, match="has flags of nvcc and opencl; keep those of one compiler"
+    ):
+        open_replay(path, flag_spec)
+
+
+def test_flags_of_a_compiler_are_all_there(path: Path, flag_spec: Spec) -> None:
+    write_csv(path, [{**CELLS, "use_fast_math": "true"}])
+    with pytest.raises(RecordingError, match="lacks maxrregcount"):
+        open_replay(path, flag_spec)
+
+
+# ------------------------------------------------------------------ databases
+
+DEVICE = Environment("cuda", "a GPU", "CUDA", "1.0", "nvcc 13")
+
+
+def record(database: Path, spec: Spec, *measurements: Measurement, campaign: int = 1) -> None:
+    """A database with these measurements."""
+    plan = make_plan(Input(FEATURES), spec=spec, environment=DEVICE, campaign=campaign)
+    with opened(database) as store:
+        search = begin_search(store, plan)
+        for measurement in measurements:
+            search.test(measurement)
+
+
+def timed(config: Config, *samples_s: float) -> Measurement:
+    return Measurement(config, Input(FEATURES), Outcome.OK, Timing(samples_s))
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return tmp_path / "recorded.db"
+
+
+def test_database_is_replayed_as_it_was_measured(database: Path, spec: Spec) -> None:
+    failed = Measurement(
+        Config({**VALUES, "TILE": 1}), Input(FEATURES), Outcome.TIMEOUT, message="after 30 s"
+    )
+    record(database, spec, timed(CONFIG, 2e-3, 1e-3), failed)
+    recording = open_replay(database, spec)
+    assert list(recording.measurements.values()) == [timed(CONFIG, 2e-3, 1e-3), failed]
+    assert recording.environment.backend == "replay"
+    assert recording.environment.device == "a GPU"
+
+
+def test_last_campaign_is_replayed(database: Path, spec: Spec) -> None:
+    record(database, spec, timed(CONFIG, 1e-3), campaign=1)
+    record(database, spec, timed(CONFIG, 5e-3), campaign=2)
+    tamper(database, "UPDATE runs SET started_at = '2001' WHERE campaign = 1")
+    assert only(open_replay(database, spec)).time_s == 5e-3
+
+
+def test_recorded_flags_show_the_compiler(database: Path, flag_spec: Spec) -> None:
+    config = Config({**VALUES, "maxrregcount": 32, "use_fast_math": False})
+    record(database, flag_spec, timed(config, 1e-3))
+    recording = open_replay(database, flag_spec)
+    assert recording.compiler == "nvcc"
+    problem = Input(FEATURES)
+    space = ConstrainedSpace.of(flag_spec, problem, None, recording.compiler)
+    assert space.is_legal(config)
+    assert recording.measure(space, problem, config, None).time_s == 1e-3
+
+
+def test_other_parameters_are_refused(database: Path, spec: Spec) -> None:
+    record(database, spec, timed(Config({"OLD": 1}), 1e-3))
+    with pytest.raises(RecordingError, match="holds configurations of OLD, but"):
+        open_replay(database, spec)
+
+
+def test_other_program_is_refused(database: Path, spec: Spec) -> None:
+    record(database, spec, timed(CONFIG, 1e-3))
+    changed = dataclasses.replace(spec, functions=("another",))
+    with pytest.raises(RecordingError, match="holds measurements of formula, but none of formula"):
+        open_replay(database, changed)
+
+
+def test_database_without_measurements_is_refused(database: Path, spec: Spec) -> None:
+    record(database, spec)
+    with pytest.raises(RecordingError, match="holds no measurement of formula"):
+        open_replay(database, spec)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_truncated_database_is_one_clear_error(database: Path, spec: Spec, share: float) -> None:
+    configs = [Config({**VALUES, "DEPTH": depth}) for depth in range(1, 65)]
+    record(database, spec, *(timed(config, *[1e-3] * 50) for config in configs))
+    data = database.read_bytes()
+    database.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(HarnessError, match=r"recorded\.db"):
+        open_replay(database, spec)
+
+
+def test_mistyped_database_is_one_clear_error(database: Path, spec: Spec) -> None:
+    record(database, spec, timed(CONFIG, 1e-3))
+    tamper(database, "UPDATE samples SET time_s = 'fast'")
+    with pytest.raises(ResultsError, match="measurement 1"):
+        open_replay(database, spec)
+
+
+# ------------------------------------------------------------------- T4 results
+
+
+def t4_of(path: Path, spec: Spec, *measurements: Measurement) -> Path:
+    """An export of these measurements."""
+    with path.open("w") as file:
+        write_t4(file, spec.name, DEVICE, {}, measurements)
+    return path
+
+
+def test_t4_results_replay_under_their_space(tmp_path: Path, flag_spec: Spec) -> None:
+    config = Config({**VALUES, "maxrregcount": None, "use_fast_math": True})
+    path = t4_of(tmp_path / "r.t4.json", flag_spec, timed(config, 2e-3, 1e-3))
+    replay = open_replay(path, flag_spec)
+    assert replay.compiler == "nvcc"
+    assert only(replay).timing == Timing((2e-3, 1e-3), StopReason.RECORDED)
+    space = ConstrainedSpace.of(flag_spec, Input(FEATURES), None, replay.compiler)
+    assert replay.measure(space, Input(FEATURES), config, None).time_s == 1.5e-3
+
+
+@pytest.mark.parametrize(
+    ("config", "problem", "message"),
+    [
+        ({"OLD": 1}, FEATURES, "holds configurations of OLD, but"),
+        (VALUES, {"k": 1}, "has the features k, but"),
+    ],
+)
+def test_t4_results_of_another_space_are_refused(
+    tmp_path: Path, spec: Spec, config: dict[str, Value], problem: dict[str, Value], message: str
+) -> None:
+    other = Measurement(Config(config), Input(problem), Outcome.OK, Timing((1e-3,)))
+    with pytest.raises(RecordingError, match=message):
+        open_replay(t4_of(tmp_path / "r.t4.json", spec, other), spec)
+
+
+# ------------------------------------------------------------------- replaying
+
+
+def test_a_configuration_that_was_not_recorded_fails_and_says_so(path: Path, spec: Spec) -> None:
+    write_csv(path, [CELLS])
+    measurer = open_replay(path, spec)
+    problem = Input(FEATURES)
+    space = ConstrainedSpace.of(spec, problem, measurer.limits)
+    other = Config({**VALUES, "TILE": 1})
+    found = measurer.measure_interleaved(space, problem, [CONFIG, other], rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK, Outcome.LAUNCH_FAILED]
+    assert "the recording has no measurement of (BLOCK=64, TILE=1" in found[1].message
+
+
+def test_recording_with_other_content_is_another_environment(path: Path, spec: Spec) -> None:
+    write_csv(path, [CELLS])
+    first = open_replay(path, spec).environment
+    assert open_replay(path, spec).environment == first
+    write_csv(path, [{**CELLS, "time_s": 2e-3}])
+    assert open_replay(path, spec).environment.fingerprint != first.fingerprint
+    assert first.device == "recording.csv"

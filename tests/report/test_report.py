@@ -1,0 +1,364 @@
+"""The report: its figures as numbers, and the page as a browser shows it."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from harness.commands.report import main
+from harness.core.errors import UsageError
+from harness.core.kept import Kept
+from harness.core.records import Config, Input, Measurement, Timing
+from harness.dispatch.matrix import make_matrix
+from harness.display.inputs import noise_warning
+from harness.report import figures, plots, write_report
+from harness.report.findings import Findings
+from harness.report.page import facts_of, warnings_of
+from harness.report.reproducing import commands, when
+from harness.report.sections import sections
+from harness.results.view import Results, read_results, the_one
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+
+SPACE = """\
+name: small
+title: <b>A small</b> space
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 32, 64, 256], default: 256}
+  TILE: {values: [1, 2], default: 1}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}, {n: 64}, {n: 128}, {n: 256}]}
+"""
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """Small inputs want BLOCK=16, large ones 64; 256 with TILE=2 does not work."""
+    n, block = problem["n"], config["BLOCK"]
+    assert isinstance(n, int)
+    if block == 256 and config["TILE"] == 2:
+        return float("inf")
+    return 1e-5 * n * (1 if block == (16 if n < 50 else 64) else 3)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    with opened(make_spec(folder, SPACE), folder / "r.db", FormulaMeasurer(time_s)) as (run, _):
+        run.run()
+    return folder / "r.db"
+
+
+@pytest.fixture(scope="module")
+def results(database: Path) -> Results:
+    return the_one(read_results([str(database)]))
+
+
+def test_search_curves_end_at_the_best_and_have_a_point_per_improvement(results: Results) -> None:
+    found = figures.search_curves(results)
+    assert [curve.label for curve in found] == [f"n={n}" for n in (8, 16, 32, 64, 128, 256)]
+    for curve in found:
+        assert curve.reached[-1] == 1
+        assert curve.tests[-1] == 8
+        assert list(curve.reached[:-1]) == sorted(set(curve.reached[:-1]))
+
+
+def test_distribution_counts_failures_apart(results: Results) -> None:
+    found = figures.distribution(results)
+    assert found.failed == 6
+    assert sorted(set(found.slowdowns.round(6))) == [1, 3]
+    assert len(found.slowdowns) == 6 * 7
+
+
+def test_heat_map_keeps_what_is_best_or_chosen() -> None:
+    import pandas as pd
+
+    configs = [Config({"BLOCK": block}) for block in range(50)]
+    time = np.full((3, 50), 5.0)
+    time[[0, 1, 2], [40, 41, 42]] = 1.0
+    matrix = make_matrix(pd.DataFrame({"n": [1, 2, 3]}), configs, time)
+    found = figures.heat_map(matrix, np.array([40, 41, 7]), Config({"BLOCK": 7}))
+    assert len(found.candidates) == figures.MOST_COLUMNS
+    kept = [config["BLOCK"] for config in found.candidates]
+    assert {40, 41, 42, 7} <= set(kept)
+    assert [kept[index] for index in found.chosen] == [40, 41, 7]
+    assert kept.index(40) < kept.index(41) < kept.index(42)
+    assert found.slowdowns[0, kept.index(40)] == 1
+    assert found.labels[kept.index(7)] == "default"
+    assert found.labels[kept.index(40)] == "BLOCK=40"
+
+
+def test_labels_that_do_not_fit_are_numbers() -> None:
+    import pandas as pd
+
+    names = [f"parameter_{number}" for number in range(9)]
+    configs = [Config(dict.fromkeys(names, value)) for value in (1, 2)]
+    matrix = make_matrix(pd.DataFrame({"n": [1]}), configs, np.array([[1.0, 2.0]]))
+    found = figures.heat_map(matrix, None, configs[0])
+    assert found.labels == ("1", "2")
+    assert found.changes == ("default", ", ".join(f"{name}=2" for name in names))
+
+
+def test_one_point_of_a_search_is_drawn_as_a_dot_and_one_input_as_a_line() -> None:
+    for tests, reached in (((1,), (1.0,)), ((1, 9), (0.5, 1.0))):
+        svg = plots.best_over_time([figures.SearchCurve("n=1", tests, reached)])
+        assert "stroke-width: 2" in svg
+        assert svg.count("<use xlink:href") > len(tests)  # dots, beside the ticks
+        assert "stroke-opacity: 0.35" not in svg
+
+
+def test_pictures_are_drawn_once(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pictures() -> list[str]:
+        found = Findings(results, kept=Kept(tmp_path))
+        return [section.picture for section in sections(found) if section is not None]
+
+    drawn = pictures()
+    assert sum("<svg" in picture for picture in drawn) >= 6
+    monkeypatch.setattr(plots, "_svg", lambda _figure: pytest.fail("it is drawn again"))
+    assert pictures() == drawn
+
+
+def test_a_picture_of_other_data_is_another_one(results: Results, tmp_path: Path) -> None:
+    found = Findings(results, kept=Kept(tmp_path))
+    one, other = (
+        found.picture(plots.spreads, np.array([0.01, 0.02, last])) for last in (0.03, 0.05)
+    )
+    assert one != other
+
+
+def test_the_page_warns_of_noise_as_the_console_does(results: Results) -> None:
+    assert list(warnings_of(Findings(results))) == []
+    rows = tuple(
+        dataclasses.replace(row, measurement=noisy(row.measurement)) for row in results.rows
+    )
+    findings = Findings(dataclasses.replace(results, all_rows=rows))
+    (warning,) = warnings_of(findings)
+    assert warning.startswith("Timings are noisy on 6 of 6 inputs")
+    assert warning == noise_warning(findings.reports)
+
+
+def noisy(measurement: Measurement) -> Measurement:
+    if measurement.timing is None:
+        return measurement
+    times = tuple(measurement.time_s * factor for factor in (0.1, 1, 9))
+    return dataclasses.replace(measurement, timing=Timing(times))
+
+
+def test_winners_list_only_changes_and_stand_in_full_beside(results: Results) -> None:
+    winners = next(sections(Findings(results)))
+    assert winners is not None
+    assert winners.table is not None
+    assert all("BLOCK=" in row[1] and "TILE=1" not in row[1] for row in winners.table.rows)
+    assert winners.in_full[0] == "default: BLOCK=256, TILE=1"
+    assert winners.in_full[1].startswith("(n=8): BLOCK=16, TILE=")
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_tree_and_verdict_are_shown_only_where_choosing_by_input_pays(
+    tmp_path: Path, pays: bool
+) -> None:
+    def formula_s(problem: Input, config: Config) -> float:
+        n = problem["n"]
+        assert isinstance(n, int)
+        return 1e-3 if config["BLOCK"] == (16 if n < 12 or not pays else 64) else 2e-3
+
+    values = ", ".join(f"{{n: {n}}}" for n in range(1, 25))
+    spec = make_spec(
+        tmp_path,
+        f"{SPACE[: SPACE.index('inputs:')]}inputs: {{features: [n], values: [{values}]}}\n",
+    )
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(formula_s), test_limit=8) as (run, _):
+        run.run()
+    findings = Findings(the_one(read_results([str(tmp_path / "r.db")])))
+    found = {section.anchor: section for section in sections(findings) if section is not None}
+    assert ("verdict" in found) == bool(found["choice"].lines) == pays
+    assert ("Rings mark" in found["heat-map"].texts[0]) == pays
+    (text,) = found["choice"].texts
+    assert text.startswith("Which configuration" if pays else "Choosing by input (")
+
+
+def test_times_of_the_final_rounds_are_named_beside_those_of_others(results: Results) -> None:
+    found = {one.anchor: one for one in sections(Findings(results)) if one is not None}
+    assert "These times are of the final rounds." in found["inputs"].texts[1]
+    assert "over the best time of the same rounds" in found["by-input"].texts[0]
+
+
+def test_a_program_has_no_backend(results: Results) -> None:
+    assert ("device", "formula") in facts_of(replayed_as("command", results))
+    assert ("device", "formula (opencl)") in facts_of(replayed_as("opencl", results))
+
+
+def test_a_page_that_cannot_be_written_is_an_error(results: Results, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"x.html cannot be written: the folder .*/none does"):
+        write_report(tmp_path / "none" / "x.html", [results])
+
+
+def test_the_commands_are_as_they_were_typed(results: Results) -> None:
+    """The fixture tuned from Python, where nobody typed a command."""
+    assert [line.split()[2] for line in commands(results)] == [
+        "harness.analyse",
+        "harness.dispatch",
+        "harness.report",
+    ]
+    (command,) = results.commands
+    typed = [("x.yaml", "--inputs", "n > 7"), ("x.yaml",), ("x.yaml",)]
+    repeated = tuple(dataclasses.replace(command, arguments=words) for words in typed)
+    lines = list(commands(dataclasses.replace(results, commands=repeated)))
+    assert lines[:2] == [
+        "python -m harness.tune x.yaml --inputs 'n > 7'",
+        "python -m harness.tune x.yaml",
+    ]
+    runs = tuple(dataclasses.replace(run, notes={}) for run in results.runs)
+    elsewhere = dataclasses.replace(results, commands=repeated, runs=runs)
+    assert next(commands(elsewhere)) == "# in the folder where you tuned:"
+    in_python = (dataclasses.replace(runs[0], notes={"space_file": "<x>"}),)
+    found = list(commands(dataclasses.replace(results, runs=in_python)))
+    assert found[1] == 'harness.tune(space, ...).dispatcher("out")'
+
+
+def replayed_as(backend: str, results: Results) -> Results:
+    environment = dataclasses.replace(results.campaign.environment, backend=backend)
+    campaign = dataclasses.replace(results.campaign, environment=environment)
+    return dataclasses.replace(results, campaign=campaign)
+
+
+def test_when_is_from_the_first_begin_to_the_last_end(results: Results) -> None:
+    first, *others, last = results.runs
+    first = dataclasses.replace(first, started_at="2026-03-01T22:10:00.000+00:00")
+    last = dataclasses.replace(last, last_at="2126-03-02T01:20:59.999+00:00")
+    assert when([last, *others, first]) == "2026-03-01 22:10 to 2126-03-02 01:20 UTC"
+    assert when(()) == "unknown"
+
+
+def test_only_builds_have_machine_code_and_shared_samples_count_once(
+    results: Results,
+) -> None:
+    assert figures.distinct_code(results).startswith("42 of 42 builds; no two")
+    row = next(row for row in results.rows if row.measurement.timing)
+    copy = dataclasses.replace(row.measurement, shared_with=row.measurement.config.digest)
+    shared = dataclasses.replace(row, measurement=copy)
+    assert figures.sample_count(dataclasses.replace(results, all_rows=(row, shared))) == 3
+
+
+# --------------------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
+    if path is None:
+        pytest.skip("no Chromium: install it, on Debian with apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened_browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened_browser
+        opened_browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(database: Path) -> Path:
+    path = database.with_name("small.html")
+    assert main([str(database), "-o", str(path)]) == 0
+    return path
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1000), ("dark", 390)])
+def test_the_page_shows_every_section_without_network(
+    report: Path, browser: Any, scheme: str, width: int
+) -> None:
+    opened_page = browser.new_page(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, device_scale_factor=1
+    )
+    messages: list[str] = []
+    requests: list[str] = []
+    opened_page.on("console", lambda message: messages.append(message.text))
+    opened_page.on("pageerror", lambda error: messages.append(str(error)))
+    opened_page.on("request", lambda request: requests.append(request.url))
+    opened_page.goto(report.as_uri())
+    assert messages == []
+    assert [url for url in requests if not url.startswith("data:")] == [report.as_uri()]
+    assert opened_page.evaluate("document.documentElement.scrollWidth") <= width
+    assert cut(opened_page, "pre") == []
+    assert width < 1000 or cut(opened_page, ".wide") == []  # tables stay within the text
+    assert set(cut(opened_page, "figure")) <= {"Inputs and configurations", "Tree of slowdowns"}
+    assert opened_page.locator("h1").inner_text() == "<b>A small</b> space"
+    sections = opened_page.locator("section")
+    titles = [one.locator("h2").inner_text() for one in sections.all()]
+    assert len(titles) == len(set(titles)) == 15
+    assert opened_page.locator("nav a").all_inner_texts() == titles
+    assert titles[-1] == "What was measured"
+    first = opened_page.locator("p.verdict").first.inner_text()
+    assert first.startswith(("Use ", "Choose by ", "Keep the default"))
+    pictures = opened_page.locator("figure")
+    assert pictures.count() >= 8
+    for picture in pictures.all():
+        assert _has_colours(picture.screenshot()), picture.get_attribute("aria-label")
+    opened_page.close()
+
+
+LONG = """\
+name: long
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64], default: 64}
+PARAMETERS
+launch: {group: [BLOCK], grid: ["batch * SIZES"]}
+inputs:
+  features: [batch, channels, resolution]
+  values: [{batch: 128, channels: 1024, resolution: 224}, {batch: 8, channels: 64, resolution: 56}]
+"""
+
+
+def test_long_configurations_and_inputs_fit_the_page_and_no_label_is_cut(
+    tmp_path: Path, browser: Any
+) -> None:
+    names = [f"ELEMENTS_PER_THREAD_{letter}" for letter in "ABCDEFG"]
+    parameters = "\n".join(f"  {name}: {{values: [1, 16], default: 1}}" for name in names)
+    text = LONG.replace("PARAMETERS", parameters).replace("SIZES", " * ".join(names))
+
+    def formula_s(problem: Input, config: Config) -> float:
+        return 7.345e-3 * (1 + 1.5 * list(config.values()).count(1))
+
+    every = tuple(Config({"BLOCK": 16, **dict.fromkeys(names, number)}) for number in (1, 16))
+    with opened(
+        make_spec(tmp_path, text), tmp_path / "r.db", FormulaMeasurer(formula_s), seeds=every
+    ) as (run, _):
+        run.run()
+    page = tmp_path / "r.html"
+    assert main([str(tmp_path / "r.db"), "-o", str(page)]) == 0
+    opened_page = browser.new_page(viewport={"width": 1280, "height": 800})
+    opened_page.goto(page.as_uri())
+    assert "ELEMENTS_PER_THREAD_G=16" in opened_page.locator("td").all_inner_texts()[1]
+    assert "Best configuration per input" not in cut(opened_page, ".wide")
+    outside = """[...document.querySelectorAll("figure svg text")].filter(text => {
+        const [own, all] = [text, text.closest("svg")].map(one => one.getBoundingClientRect());
+        return own.left < all.left - 1 || own.right > all.right + 1;
+    }).map(text => text.textContent)"""
+    assert opened_page.evaluate(outside) == []
+    opened_page.close()
+
+
+def cut(opened_page: Any, selector: str) -> list[str]:
+    """Return the sections with elements that are narrower than their content."""
+    headings: list[str] = opened_page.evaluate(
+        """selector => [...document.querySelectorAll(selector)]
+            .filter(one => one.scrollWidth > one.clientWidth)
+            .map(one => one.closest("section").querySelector("h2").innerText)""",
+        selector,
+    )
+    return headings
+
+
+def _has_colours(png: bytes) -> bool:
+    """Return whether a picture has more than ten colours."""
+    return Image.open(io.BytesIO(png)).convert("RGB").getcolors(10) is None

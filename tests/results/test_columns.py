@@ -1,0 +1,213 @@
+"""Measurements as columns say what their records say."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeRegressor
+
+from harness.analysis import sampling
+from harness.analysis.coverage import reservations
+from harness.analysis.effects import trials
+from harness.analysis.explain import samples
+from harness.analysis.inputs import fastest, one_per_code
+from harness.analysis.search_counts import SearchCounts
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.models.starchart import regression
+from harness.results import MeasurementRow, as_rows, chunks, read_measurements, reading
+from harness.results.config_table import ConfigTable
+from harness.results.measured import MeasuredConfigs, measured_by_input
+from harness.results.view import Results, read_results, the_one
+from harness.stats.samples import Ragged, SampleStatistics, within_noise
+from harness.stats.timing import is_within_noise
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from tests.helpers.results_examples import KEY, SPEC, make_config, make_failed, make_ok, write
+
+FIRST, SECOND = SPEC.inputs[0], SPEC.inputs[1]
+
+
+def assorted() -> list[MeasurementRow]:
+    """Measurements of two inputs, some of which failed, share a measurement or were repeated."""
+    rng = random.Random(0)
+    found = []
+    for number, problem in itertools.product(range(1, 9), (FIRST, SECOND)):
+        samples_s = [1e-3 * rng.uniform(0.99, 1.03) for _ in range(1 + number % 4)]
+        found.append(make_ok(number, samples_s, problem))
+    shared = make_config(2).digest
+    found += [dataclasses.replace(make_ok(9, [1e-3, 1.1e-3]), shared_with=shared)]
+    found += [dataclasses.replace(make_ok(10, [1e-3]), observed={"occupancy": 0.5})]
+    found += [make_failed(outcome, 11) for outcome in (Outcome.TIMEOUT, Outcome.BUILD_FAILED)]
+    found += [make_ok(3, [0.9e-3, 0.8e-3], SECOND)]
+    return [
+        MeasurementRow(number, "search", m, None, f"{number:032x}", "Designed", "2026-01-01")
+        for number, m in enumerate(found)
+    ]
+
+
+def test_records_come_back_from_columns() -> None:
+    rows = assorted()
+    assert list(as_rows(rows)) == rows
+    assert list(as_rows(rows)[3:5]) == rows[3:5]
+    assert list(as_rows([])) == []
+
+
+def test_statistics_of_all_samples_are_those_of_each_timing() -> None:
+    rows = as_rows(assorted())
+    found = rows.columns.statistics
+    for index, m in enumerate(rows.measurements()):
+        if m.timing:
+            assert found.median[index] == m.timing.median_s
+            assert found.mean[index] == pytest.approx(m.timing.mean_s, rel=1e-14)
+            assert found.std[index] == pytest.approx(m.timing.std_s, rel=1e-9, abs=1e-20)
+        else:
+            assert np.isnan(found.median[index])
+
+
+def timings(number: int) -> list[Timing]:
+    """Timings around one time; some have one sample, or equal ones."""
+    rng = random.Random(1)
+    found = []
+    for index in range(number):
+        level, spread = rng.uniform(1.0, 1.03), rng.choice([0, 0.001, 0.02])
+        samples_s = [level * (1 + rng.gauss(0, spread)) for _ in range(1 + index % 5)]
+        found.append(Timing(tuple(samples_s)))
+    return found
+
+
+def test_ties_of_many_are_those_of_pairs() -> None:
+    found = timings(200)
+    values = np.array([sample for timing in found for sample in timing.samples_s])
+    statistics = SampleStatistics.of(Ragged(values, np.cumsum([t.count for t in found])))
+    for own in range(10):
+        expected = [is_within_noise(found[own], other) for other in found]
+        assert within_noise(statistics, own, np.arange(200)).tolist() == expected
+        assert 0 < sum(expected) < 200
+
+
+def test_counts_over_columns_are_those_over_records() -> None:
+    rows = [row for row in assorted() if row.measurement.input == FIRST]
+    measured = {row.measurement.config: row.measurement for row in rows}
+    counts, records = SearchCounts.of(measured), list(measured.values())
+    assert counts.fastest == fastest(records)
+    assert counts.outcomes == Counter(m.outcome for m in records)
+    assert counts.shared == 1
+    for best in records:
+        others = [m for m in one_per_code(records, best.config) if m.config != best.config]
+        ties = [m.timing and best.timing and is_within_noise(best.timing, m.timing) for m in others]
+        assert counts.ties(best.config, 0.95) == sum(map(bool, ties))
+    assert sum(counts.ties(m.config, 0.95) for m in records) > 0
+
+
+def test_the_last_measurement_of_a_configuration_counts() -> None:
+    expected: dict[Input, dict[Config, Measurement]] = {}
+    for row in assorted():
+        expected.setdefault(row.measurement.input, {})[row.measurement.config] = row.measurement
+    found = measured_by_input(as_rows(assorted()))
+    assert {problem: dict(known) for problem, known in found.items()} == expected
+    assert [list(known) for known in found.values()] == [list(one) for one in expected.values()]
+    known = found[SECOND]
+    assert known[make_config(3)].time_s == pytest.approx(0.85e-3)
+    assert make_config(99) not in known
+    assert MeasuredConfigs.of(known) is known
+
+
+def test_values_that_python_calls_equal_are_different_in_a_table() -> None:
+    configs: list[Config] = [Config({"A": value}) for value in (1, 1.0, True, None, "1", 0.0, -0.0)]
+    table = ConfigTable.of([*configs, Config({"B": 1})])
+    assert list(table) == [*configs, Config({"B": 1})]
+    assert [table.find(config) for config in configs] == list(range(7))
+    assert table.find(Config({"B": 1})) == 7
+    assert table.find(Config({"A": 2})) is None
+    assert table.find(Config({"A": 1, "B": 1})) is None
+
+
+@pytest.mark.parametrize("spread", [0, 4])
+def test_chunks_of_any_size_read_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: int
+) -> None:
+    place = tmp_path / "r.db"
+    write(place, *(row.measurement for row in assorted()))
+
+    def read(stages: Sequence[str] = ("search",)) -> list[MeasurementRow]:
+        with reading(str(place)) as engine, engine.connect() as connection:
+            return list(read_measurements(connection, KEY, stages))
+
+    whole = read()
+    monkeypatch.setattr(chunks, "CHUNK", 3)
+    monkeypatch.setattr(chunks, "_SPREAD", spread)
+    assert read() == whole
+    assert [row.measurement for row in whole] == [row.measurement for row in assorted()]
+    assert read(("final",)) == []
+
+
+# ------------------------------------------------------------------------------ samples
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    """The results of a small search on two inputs."""
+    with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
+        campaign.run()
+    return the_one(read_results(str(tmp_path / "r.db")))
+
+
+def test_a_sample_of_many_measurements_is_announced(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not any("random samples" in line for line in reservations(results))
+    monkeypatch.setattr(sampling, "MOST_ROWS", 30)
+    count = len(results.searched)
+    (line,) = (line for line in reservations(results) if "random samples" in line)
+    assert f"random samples of 30 of the {count} measurements (seed 0)" in line
+
+
+def test_a_sample_keeps_each_measurements_slowdown(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def known(table: object) -> set[tuple[float, float]]:
+        return set(zip(table["time_s"], table["slowdown"], strict=True))  # type: ignore[index]
+
+    whole, tests = samples(results).table, len(trials(results).ends)
+    monkeypatch.setattr(sampling, "MOST_ROWS", 30)
+    assert known(samples(results).table) < known(whole)
+    assert len(samples(results).table) == len(trials(results).ends) == 30 < tests
+
+
+# ------------------------------------------------------------------------------ trees
+
+
+def test_a_tree_of_plain_numbers_is_scikit_learns() -> None:
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(80, 5))
+    values = columns[:, 0] + rng.normal(size=80)
+    mean, deviation = values.mean(), values.std()
+    checked = DecisionTreeRegressor(
+        min_impurity_decrease=0.01, min_samples_split=4, random_state=0
+    ).fit(columns, (values - mean) / deviation)
+    found = regression.fit(columns, values, 0.01, 4, 0)
+    expected = checked.predict(columns) * deviation + mean
+    assert found.predict(columns).tolist() == expected.tolist()
+    assert found.leaves(columns).tolist() == checked.apply(columns).tolist()
+
+
+def test_a_failure_has_no_stop_reason() -> None:
+    (row,) = as_rows([MeasurementRow(1, "search", make_failed(Outcome.CRASHED))])
+    assert row.measurement.timing is None
+    (row,) = as_rows([MeasurementRow(1, "search", make_ok(1))])
+    assert row.measurement.timing is not None
+    assert row.measurement.timing.stopped is StopReason.PRECISE
+
+
+def test_json_cells_are_parsed_each_by_itself() -> None:
+    assert chunks._parsed(["[1]", None, '{"a": "b"}', "[1]"]) == [[1], None, {"a": "b"}, [1]]
+    assert chunks._parsed([]) == []
+    # Joined by commas, these would be three values in the wrong rows.
+    with pytest.raises(ValueError, match="Expecting"):
+        chunks._parsed(["[1", "2]", "3, 4"])

@@ -1,0 +1,568 @@
+"""Merging databases: the same twice, all or nothing a file, and no trust in what comes in."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.commands.merge import main
+from harness.core.errors import ResultsError
+from harness.core.records import Measurement, Outcome
+from harness.core.worst_element import WorstElement
+from harness.results import (
+    Added,
+    MeasurementRow,
+    merge_database,
+    read_measurements,
+    reading,
+    writing,
+)
+from harness.results import opentuner_tables as opentuner
+from harness.results.chunks import CHUNK
+from harness.results.other_names import other_name
+from tests.helpers.results_examples import (
+    ENVIRONMENT,
+    KEY,
+    SPEC,
+    WITHOUT_SHARING,
+    begin_search,
+    count,
+    known_configs,
+    make_config,
+    make_failed,
+    make_ok,
+    make_plan,
+    opened,
+    query,
+    tamper,
+    write,
+    write_many,
+)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out.db"
+
+
+@pytest.fixture
+def target(database: str) -> str:
+    """A database to merge into: SQLite, and PostgreSQL."""
+    return database
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    return tmp_path / "one.db"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return tmp_path / "two.db"
+
+
+def merge(out: Path | str, *databases: Path | str) -> list[Added]:
+    with writing(str(out)) as engine:
+        return [merge_database(engine, str(database)) for database in databases]
+
+
+def rows(database: Path | str) -> list[MeasurementRow]:
+    with reading(str(database)) as engine, engine.connect() as connection:
+        return read_measurements(connection, KEY)
+
+
+def measurements(database: Path | str) -> list[Measurement]:
+    return [row.measurement for row in rows(database)]
+
+
+def content(database: Path) -> list[str]:
+    """Everything in a database but who wrote it last."""
+    connection = sqlite3.connect(database)
+    try:
+        return [line for line in connection.iterdump() if '"writers"' not in line]
+    finally:
+        connection.close()
+
+
+# --------------------------------------------------------------- merging
+
+
+def test_merged_database_has_the_measurements_of_all(out: Path, one: Path, two: Path) -> None:
+    worst = WorstElement("y", (3,), float("nan"), 1.0, 1e-5, 2, 100)
+    write(one, make_ok(1), make_failed(Outcome.TIMEOUT, 2))
+    write(two, make_ok(3, given=SPEC.inputs[1]), plan=make_plan(SPEC.inputs[1]))
+    wrong = dataclasses.replace(make_failed(Outcome.WRONG_RESULT, 4), worst=worst)
+    with opened(two) as store:
+        begin_search(store, make_plan(technique="B")).test(wrong)
+    assert merge(out, one, two) == [Added(str(one), 1, 2, 3), Added(str(two), 2, 2, 3)]
+    assert repr(measurements(out)) == repr(measurements(one) + measurements(two))
+    assert query(out, "PRAGMA integrity_check") == [("ok",)]
+    assert query(out, "PRAGMA foreign_key_check") == []
+
+
+def test_a_space_that_is_known_under_another_name_is_named(
+    out: Path, one: Path, two: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(one, make_ok(0))
+    renamed = dataclasses.replace(SPEC, name="other")
+    write(two, make_ok(1), plan=make_plan(spec=renamed))
+    assert main([str(out), str(one), str(two)]) == 0
+    note = f"the space `other` is there as `{SPEC.name}`, with equal program and parameters"
+    assert capsys.readouterr().out.count(note) == 1
+    with opened(out) as store:
+        assert str(other_name(store.connection, renamed)).startswith(note)
+        assert other_name(store.connection, SPEC) is None
+
+
+def test_merging_again_changes_nothing(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1), make_failed(Outcome.CRASHED, 2))
+    write(two, make_ok(1))
+    merge(out, one, two)
+    before = content(out)
+    assert merge(out, two, one) == [Added(str(two), 0, 0, 0), Added(str(one), 0, 0, 0)]
+    assert content(out) == before
+
+
+def test_merging_a_merged_database_back_changes_nothing(target: str, one: Path) -> None:
+    write(one, make_ok(1))
+    before = content(one)
+    merge(target, one)
+    merge(one, target)
+    assert content(one) == before
+
+
+def test_order_does_not_matter(tmp_path: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1), make_ok(2))
+    write(two, make_ok(2), make_ok(3))
+    sql = (
+        "SELECT measurements.uuid, configurations.digest, inputs.digest, runs.uuid, builds.key, "
+        "group_concat(time_s) FROM measurements JOIN runs ON runs.id = run_id "
+        "JOIN inputs ON inputs.id = measurements.input_id "
+        "JOIN configurations ON configurations.id = measurements.configuration_id "
+        "JOIN builds ON builds.id = build_id JOIN samples ON measurement_id = measurements.id "
+        "GROUP BY measurements.id ORDER BY measurements.uuid"
+    )
+    merge(tmp_path / "a.db", one, two)
+    merge(tmp_path / "b.db", two, one)
+    assert len(query(tmp_path / "a.db", sql)) == 4
+    assert query(tmp_path / "a.db", sql) == query(tmp_path / "b.db", sql)
+
+
+def test_what_databases_share_is_there_once(target: str, one: Path, two: Path) -> None:
+    write(one, make_ok(1), make_ok(2))
+    write(two, make_ok(2))
+    merge(target, one, two)
+    counts = {name: count(target, name) for name in ("spaces", "environments", "inputs")}
+    assert counts == {"spaces": 1, "environments": 1, "inputs": 1}
+    assert count(target, "configurations") == count(target, "builds") == 2
+    assert count(target, "runs") == 2
+
+
+def test_other_environment_keeps_its_builds_apart(target: str, one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    other = dataclasses.replace(ENVIRONMENT, device="another device")
+    write(two, make_ok(1), plan=make_plan(environment=other))
+    merge(target, one, two)
+    assert count(target, "builds") == count(target, "environments") == 2
+    assert measurements(target) == [make_ok(1)]
+
+
+def test_database_that_has_grown_adds_what_is_new(target: str, one: Path) -> None:
+    with opened(one) as store:
+        begin_search(store).test(make_ok(1))
+    merge(target, one)
+    with opened(one) as store:
+        search = begin_search(store)
+        search.ordinal = 1
+        search.test(make_ok(2))
+        store.end_run(search.run_id, "complete")
+    assert merge(target, one) == [Added(str(one), 0, 1, 3)]
+    assert query(target, "SELECT state, ended_at IS NULL FROM runs") == [("complete", 0)]
+    assert count(target, "tests") == 2
+
+
+RECORD = (
+    "SELECT runs.uuid, ordinal, tuning_run.uuid, requestor, hash, hex(data), path, time, "
+    "result.state, machine.name, program.name, program_version.version FROM tests "
+    "JOIN runs ON runs.id = run_id JOIN result ON result.id = result_id "
+    "JOIN configuration ON configuration.id = result.configuration_id "
+    "JOIN input ON input.id = result.input_id JOIN machine ON machine.id = machine_id "
+    "JOIN tuning_run ON tuning_run.id = result.tuning_run_id "
+    "JOIN program_version ON program_version.id = program_version_id "
+    "JOIN program ON program.id = program_version.program_id ORDER BY runs.uuid, ordinal"
+)
+
+
+def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1), make_failed(Outcome.CRASHED, 2))
+    write(two, make_ok(2), make_ok(1), make_ok(3))
+    merge(out, one, two)
+    expected = query(one, RECORD) + query(two, RECORD)
+    assert len(expected) == 5
+    assert query(out, RECORD) == sorted(expected)
+    counts = {name: count(out, name) for name in opentuner.metadata.tables}
+    assert counts == dict.fromkeys(counts, 1) | {
+        "configuration": 3,
+        "tuning_run": 2,
+        "result": 5,
+        "desired_result": 5,
+        "machine_class": 0,
+        "bandit_info": 0,
+        "bandit_sub_technique": 0,
+    }
+    assert query(out, "PRAGMA foreign_key_check") == []
+    before = content(out)
+    merge(out, two, one)
+    assert content(out) == before
+
+
+def test_a_machine_of_the_same_name_gets_a_number(target: str, one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    write(two, make_ok(1))
+    tamper(two, "UPDATE machine SET cores = 64")
+    merge(target, one, two)
+    merge(target, two, one)
+    names = query(target, "SELECT name, cores FROM machine")
+    assert names == [("a machine", None), ("a machine (2)", 64)]
+
+
+def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    tamper(
+        one,
+        "INSERT INTO bandit_info VALUES (1, 0.05, 500, 9);"
+        "INSERT INTO bandit_sub_technique VALUES (9, 'PSO', 4), (9, 'DE', 5);"
+        "INSERT INTO desired_result (tuning_run_id, configuration_id, requestor, state) "
+        "VALUES (1, 1, 'PSO', 'REQUESTED')",
+    )
+    merge(out, one)
+    merge(out, one)
+    assert query(out, "SELECT tuning_run_id, c, window FROM bandit_info") == [(1, 0.05, 500)]
+    assert query(out, "SELECT name FROM bandit_sub_technique") == [("PSO",), ("DE",)]
+    assert query(out, "SELECT requestor, state FROM desired_result ORDER BY requestor") == [
+        ("PSO", "REQUESTED"),
+        ("a technique", None),
+    ]
+
+
+def test_what_an_older_version_merged_is_merged_again(target: str, one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    tables = "".join(f"DROP TABLE {name};" for name in opentuner.metadata.tables)
+    tamper(
+        one, f"UPDATE runs SET tuning_run_id = NULL; UPDATE tests SET result_id = NULL; {tables}"
+    )
+    merge(target, one)
+    assert query(target, "SELECT tuning_run_id, result_id FROM runs, tests") == [(None, None)]
+    assert measurements(target) == [make_ok(1)]
+
+
+@pytest.mark.parametrize(
+    "column", ["configuration.data", "input.extra", "tuning_run.args", "tuning_run.objective"]
+)
+def test_a_pickle_that_runs_code_is_not_merged(out: Path, one: Path, column: str) -> None:
+    write(one, make_ok(1))
+    table, _, name = column.partition(".")
+    planted = b"cposix\nsystem\n(S'true'\ntR.".hex()
+    tamper(one, f"UPDATE {table} SET {name} = x'{planted}'")
+    with pytest.raises(ResultsError, match=rf"{table} 1: {name}: .*'posix.system'"):
+        merge(out, one)
+    assert measurements(one) == [make_ok(1)]  # which readers never look at
+
+
+def test_observations_are_merged_once(target: str, one: Path) -> None:
+    seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
+    write(one, seen)
+    merge(target, one)
+    merge(target, one)
+    assert measurements(target) == [seen]
+
+
+def test_view_for_a_table_that_the_first_version_lacks_is_not_looked_at(
+    out: Path, one: Path
+) -> None:
+    write(one, make_ok(1))
+    view = (
+        "CREATE VIEW observations AS SELECT 1 AS id, 1 AS measurement_id, 'n' AS name, 2 AS value"
+    )
+    tamper(one, f"DROP TABLE observations; {view}; UPDATE schema_version SET version = 1")
+    merge(out, one)
+    assert measurements(out) == measurements(one) == [make_ok(1)]
+
+
+def test_database_of_the_second_version_is_merged(out: Path, one: Path, two: Path) -> None:
+    shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=make_config(1).digest)
+    write(one, make_ok(1))
+    tamper(one, WITHOUT_SHARING)
+    write(two, shared)
+    merge(out, one, two)
+    assert measurements(out) == [make_ok(1), shared]
+
+
+def test_database_of_the_first_version_is_merged(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    tamper(one, "DROP TABLE observations; UPDATE schema_version SET version = 1")
+    assert merge(out, one)[0].measurements == 1
+
+
+def test_own_runs_stay_as_they_are(out: Path, one: Path) -> None:
+    write(out, make_ok(1))
+    before = query(out, "SELECT * FROM runs UNION ALL SELECT * FROM runs")
+    write(one, make_ok(2))
+    merge(out, one)
+    assert set(before) <= set(query(out, "SELECT * FROM runs"))
+
+
+def test_a_merged_run_goes_on(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    merge(out, one)
+    with opened(out) as store:
+        search = begin_search(store)  # an equal plan
+        assert known_configs(store, search.plan) == {make_config(1)}
+        assert (search.run_id, search.ordinal) == (1, 1)
+        search.test(make_ok(2))
+    assert measurements(out) == [make_ok(1), make_ok(2)]
+    assert merge(one, out) == [Added(str(out), 0, 1, 3)]
+    assert query(one, RECORD) == query(out, RECORD)
+
+
+def test_copy_that_went_its_own_way_loses_no_measurement(one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    two.write_bytes(one.read_bytes())
+    for database, number in ((one, 2), (two, 3)):
+        with opened(database) as store:
+            search = begin_search(store)
+            search.ordinal = 1
+            search.test(make_ok(number))
+    merge(one, two)
+    assert measurements(one) == [make_ok(1), make_ok(2), make_ok(3)]
+
+
+def test_input_is_left_as_it_is(out: Path, one: Path) -> None:
+    write(one, make_ok(1))
+    before = one.read_bytes()
+    merge(out, one)
+    assert one.read_bytes() == before
+
+
+def test_more_samples_than_are_read_at_once_are_merged_once(target: str, one: Path) -> None:
+    write_many(one, 1250, samples=20)
+    (added,) = merge(target, one)
+    assert added.samples == 1249 * 20 + 3 > 2 * CHUNK
+    (again,) = merge(target, one)
+    assert (again.runs, again.measurements, again.samples) == (0, 0, 0)
+
+
+# ------------------------------------------------------------- untrusted
+
+DAMAGES = [
+    "UPDATE environments SET device = 'a faster device'",
+    "UPDATE environments SET fingerprint = 'abc'",
+    "UPDATE spaces SET sha256 = 'abc'",
+    "UPDATE spaces SET program_sha256 = x'00'",
+    "UPDATE spaces SET parameters = '[]'",
+    'UPDATE spaces SET parameters = \'{"P": {"role": "flag"}}\'',
+    'UPDATE inputs SET features = \'{"m": 1, "n": 65536}\'',
+    "UPDATE inputs SET features = '[1, 2]'",
+    "UPDATE configurations SET parameters = '{\"THRD\": 1}'",
+    "UPDATE configurations SET parameters = '{\"THRD\": NaN}'",
+    "UPDATE configurations SET parameters = '{\"THRD\": [1]}'",
+    "UPDATE configurations SET parameters = '{'",
+    "UPDATE configurations SET parameters = 5",
+    f"UPDATE configurations SET parameters = '{'[' * 100_000}'",
+    "UPDATE configurations SET digest = 'abc'",
+    "UPDATE runs SET uuid = '1; DROP TABLE runs; --'",
+    "UPDATE runs SET state = 'fine'",
+    "UPDATE runs SET campaign = 'last'",
+    "UPDATE runs SET notes = 'x'",
+    "UPDATE runs SET space_id = 99",
+    "UPDATE builds SET key = 'abc'",
+    "UPDATE builds SET registers = 'many'",
+    "UPDATE builds SET compile_s = 9e999",
+    "UPDATE builds SET log = CAST(x'fffe' AS TEXT)",
+    "UPDATE builds SET log = x'00'",
+    "UPDATE measurements SET outcome = 'good'",
+    "UPDATE measurements SET outcome = 'timeout'",
+    "UPDATE measurements SET stage = 'none'",
+    "UPDATE measurements SET stopped = NULL",
+    "UPDATE measurements SET median_s = 1e-9",
+    "UPDATE measurements SET median_s = NULL",
+    "UPDATE measurements SET sample_count = 1000000",
+    "UPDATE measurements SET warmup_s = '{}'",
+    "UPDATE measurements SET warmup_s = '[\"x\"]'",
+    "UPDATE measurements SET wall_s = 'long'",
+    "UPDATE measurements SET occasions = '{}'",
+    "UPDATE measurements SET occasions = '[1, 1, 1.0]'",
+    "UPDATE measurements SET occasions = '[3, 0]'",
+    "UPDATE measurements SET occasions = '[2, 2]'",
+    "UPDATE measurements SET worst_element = '{}'",
+    "UPDATE measurements SET worst_element = '[]'",
+    "UPDATE measurements SET configuration_id = 99",
+    "UPDATE measurements SET shared_with = 'another'",
+    "UPDATE measurements SET host_read = '[1]'",
+    "UPDATE measurements SET host_read = '{}'",
+    "UPDATE measurements SET uuid = upper(uuid) || 'x'",
+    "UPDATE samples SET time_s = -1",
+    "UPDATE samples SET time_s = 9e999",
+    "UPDATE samples SET time_s = 'fast'",
+    "UPDATE samples SET ordinal = ordinal + 10",
+    "DELETE FROM samples",
+    "UPDATE tests SET measurement_id = 99",
+    "UPDATE tests SET ordinal = 'first'",
+    "UPDATE schema_version SET version = 99",
+    "DROP TABLE tests",
+    "ALTER TABLE tests DROP COLUMN requestor",
+    "ALTER TABLE runs RENAME TO gone; CREATE VIEW runs AS SELECT * FROM gone",
+]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two databases to copy."""
+    folder = tmp_path_factory.mktemp("sound")
+    write(folder / "out.db", make_ok(9))
+    write(folder / "one.db", make_ok(1))
+    return folder
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
+def test_damaged_database_adds_nothing(sound: Path, out: Path, one: Path, damage: str) -> None:
+    shutil.copy(sound / "out.db", out)
+    shutil.copy(sound / "one.db", one)
+    before = content(out)
+    tamper(one, damage)
+    with pytest.raises(ResultsError) as error:
+        merge(out, one)
+    assert str(one) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 600
+    assert content(out) == before
+
+
+def test_failure_with_samples_is_refused(out: Path, one: Path) -> None:
+    write(one, make_failed(Outcome.TIMEOUT))
+    tamper(one, "INSERT INTO samples VALUES (1, 0, 0.001)")
+    with pytest.raises(ResultsError, match="samples although its outcome is timeout"):
+        merge(out, one)
+
+
+def test_failure_without_a_reason_is_refused(out: Path, one: Path) -> None:
+    write(one, make_failed(Outcome.TIMEOUT))
+    tamper(one, "UPDATE measurements SET message = ''")
+    with pytest.raises(ResultsError, match="needs a message that says why"):
+        merge(out, one)
+
+
+def test_rows_that_are_there_twice_are_added_once(target: str, one: Path) -> None:
+    write(one, make_ok(1))
+    tamper(
+        one,
+        "PRAGMA legacy_alter_table = ON; ALTER TABLE configurations RENAME TO old; "
+        "CREATE TABLE configurations (id INTEGER PRIMARY KEY, digest TEXT, parameters TEXT);"
+        "INSERT INTO configurations SELECT * FROM old; "
+        "INSERT INTO configurations SELECT id + 1, digest, parameters FROM old; DROP TABLE old",
+    )
+    merge(target, one)
+    assert count(target, "configurations") == 1
+
+
+def cut(database: Path) -> None:
+    write_many(database, 500)
+    data = database.read_bytes()
+    database.write_bytes(data[: len(data) * 2 // 3 // 4096 * 4096])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        cut,
+        Path.mkdir,
+        Path.touch,
+        lambda database: database.write_text("not a database, but long enough for one\n" * 50),
+        lambda database: tamper(database, "CREATE TABLE other (id INTEGER)"),
+    ],
+    ids=["cut", "folder", "empty", "text", "foreign"],
+)
+def test_unreadable_file_adds_nothing(out: Path, one: Path, make: Callable[[Path], object]) -> None:
+    write(out, make_ok(9))
+    before = content(out)
+    make(one)
+    with pytest.raises(ResultsError, match=r"one\.db"):
+        merge(out, one)
+    assert content(out) == before
+
+
+def test_good_files_before_a_damaged_one_are_kept(out: Path, one: Path, two: Path) -> None:
+    write(one, make_ok(1))
+    write(two, make_ok(2))
+    tamper(two, "UPDATE tests SET ordinal = 'first'")
+    with pytest.raises(ResultsError, match=r"two\.db"):
+        merge(out, one, two)
+    assert measurements(out) == [make_ok(1)]
+
+
+# ------------------------------------------------------------------ the command
+
+
+def test_command_says_what_it_added(
+    out: Path, one: Path, two: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(one, make_ok(1), make_ok(2, [1e-3] * 1000))
+    write(two, make_failed(Outcome.TIMEOUT))
+    assert main([str(out), str(one), str(two), str(one)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{one}: added 1 run, 2 measurements, 1,003 samples",
+        f"{two}: added 1 run, 1 measurement, 0 samples",
+        f"{one}: added 0 runs, 0 measurements, 0 samples",
+        f"{out}: the merged database",
+    ]
+
+
+def test_command_makes_nothing_out_of_what_cannot_be_read(
+    out: Path, one: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one.write_text("not a database, but long enough for one\n" * 50)
+    assert main([str(out), str(one)]) == 2
+    assert not out.exists()
+    message = capsys.readouterr().err
+    assert message == f"error: {one} is no results database: file is not a database\n"
+
+
+def test_command_refuses_one_file_as_both(
+    out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(out, make_ok(1))
+    monkeypatch.chdir(out.parent)
+    assert main([str(out), f"sqlite:///{out.name}"]) == 2
+    assert "is both OUT and an IN" in capsys.readouterr().err
+
+
+def test_command_waits_for_nobody(out: Path, one: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(one, make_ok(1))
+    with writing(str(out)):
+        assert main([str(out), str(one)]) == 2
+    assert "is being written by process" in capsys.readouterr().err
+
+
+def test_database_that_is_being_written_can_be_merged_from(out: Path, one: Path) -> None:
+    with opened(one) as store:
+        search = begin_search(store)
+        search.test(make_ok(1))
+        store.add_measurement(search.run_id, search.plan, "search", make_ok(2))  # not committed
+        merge(out, one)
+        store.session.rollback()
+    assert measurements(out) == [make_ok(1)]
+
+
+def test_help_says_that_a_merged_search_can_be_continued(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "OUT has OpenTuner's tables too, so a merged search can be continued" in " ".join(
+        capsys.readouterr().out.split()
+    )

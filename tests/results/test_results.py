@@ -1,0 +1,767 @@
+"""The results database: what is written is read back, durable, by one writer, in plain SQL."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from harness.core.errors import DatabaseBusy, ResultsError
+from harness.core.observations import CLOCK_ERROR
+from harness.core.records import Input, Measurement, Outcome, StopReason, Timing
+from harness.core.worst_element import WorstElement
+from harness.results import (
+    FINAL,
+    SEARCHED,
+    CampaignKey,
+    MeasurementRow,
+    campaigns,
+    interleaved_groups,
+    read_measurements,
+    reading,
+    schema,
+    sqlite_path,
+    without_password,
+    writing,
+)
+from harness.results.connect import now
+from tests.helpers.results_examples import (
+    ENVIRONMENT,
+    KEY,
+    ROOT,
+    SPEC,
+    WITHOUT_SHARING,
+    begin_search,
+    count,
+    known_configs,
+    make_build,
+    make_config,
+    make_failed,
+    make_ok,
+    make_plan,
+    opened,
+    query,
+    record_result,
+    tamper,
+    write,
+    write_many,
+)
+
+BEST = """
+WITH latest AS (
+    SELECT spaces.program_sha256, runs.environment_id, runs.campaign
+    FROM runs JOIN spaces ON spaces.id = runs.space_id
+    WHERE spaces.name = 'mvmul'
+    ORDER BY runs.started_at DESC
+    LIMIT 1
+), ranked AS (
+    SELECT measurements.*,
+           row_number() OVER (PARTITION BY measurements.input_id ORDER BY median_s) AS place
+    FROM latest
+    JOIN spaces ON spaces.program_sha256 = latest.program_sha256
+    JOIN runs ON runs.space_id = spaces.id
+             AND runs.environment_id = latest.environment_id
+             AND runs.campaign = latest.campaign
+    JOIN measurements ON measurements.run_id = runs.id
+    WHERE measurements.outcome = 'ok' AND measurements.stage IN ('search', 'cross')
+)
+SELECT inputs.features,
+       configurations.parameters,
+       ranked.median_s * 1e3 AS median_ms,
+       (SELECT group_concat(round(time_s * 1e3, 4), ' ')
+        FROM samples WHERE measurement_id = ranked.id) AS samples_ms
+FROM ranked
+JOIN inputs ON inputs.id = ranked.input_id
+JOIN configurations ON configurations.id = ranked.configuration_id
+WHERE ranked.place = 1
+ORDER BY inputs.id
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "results.db"
+
+
+def read_back(place: Path | str, key: CampaignKey = KEY) -> list[MeasurementRow]:
+    with reading(str(place)) as engine, engine.connect() as connection:
+        return read_measurements(connection, key)
+
+
+def worst(found: int | float, expected: int | float = 1.0) -> WorstElement:
+    return WorstElement("y", (3, 4), found, expected, 1e-5, wrong_count=2, count=100)
+
+
+# ------------------------------------------------------------------ round trips
+
+
+@pytest.mark.parametrize(
+    "measurement",
+    [
+        make_ok(1),
+        make_ok(1, [1e-9]),
+        dataclasses.replace(make_ok(1), build=None, warmup_s=(), wall_s=0.0),
+        dataclasses.replace(make_ok(1), message="a remark: größer, 大"),
+        *(make_failed(outcome) for outcome in Outcome if outcome is not Outcome.OK),
+        dataclasses.replace(make_failed(Outcome.BUILD_FAILED), build=make_build(5)),
+        dataclasses.replace(make_failed(Outcome.WRONG_RESULT), worst=worst(2.5)),
+    ],
+    ids=str,
+)
+def test_measurement_is_read_back_equal(database: str, measurement: Measurement) -> None:
+    write(database, measurement)
+    assert [row.measurement for row in read_back(database)] == [measurement]
+
+
+def test_what_was_observed_is_read_back(database: str) -> None:
+    seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5, "active_warps": 32.0})
+    write(database, seen, make_ok(2))
+    assert [row.measurement.observed for row in read_back(database)] == [seen.observed, {}]
+
+
+def test_what_was_shared_and_what_the_host_module_asked_for_are_read_back(database: str) -> None:
+    asked = dataclasses.replace(make_ok(1), host_read=("LU", "THRD"))
+    origin = make_config(1).digest
+    shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=origin)
+    write(database, asked, shared)
+    assert [row.measurement for row in read_back(database)] == [asked, shared]
+    sql = "SELECT digest FROM measurements JOIN configurations ON digest = shared_with"
+    assert query(database, sql) == [(origin,)]
+
+
+def in_occasions() -> Measurement:
+    """A measurement on two occasions."""
+    timing = Timing((1e-3, 2e-3, 3e-3), StopReason.INTERLEAVED, (2, 1))
+    return dataclasses.replace(make_ok(2), timing=timing)
+
+
+def test_occasions_are_read_back(place: Path) -> None:
+    write(place, make_ok(1), in_occasions())
+    assert [row.measurement for row in read_back(place)] == [make_ok(1), in_occasions()]
+    assert query(place, "SELECT occasions FROM measurements") == [(None,), ("[2, 1]",)]
+
+
+def test_error_of_the_clock_is_read_back(database: str) -> None:
+    timing = Timing((1e-5, 1.1e-5), clock_error_s=2e-8)
+    coarse = dataclasses.replace(make_ok(2), timing=timing, observed={CLOCK_ERROR: 2e-8})
+    write(database, make_ok(1), coarse)
+    rows = read_back(database)
+    assert [row.measurement for row in rows] == [make_ok(1), coarse]
+    assert rows.columns.statistics.clock_error_s.tolist() == [0, 2e-8]
+
+
+def test_database_of_the_fifth_version_is_read_and_brought_up_to_date(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(
+        place,
+        "ALTER TABLE measurements DROP COLUMN occasions; UPDATE schema_version SET version = 5",
+    )
+    assert [row.measurement for row in read_back(place)] == [make_ok(1)]
+    write(place, in_occasions(), plan=make_plan(technique="B"))
+    assert [row.measurement for row in read_back(place)] == [make_ok(1), in_occasions()]
+
+
+def test_database_of_the_second_version_is_read_and_brought_up_to_date(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, WITHOUT_SHARING)
+    assert [row.measurement for row in read_back(place)] == [make_ok(1)]
+    shared = dataclasses.replace(make_ok(2), host_read=(), shared_with=make_config(1).digest)
+    write(place, shared, plan=make_plan(technique="B"))
+    assert [row.measurement for row in read_back(place)] == [make_ok(1), shared]
+    assert query(place, "SELECT version FROM schema_version") == [(schema.VERSION,)]
+    assert count(place, "commands") == 1
+
+
+def test_database_of_the_first_version_is_read_and_brought_up_to_date(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(
+        place,
+        f"DROP TABLE observations; {WITHOUT_SHARING}; UPDATE schema_version SET version = 1",
+    )
+    assert [row.measurement for row in read_back(place)] == [make_ok(1)]
+    seen = dataclasses.replace(make_ok(2), observed={"occupancy": 0.5})
+    write(place, seen, plan=make_plan(technique="B"))
+    assert [row.measurement for row in read_back(place)] == [make_ok(1), seen]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"registers": None, "shared_bytes": None, "spill_bytes": None, "binary_sha256": None},
+        {"log": "warning: 1\nwarning: 2\n" * 1000},
+        {"options": "", "compile_s": 0.0},
+    ],
+    ids=["unknown", "log", "empty"],
+)
+def test_build_is_read_back_equal(database: str, changes: dict[str, object]) -> None:
+    build = dataclasses.replace(make_build(1), **changes)  # type: ignore[arg-type]
+    write(database, dataclasses.replace(make_ok(1), build=build))
+    assert read_back(database)[0].measurement.build == build
+
+
+@pytest.mark.parametrize("found", [float("nan"), float("inf"), float("-inf"), 5e-324, 2**63])
+def test_worst_element_that_json_cannot_hold_is_read_back(database: str, found: float) -> None:
+    wrong = dataclasses.replace(make_failed(Outcome.WRONG_RESULT), worst=worst(found, found))
+    write(database, wrong)
+    assert repr(read_back(database)[0].measurement) == repr(wrong)
+
+
+@pytest.mark.parametrize("value", [1, 1.0, True, "1", None, -(2**53), 0.1, "ü"])
+def test_value_keeps_its_type(database: str, value: object) -> None:
+    config = type(make_config(1))({"P": value})
+    write(database, dataclasses.replace(make_ok(1), config=config))
+    assert read_back(database)[0].measurement.config == config
+
+
+def test_bytes_that_are_no_text_are_escaped(database: str) -> None:
+    message = b"bad \xff and \0".decode("utf-8", "surrogateescape")
+    write(database, dataclasses.replace(make_failed(Outcome.CRASHED), message=message))
+    assert read_back(database)[0].measurement.message == r"bad \udcff and \x00"
+
+
+def test_stages_are_read_as_asked_for(database: str) -> None:
+    with opened(database) as store:
+        search = begin_search(store)
+        for number, stage in enumerate(("search", "cross", "final")):
+            search.test(make_ok(number), stage)
+        (rows,) = store.measured(search.plan).values()
+        known, finals = rows.of_stages(SEARCHED), rows.of_stages([FINAL])
+    assert list(known.measurements()) == [make_ok(0), make_ok(1)]
+    assert interleaved_groups(finals) == [[make_ok(2)]]
+
+
+def test_known_is_what_shares_program_environment_input_and_campaign(database: str) -> None:
+    other_environment = dataclasses.replace(ENVIRONMENT, driver="2.0")
+    others = [
+        make_plan(SPEC.inputs[1]),
+        make_plan(environment=other_environment),
+        make_plan(campaign=2),
+    ]
+    with opened(database) as store:
+        begin_search(store).test(make_ok(1))
+        assert known_configs(store, make_plan(technique="B")) == {make_config(1)}
+        for plan in others:
+            assert known_configs(store, plan) == set()
+
+
+def test_a_campaign_is_of_one_program_in_one_environment(database: str) -> None:
+    other_device = dataclasses.replace(ENVIRONMENT, compiler="another")
+    with opened(database) as store:
+        assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 1
+        begin_search(store, make_plan(campaign=3))
+        begin_search(store, make_plan(campaign=2, technique="B"))
+        assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 3
+        assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=True) == 4
+        assert store.choose_campaign(SPEC, other_device, fresh=False) == 1
+
+
+def test_an_edited_kernel_begins_a_campaign_of_its_own(database: str) -> None:
+    edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
+    with opened(database) as store:
+        begin_search(store, make_plan(campaign=3))
+        assert store.choose_campaign(edited, ENVIRONMENT, fresh=False) == 4
+        begin_search(store, make_plan(campaign=4, spec=edited))
+        assert store.choose_campaign(edited, ENVIRONMENT, fresh=False) == 4
+        assert store.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 3
+
+
+def test_campaigns_come_last_begun_first(database: str) -> None:
+    with opened(database) as store:
+        begin_search(store, make_plan(campaign=2))
+        begin_search(store, make_plan(campaign=1))
+    tamper(
+        database, "UPDATE runs SET started_at = '2001-01-01T00:00:00.000+00:00' WHERE campaign = 1"
+    )
+    with reading(str(database)) as engine, engine.connect() as connection:
+        first, second = campaigns(connection)
+    assert (first.key.campaign, second.key.campaign) == (2, 1)
+    assert first.environment == ENVIRONMENT
+    assert first.default == type(first.default)({p.name: p.default for p in SPEC.parameters})
+    assert first.roles["THRD"] == "launch"
+
+
+def test_run_with_an_equal_plan_is_continued(database: str) -> None:
+    with opened(database) as store:
+        search = begin_search(store, tuning_run_id=7)
+        search.test(make_ok(1))
+        store.end_run(search.run_id, "interrupted")
+    with opened(database) as store:
+        begun = store.begin_run(dataclasses.replace(make_plan(), test_limit=9), {})
+        assert (begun.id, begun.tuning_run_id) == (search.run_id, 7)
+        assert store.next_ordinal(begun.id) == 1
+        store.commit()
+    assert query(database, "SELECT state, test_limit, ended_at FROM runs") == [("running", 9, None)]
+
+
+def test_many_measurements_at_once_are_kept_as_one_by_one(database: str) -> None:
+    found = [make_ok(3), make_failed(Outcome.TIMEOUT, 1), make_ok(2, [1e-3]), make_ok(3, [5e-3])]
+    with opened(database) as store:
+        search = begin_search(store)
+        search.test(make_ok(1))
+        rows = store.add_measurements(search.run_id, search.plan, "search", found)
+        record = partial(record_result, store, search.plan, search.tuning_run_id)
+        results = [record(m, name) for m, name in zip(found, "abcd", strict=True)]
+        store.add_tests(search.run_id, 1, results, rows, list("abcd"))
+        store.commit()
+    kept = read_back(database)[1:]
+    assert [row.measurement for row in kept] == found
+    assert [row.id for row in kept] == rows
+    assert [row.requestor for row in kept] == list("abcd")
+    assert query(database, "SELECT ordinal, result_id FROM tests WHERE ordinal > 0") == [
+        (number, result) for number, result in enumerate(results, 1)
+    ]
+
+
+def test_what_was_rolled_back_is_written_again(database: str) -> None:
+    with opened(database) as store:
+        search = begin_search(store)
+        store.add_measurement(search.run_id, search.plan, "search", make_ok(1))
+        store.session.rollback()
+        search.test(make_failed(Outcome.TIMEOUT, 2))  # would take the rows that are gone
+        search.test(make_ok(1))
+    rows = read_back(database)
+    assert [row.measurement for row in rows] == [make_failed(Outcome.TIMEOUT, 2), make_ok(1)]
+
+
+def test_dates_are_utc_with_their_offset() -> None:
+    moment = datetime.fromisoformat(now())
+    assert moment.utcoffset() == timedelta(0)
+    assert abs(moment.timestamp() - time.time()) < 5
+
+
+# ------------------------------------------------------------------- durability
+
+_WRITE_UNTIL_KILLED = """
+import sys, time
+from tests.helpers.results_examples import begin_search, make_ok, opened
+with opened(sys.argv[1]) as store:
+    search = begin_search(store)
+    for number in range(int(sys.argv[2])):
+        search.test(make_ok(number))
+    store.add_measurement(search.run_id, search.plan, "search", make_ok(999))  # not committed
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def writer(place: Path, commits: int) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has committed so many tests, then holds the database."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _WRITE_UNTIL_KILLED, str(place), str(commits)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_killed_writer_leaves_just_what_it_committed(place: Path) -> None:
+    with writer(place, commits=17):
+        pass
+    assert query(place, "PRAGMA integrity_check") == [("ok",)]
+    assert query(place, "PRAGMA foreign_key_check") == []
+    assert [row.measurement for row in read_back(place)] == [make_ok(n) for n in range(17)]
+    assert count(place, "tests") == 17
+    assert count(place, "samples") == 17 * 3
+
+
+def test_second_writer_is_told_who_writes_until_that_is_killed(place: Path) -> None:
+    with writer(place, commits=1) as process:
+        with pytest.raises(DatabaseBusy) as busy, writing(str(place)):
+            pass
+        assert len(read_back(place)) == 1  # readers are not kept out
+    printed = str(busy.value)
+    assert f"process {process.pid} on {socket.gethostname()} since 20" in printed
+    assert f"python -m harness.merge {place} OTHER.db" in printed
+    with opened(place) as store:
+        assert len(known_configs(store, make_plan())) == 1
+
+
+def test_link_to_a_database_has_the_same_writer(place: Path) -> None:
+    link = place.with_name("link.db")
+    with writing(str(place)):
+        link.symlink_to(place)
+        with pytest.raises(DatabaseBusy), writing(str(link)):
+            pass
+
+
+def test_orderly_end_leaves_no_writer(database: str) -> None:
+    write(database)
+    assert count(database, "writers") == 0
+
+
+def test_reader_sees_one_moment(database: str) -> None:
+    with opened(database) as store:
+        search = begin_search(store)
+        search.test(make_ok(1))
+        with reading(str(database)) as engine, engine.connect() as connection:
+            before = read_measurements(connection, KEY)
+            search.test(make_ok(2))
+            assert read_measurements(connection, KEY) == before
+            connection.rollback()
+            assert len(read_measurements(connection, KEY)) == 2
+
+
+def test_reading_changes_nothing(place: Path) -> None:
+    write(place, make_ok(1))
+    before = place.read_bytes()
+    assert len(read_back(place)) == 1
+    assert place.read_bytes() == before
+
+
+def test_database_is_read_where_nothing_can_be_written(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place, make_ok(1))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert len(read_back(place)) == 1
+    assert {p.name for p in place.parent.iterdir()} == {"results.db"}
+
+
+# ----------------------------------------------------------- places that are none
+
+
+def text_file(place: Path) -> None:
+    place.write_text("just some text, longer than a header of a hundred bytes\n" * 20)
+
+
+def truncated(place: Path) -> None:
+    write_many(place, 200)
+    data = place.read_bytes()
+    place.write_bytes(data[: len(data) // 2])
+
+
+def other_version(place: Path) -> None:
+    write(place)
+    tamper(place, "UPDATE schema_version SET version = 99")
+
+
+def foreign_tables(place: Path) -> None:
+    tamper(place, "CREATE TABLE bookmarks (id INTEGER PRIMARY KEY)")
+
+
+def missing_table(place: Path) -> None:
+    write(place)
+    tamper(place, "DROP TABLE samples")
+
+
+def view_for_a_table(place: Path) -> None:
+    write(place)
+    tamper(
+        place,
+        "ALTER TABLE samples RENAME TO gone; CREATE VIEW samples AS "
+        "SELECT 1 AS measurement_id, 0 AS ordinal, 1.0 AS time_s",
+    )
+
+
+def broken_json(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, "UPDATE configurations SET parameters = '{'")
+
+
+def deep_json(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, f"UPDATE configurations SET parameters = '{'[' * 100_000}'")
+
+
+def negative_sample(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, "UPDATE samples SET time_s = -1")
+
+
+def text_for_a_time(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, "UPDATE samples SET time_s = 'fast'")
+
+
+def lost_samples(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, "DELETE FROM samples")
+
+
+def unknown_outcome(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, "UPDATE measurements SET outcome = 'good'")
+
+
+def bytes_for_text(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, "UPDATE measurements SET message = CAST(x'fffe' AS TEXT)")
+
+
+NO_DATABASES: list[tuple[Callable[[Path], object], str]] = [
+    (text_file, "is no results database: file is not a database"),
+    (Path.mkdir, "is a folder"),
+    (Path.touch, "holds no results of harness"),
+    (lambda place: None, "no such database"),
+    (truncated, "malformed"),
+    (other_version, "has schema version 99, but this harness knows 1"),
+    (foreign_tables, "holds no results of harness; it has the tables bookmarks"),
+    (missing_table, "the table samples is missing"),
+    (view_for_a_table, "the table samples is missing"),
+    (broken_json, "is damaged"),
+    (deep_json, "is damaged"),
+    (negative_sample, "measurement 1: samples must be finite and above 0 s"),
+    (text_for_a_time, "measurement 1"),
+    (lost_samples, "measurement 1: a timing needs one sample or more"),
+    (unknown_outcome, "but harness has good and 0.002 s"),
+    (bytes_for_text, "Could not decode to UTF-8"),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "printed"), NO_DATABASES, ids=[printed for _, printed in NO_DATABASES]
+)
+def test_unreadable_database_is_one_clear_error(
+    place: Path, make: Callable[[Path], object], printed: str
+) -> None:
+    make(place)
+    with pytest.raises(ResultsError) as error:
+        read_back(place)
+    assert printed in str(error.value)
+    assert str(place) in str(error.value)
+
+
+@pytest.mark.parametrize("make", [text_file, other_version, foreign_tables, Path.mkdir])
+def test_writer_leaves_alone_what_is_not_ours(place: Path, make: Callable[[Path], None]) -> None:
+    make(place)
+    before = place.read_bytes() if place.is_file() else None
+    with pytest.raises(ResultsError), writing(str(place)):
+        pass
+    assert before is None or place.read_bytes() == before
+
+
+def test_empty_file_becomes_a_database(place: Path) -> None:
+    place.touch()
+    write(place, make_ok(1))
+    assert len(read_back(place)) == 1
+
+
+@pytest.mark.parametrize("folder", ["/proc/nowhere", "/dev/null"])
+def test_folder_that_cannot_be_made_is_a_results_error(folder: str) -> None:
+    with pytest.raises(ResultsError, match="cannot be written"), writing(f"{folder}/x.db"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_folder_that_cannot_be_written_is_a_results_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(ResultsError, match="cannot be written"), writing(str(tmp_path / "x.db")):
+        pass
+
+
+def fill_a_disk_of_one_page(place: Path) -> None:
+    with opened(place) as store:
+        search = begin_search(store)
+        search.test(make_ok(0))
+        store.session.connection().exec_driver_sql("PRAGMA max_page_count = 1")
+        for number in range(1, 2000):
+            search.test(make_ok(number, [1e-3] * 100))
+
+
+def test_full_disk_is_a_results_error_that_keeps_what_was_committed(place: Path) -> None:
+    with pytest.raises(ResultsError, match="disk is full"):
+        fill_a_disk_of_one_page(place)
+    rows = [row.measurement for row in read_back(place)]
+    assert rows[0] == make_ok(0)
+    assert 1 <= len(rows) < 2000
+
+
+def add_a_test_of_no_measurement(place: str) -> None:
+    with opened(place) as store:
+        store.add_tests(begin_search(store).run_id, 0, [1], [99], ["nobody"])
+
+
+def test_fault_of_the_harness_keeps_its_traceback(database: str) -> None:
+    with pytest.raises(IntegrityError):
+        add_a_test_of_no_measurement(database)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:sesame@localhost:1/x",
+        "postgresql://me:ses@sesame@localhost:port/x",
+        "postgresql://me:sesame@[::1/x",
+        "nonsense://me:sesame@localhost/x",
+        "postgresql:///x?user=me&password=sesame",
+        "mysql+nothing://me:sesame/sesame@localhost/x",
+        "sqlite://me:sesame@localhost/x.db",
+        "://me:sesame@localhost/x.db",
+    ],
+)
+@pytest.mark.parametrize("door", [reading, writing])
+def test_url_that_does_not_work_is_told_without_its_password(
+    url: str, door: Callable[[str], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ResultsError) as error, door(url):  # type: ignore[attr-defined]
+        pass
+    assert "sesame" not in str(error.value)
+    assert "sesame" not in without_password(url)
+
+
+@pytest.mark.parametrize("door", [reading, writing])
+def test_other_kinds_of_databases_are_refused_at_once(door: Callable[[str], object]) -> None:
+    with pytest.raises(ResultsError) as error, door("mysql://me:sesame@localhost/x"):  # type: ignore[attr-defined]
+        pass
+    assert str(error.value) == (
+        "mysql://me:***@localhost/x is neither a PostgreSQL server nor a SQLite file, and harness "
+        "works with these alone: write postgresql://USER:PASSWORD@HOST:PORT/NAME, or the path of "
+        "a SQLite file"
+    )
+
+
+def test_shown_place_keeps_what_is_no_secret() -> None:
+    assert (
+        without_password("postgresql://me:sesame@host:5432/x") == "postgresql://me:***@host:5432/x"
+    )
+    assert without_password("postgresql://me@host/x") == "postgresql://me@host/x"
+    assert without_password("a folder/me@work.db") == "a folder/me@work.db"
+    assert without_password("sqlite:///x.db") == "sqlite:///x.db"
+
+
+def test_password_on_the_command_line_is_not_stored(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["python", "-m", "harness.tune", "--database=postgresql://me:sesame@host/x"]
+    monkeypatch.setattr(sys, "orig_argv", words)
+    with writing(str(place)):
+        ((command,),) = query(place, "SELECT command FROM writers")
+    assert command == "-m harness.tune '--database=postgresql://me:***@host/x'"
+
+
+def test_sqlite_path_is_the_file() -> None:
+    assert sqlite_path("results/x.db") == Path("results/x.db")
+    assert sqlite_path("sqlite:///results/x.db") == Path("results/x.db")
+    assert sqlite_path(":memory:") is None
+    assert sqlite_path("postgresql://host/x") is None
+
+
+def test_path_may_hold_what_urls_reserve(tmp_path: Path) -> None:
+    place = tmp_path / "50% of #1? ü.db"
+    write(place, make_ok(1))
+    assert place.is_file()
+    assert len(read_back(place)) == 1
+
+
+def test_database_in_memory_is_written() -> None:
+    with opened(":memory:") as store:
+        begin_search(store).test(make_ok(1))
+        assert known_configs(store, make_plan()) == {make_config(1)}
+
+
+# -------------------------------------------------------------------- plain SQL
+
+
+def test_best_configuration_and_its_samples_are_one_plain_query(place: Path) -> None:
+    wide, tall = SPEC.inputs[0], SPEC.inputs[1]
+    with opened(place) as store:
+        old = begin_search(store)
+        old.test(make_ok(9, [1e-6]))  # an earlier campaign does not count
+        search = begin_search(store, make_plan(wide, campaign=2))
+        search.test(make_ok(1, [4e-3, 5e-3]))
+        search.test(make_ok(2, [2e-3, 1e-3, 3e-3]))
+        search.test(make_failed(Outcome.WRONG_RESULT, 3))
+        search.test(make_ok(4, [1e-4]), "final")  # measured another way
+        cross = begin_search(store, make_plan(tall, campaign=2))
+        cross.test(make_ok(2, [7e-3], tall), "cross")
+    tamper(place, "UPDATE runs SET started_at = '2001' WHERE campaign = 1")
+    found = [(json.loads(str(f)), json.loads(str(c)), *rest) for f, c, *rest in query(place, BEST)]
+    assert found == [
+        (dict(wide), dict(make_config(2)), pytest.approx(2.0), "2.0 1.0 3.0"),
+        (dict(tall), dict(make_config(2)), pytest.approx(7.0), "7.0"),
+    ]
+
+
+def test_json_is_text_that_sqlite_understands(place: Path) -> None:
+    write(place, make_ok(3), make_failed(Outcome.TIMEOUT, 4))
+    sql = "SELECT typeof(parameters), json_extract(parameters, '$.LU') FROM configurations"
+    assert query(place, sql) == [("text", 3), ("text", 4)]
+    assert query(place, "SELECT DISTINCT worst_element IS NULL FROM measurements") == [(1,)]
+
+
+@pytest.mark.parametrize("table", schema.metadata.sorted_tables, ids=lambda table: table.name)
+def test_tables_can_be_made_in_postgresql(table: schema.Table) -> None:
+    dialect = postgresql.dialect()
+    assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
+    for index in table.indexes:
+        assert "CREATE INDEX" in str(CreateIndex(index).compile(dialect=dialect))
+
+
+# ---------------------------------------------------------------------- queries
+
+
+def test_no_query_of_the_store_scans_a_table(place: Path) -> None:
+    write_many(place, 100)
+    seen: list[tuple[str, tuple[object, ...]]] = []
+    with opened(place) as store:
+        event.listen(
+            store.engine,
+            "before_cursor_execute",
+            lambda _c, _u, sql, values, *_: seen.append((sql, values)),
+        )
+        plan = make_plan()
+        store.begin_run(plan, {})
+        store.measured(plan)
+        store.choose_campaign(SPEC, ENVIRONMENT, fresh=False)
+        store.next_ordinal(1)
+        read_measurements(store.session.connection(), KEY)
+        selects = [(sql, values) for sql, values in seen if sql.startswith("SELECT")]
+        assert len(selects) >= 10
+        for sql, values in selects:
+            steps = store.session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)
+            for step in steps:
+                assert not step.detail.startswith("SCAN"), f"{step.detail}\n{sql}"
+
+
+def test_timing_columns_are_those_of_the_samples(database: str) -> None:
+    timing = Timing((1e-3, 2e-3, 4e-3, 9e-3))
+    write(database, dataclasses.replace(make_ok(1), timing=timing))
+    sql = "SELECT median_s, mean_s, std_s, sample_count, stopped FROM measurements"
+    assert query(database, sql) == [
+        (timing.median_s, timing.mean_s, timing.std_s, 4, timing.stopped.value)
+    ]
+
+
+def test_input_of_another_space_is_another_row(database: str) -> None:
+    with opened(database) as store:
+        given = Input({"n": 1})
+        assert store.input_id("one", given) == store.input_id("one", Input({"n": 1}))
+        assert store.input_id("one", given) != store.input_id("two", given)
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs Linux's /proc")
+def test_a_folder_that_takes_no_files_is_not_told_as_a_busy_database() -> None:
+    with (
+        pytest.raises(ResultsError, match="cannot be written") as error,
+        writing("/proc/harness-test.db"),
+    ):
+        pytest.fail("it was opened")
+    assert not isinstance(error.value, DatabaseBusy)

@@ -1,0 +1,194 @@
+"""What is noted of runs and commands comes back as it was, and is refused where it is foreign."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import ResultsError
+from harness.core.records import DEVICE_UUID, OTHER_PROCESSES
+from harness.results import Command, StoredCampaign, campaigns, merge_database, reading, writing
+from harness.results.caveats import record_lines
+from harness.results.runs import read_campaign
+from harness.results.view import read_results
+from tests.helpers.results_examples import (
+    ENVIRONMENT,
+    SPEC,
+    begin_search,
+    count,
+    make_ok,
+    make_plan,
+    opened,
+    tamper,
+    write,
+)
+
+FIRST, SECOND = SPEC.inputs[:2]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "r.db"
+
+
+def read(place: Path) -> tuple[StoredCampaign, tuple[Command, ...], dict[str, str]]:
+    with reading(str(place)) as engine, engine.connect() as connection:
+        (campaign,) = campaigns(connection)
+        _, (run,), commands = read_campaign(connection, campaign)
+        return campaign, commands, dict(run.notes)
+
+
+def merge(out: Path, place: Path) -> None:
+    with writing(str(out)) as engine:
+        merge_database(engine, str(place))
+
+
+def test_measurements_of_two_cards_of_one_name_say_so(place: Path) -> None:
+    def said_after_measuring_on(uuid: str) -> list[str]:
+        card = dataclasses.replace(ENVIRONMENT, notes={DEVICE_UUID: uuid})
+        with opened(place) as store:
+            begin_search(store, make_plan(environment=card)).test(make_ok(1))
+        (results,) = read_results([str(place)])
+        return list(record_lines(results))
+
+    assert said_after_measuring_on("GPU-1") == []
+    for uuid in ("GPU-2", "GPU-1"):
+        (said,) = said_after_measuring_on(uuid)
+        assert said.startswith("2 devices of one name measured this: GPU-1, GPU-2. ")
+
+
+def test_others_that_used_the_device_are_noted_of_every_command(place: Path) -> None:
+    def said(others: str) -> list[str]:
+        notes = {OTHER_PROCESSES: others} if others else {}
+        with opened(place) as store:
+            plan = make_plan(environment=dataclasses.replace(ENVIRONMENT, notes=notes))
+            begin_search(store, plan).test(make_ok(1))
+        (results,) = read_results([str(place)])
+        return list(record_lines(results))
+
+    assert said("") == []
+    for others in ("trainer (process 1)", "viewer (process 2)", "trainer (process 1)"):
+        (sentence,) = said(others)
+    assert "device when 1 of 1 run began" in sentence
+    assert sentence.endswith(": trainer (process 1); viewer (process 2).")
+
+
+def test_what_a_host_module_raised_is_kept_as_a_printable_line(place: Path) -> None:
+    with opened(place) as store:
+        begin_search(store)
+        command = store.begin_command(SPEC, ENVIRONMENT, 1)
+        _, (going_on,), _ = read(place)
+        assert (going_on.ended_at, going_on.inputs) == (None, SPEC.inputs)
+        store.end_command(command, {FIRST: "it said\n  \x1b[2J\udc80"}, {"cross": "cut"})
+    _, (ended,), _ = read(place)
+    assert ended.ended_at is not None
+    assert ended.left_out == {FIRST: "it said \\x1b[2J\\udc80"}
+    assert ended.stages == {"cross": "cut"}
+
+
+def test_what_is_known_of_the_device_is_noted_of_a_run(place: Path) -> None:
+    device = dataclasses.replace(ENVIRONMENT, notes={"clock_khz": "1980000", "host": "another"})
+    with opened(place) as store:
+        begin_search(store, make_plan(environment=device))
+    _, _, notes = read(place)
+    assert (notes["clock_khz"], notes["host"]) == ("1980000", "here")
+
+
+def test_a_database_without_commands_is_read_and_gains_them(place: Path) -> None:
+    write(place, make_ok(1))
+    tamper(place, "DROP TABLE commands; UPDATE schema_version SET version = 3")
+    assert read(place)[1] == ()
+    merge(place.with_name("out.db"), place)
+    write(place, plan=make_plan())
+    assert count(place, "commands") == 1
+
+
+def test_merging_again_brings_runs_and_commands_up_to_date_and_never_back(
+    tmp_path: Path, place: Path
+) -> None:
+    out, early = tmp_path / "out.db", tmp_path / "early.db"
+    with opened(place) as store:
+        command = store.begin_command(SPEC, ENVIRONMENT, 1)
+        search = begin_search(store)
+        search.test(make_ok(1))
+    early.write_bytes(place.read_bytes())
+    merge(out, early)
+    assert (read(out)[1][0].ended_at, read(out)[2].get("exhausted")) == (None, None)
+    with opened(place) as store:
+        store.end_run(search.run_id, "complete")
+        store.note_run(search.run_id, "exhausted", "yes")
+        store.end_command(command, {SECOND: "no data"}, {})
+    late = read(place)[1:]
+    assert late[0][0].left_out == {SECOND: "no data"}
+    assert late[1]["exhausted"] == "yes"
+    for source in (place, early):
+        merge(out, source)
+        assert read(out)[1:] == late
+
+
+ODD = json.dumps([{"m": 1, "n": "\x1b[2J"}])
+DAMAGES = [
+    "UPDATE commands SET inputs = '5'",
+    "UPDATE commands SET inputs = '{'",
+    "UPDATE commands SET inputs = '[5]'",
+    "UPDATE commands SET inputs = '\"abc\"'",
+    "UPDATE commands SET inputs = '[{\"m\": [1]}]'",
+    "UPDATE commands SET inputs = '[{\"m\": NaN}]'",
+    f"UPDATE commands SET inputs = '{ODD}'",
+    f"UPDATE commands SET inputs = '{'[' * 100_000}'",
+    "UPDATE commands SET left_out = '[[{}, 1]]'",
+    'UPDATE commands SET left_out = \'[[{}, "a", "b"]]\'',
+    "UPDATE commands SET left_out = '[[{}, \"\\ud800\"]]'",
+    "UPDATE commands SET stages = '\"abc\"'",
+    "UPDATE commands SET stages = '[\"abc\"]'",
+    "UPDATE commands SET stages = '{\"cross\": null}'",
+    'UPDATE commands SET stages = \'{"cross": "\\u001b[2J"}\'',
+    "UPDATE commands SET started_at = x'00'",
+    "UPDATE runs SET notes = '[]'",
+    "UPDATE runs SET notes = '{\"reduced\": 5}'",
+    *(
+        f"UPDATE runs SET notes = '{json.dumps({name: text})}'"
+        for name, text in [
+            ("baselines", "5"),
+            ("baselines", '{"fast": 1}'),
+            ("baselines", '{"\\u001b": {}}'),
+            ("limits", '{"warp": 1.5}'),
+            ("limits", '["warp"]'),
+            ("reduced", "{}"),
+            ("statistic", "mode"),
+        ]
+    ),
+]
+
+
+def read_all(place: Path) -> None:
+    (results,) = read_results([str(place)])
+    assert not results.ablations  # what a winner needs is read only when it is told
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sound") / "r.db"
+    write(path, make_ok(1))
+    read_all(path)
+    return path
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda sql: sql[:60])
+def test_a_malformed_note_is_one_clear_error_and_is_not_merged(
+    sound: Path, place: Path, damage: str
+) -> None:
+    shutil.copy(sound, place)
+    tamper(place, damage)
+    with pytest.raises(ResultsError) as error:
+        read_all(place)
+    assert f"{place} is damaged: " in str(error.value)
+    assert "\x1b" not in str(error.value)
+    out = place.with_name("out.db")
+    with pytest.raises(ResultsError, match="damaged"):
+        merge(out, place)
+    assert count(out, "commands") == count(out, "runs") == 0

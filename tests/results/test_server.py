@@ -1,0 +1,652 @@
+"""A PostgreSQL server is written by many at once, and may go away for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
+
+from harness.core.errors import DatabaseBusy, ResultsError
+from harness.core.records import Config, Environment, Input
+from harness.results import (
+    CampaignKey,
+    Store,
+    campaigns,
+    merge_database,
+    read_campaign,
+    read_measurements,
+    reading,
+    server,
+    writing,
+)
+from harness.results.server import lock_shared_rows
+from harness.results.waiting import patiently
+from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.space_file import Spec
+from harness.tuning import Campaign, CampaignPlan
+from harness.tuning.progress import SilentDisplay
+from tests.helpers.postgres_server import Server, execute, running_server
+from tests.helpers.replays import FormulaMeasurer, make_spec
+from tests.helpers.results_examples import (
+    ENVIRONMENT,
+    ROOT,
+    SPEC,
+    Search,
+    begin_search,
+    make_ok,
+    make_plan,
+    opened,
+    write,
+)
+
+pytestmark = pytest.mark.postgres
+
+
+def device(number: int) -> Environment:
+    return dataclasses.replace(ENVIRONMENT, device=f"device {number}")
+
+
+def claimed(store: Store, number: int = 0) -> Search:
+    """Begin a search, as a campaign does that nobody else may write."""
+    environment = device(number)
+    campaign = store.choose_campaign(SPEC, environment, fresh=False)
+    plan = make_plan(environment=environment, campaign=campaign)
+
+    def begin() -> Search:
+        lock_shared_rows(store.connection)
+        return begin_search(store, plan)
+
+    return store.transact(begin)
+
+
+def add(store: Store, search: Search, *numbers: int) -> None:
+    for number in numbers:
+        store.transact(lambda number=number: search.add(make_ok(number)))
+        search.ordinal += 1
+
+
+def stored(url: str, number: int = 0) -> list[int]:
+    """The LU of each stored measurement of a device, in the order of their ids."""
+    key = CampaignKey(SPEC.program_sha256, device(number).fingerprint, campaign=1)
+    with reading(url) as engine, engine.connect() as connection:
+        rows = read_measurements(connection, key)
+        return [int(row.measurement.config["LU"]) for row in rows]
+
+
+# ------------------------------------------------------------------ many writers
+
+
+def test_two_devices_are_tuned_at_once(postgres: str) -> None:
+    with opened(postgres) as one, opened(postgres) as other:
+        first, second = claimed(one, 1), claimed(other, 2)
+        for number in range(3):
+            add(one, first, number)
+            add(other, second, 2 - number)
+    assert stored(postgres, 1) == [0, 1, 2]
+    assert stored(postgres, 2) == [2, 1, 0]
+    assert execute(postgres, "SELECT count(*) FROM configurations") == [(3,)]
+    assert execute(postgres, "SELECT count(*) FROM program") == [(1,)]
+    assert execute(postgres, "SELECT count(*) FROM writers") == [(0,)]
+
+
+def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.results.waiting._AGAIN_S", 0.01)
+    said: list[str] = []
+    with contextlib.ExitStack() as first, opened(postgres) as second:
+        one = first.enter_context(opened(postgres))
+        choose = partial(second.choose_campaign, SPEC, device(0), fresh=False)
+        search = claimed(one)
+        with pytest.raises(DatabaseBusy, match=r"is being written by .*\. Wait for it"):
+            patiently(choose, 0, said.append)
+
+        def end_first(text: str) -> None:
+            said.append(text)
+            add(one, search, 1, 2)
+            first.close()
+
+        assert patiently(choose, 60, end_first) == 1, "the campaign of the first one"
+        again = claimed(second)
+        assert again.run_id == search.run_id
+    (line,) = said
+    assert re.fullmatch(
+        r"mvmul on device 0 in .* is being written by process .*; waiting for it for up to 60 s "
+        r"\(Ctrl-C ends this\)",
+        line,
+    )
+
+
+def test_a_campaign_has_one_writer(postgres: str) -> None:
+    with opened(postgres) as one, opened(postgres) as other:
+        claimed(one)
+        with pytest.raises(DatabaseBusy) as busy:
+            claimed(other)
+        claimed(other, 1)
+        assert (
+            f"mvmul on device 0 in {postgres} is being written by process {os.getpid()} on "
+            in str(busy.value)
+        )
+    with opened(postgres) as store:
+        claimed(store)
+
+
+def test_an_edited_kernel_is_tuned_beside_the_one_before(postgres: str) -> None:
+    edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
+    with opened(postgres) as one, opened(postgres) as other:
+        assert one.choose_campaign(SPEC, ENVIRONMENT, fresh=False) == 1
+        assert other.choose_campaign(edited, ENVIRONMENT, fresh=False) == 1
+
+
+def test_ten_writers_at_once_lose_nothing(postgres: str) -> None:
+    def work(number: int) -> None:
+        order = range(12) if number % 2 else reversed(range(12))
+        with opened(postgres) as store:
+            search = claimed(store, number)
+            for first in order:
+                many = [make_ok(lu) for lu in (first, 20 + first, 40 - first)]
+                store.transact(
+                    lambda many=many: store.add_measurements(
+                        search.run_id, search.plan, "final", many
+                    )
+                )
+
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(work, range(10)))
+    assert [len(stored(postgres, number)) for number in range(10)] == [36] * 10
+    digests = "SELECT count(digest), count(DISTINCT digest) FROM configurations"
+    ((rows, distinct),) = execute(postgres, digests)
+    assert rows == distinct
+    for table in ("program", "environments", "spaces"):
+        ((count,),) = execute(postgres, f"SELECT count(*) FROM {table}")
+        assert count == (10 if table == "environments" else 1)
+
+
+def test_a_file_is_merged_into_a_server_and_a_server_into_a_file(
+    postgres: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "one.db", make_ok(1), make_ok(2))
+    write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
+    with opened(postgres) as other, writing(postgres) as engine:
+        add(other, claimed(other, 1), 2, 3)
+        for name in ("one.db", "two.db", "one.db"):
+            added = merge_database(engine, str(tmp_path / name))
+        assert (added.runs, added.measurements) == (0, 0)
+    with writing(str(tmp_path / "all.db")) as engine:
+        assert merge_database(engine, postgres).measurements == 5
+    here, there = ({}, {})
+    for name, found in ((postgres, there), (str(tmp_path / "all.db"), here)):
+        with reading(name) as engine, engine.connect() as connection:
+            for campaign in campaigns(connection):
+                found[campaign.key] = [*read_measurements(connection, campaign.key).measurements()]
+    assert sorted(map(len, there.values())) == [1, 2, 2]
+    assert here == there
+
+
+def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: Path) -> None:
+    write(tmp_path / "one.db", make_ok(1), plan=make_plan(environment=device(1)))
+    with opened(postgres) as other, writing(postgres) as engine:
+        claimed(other, 1)
+        with pytest.raises(DatabaseBusy, match="mvmul on device 1"):
+            merge_database(engine, str(tmp_path / "one.db"))
+
+
+# ---------------------------------------------------------------- foreign content
+
+
+@pytest.mark.parametrize(
+    ("sql", "printed"),
+    [
+        (
+            "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+            "CREATE TRIGGER lose BEFORE INSERT ON samples FOR EACH ROW EXECUTE FUNCTION f()",
+            "the trigger `lose` in the table samples",
+        ),
+        (
+            "CREATE RULE lose AS ON INSERT TO samples DO INSTEAD NOTHING",
+            "the rule `lose` in the table samples",
+        ),
+        (
+            "ALTER TABLE runs ADD COLUMN twice integer GENERATED ALWAYS AS (seed * 2) STORED",
+            "the computed column `twice` in the table runs",
+        ),
+        (
+            "ALTER TABLE measurements ALTER COLUMN turn SET DEFAULT 'x'",
+            "a default for the column `turn` in the table measurements",
+        ),
+        (
+            "ALTER TABLE samples ENABLE ROW LEVEL SECURITY",
+            "row-level security in the table",
+        ),
+        (
+            "CREATE TABLE more () INHERITS (samples)",
+            "rows of the table `more` in the",
+        ),
+        (
+            "ALTER TABLE samples SET UNLOGGED",
+            "rows that a crash deletes (UNLOGGED)",
+        ),
+    ],
+)
+def test_tables_that_others_changed_are_refused(postgres: str, sql: str, printed: str) -> None:
+    write(postgres, make_ok(1))
+    execute(postgres, sql)
+    for door in (reading, writing):
+        with (
+            pytest.raises(ResultsError, match=re.escape(f"{postgres} has {printed}")),
+            door(postgres),
+        ):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("sql", "printed"),
+    [
+        ("ALTER TABLE samples ALTER COLUMN time_s TYPE text", "the type text in the column time_s"),
+        ("UPDATE samples SET time_s = 'NaN'", "measurement 1: samples must be finite"),
+        ("UPDATE measurements SET median_s = 1", "is damaged"),
+        ("UPDATE configurations SET parameters = '[1]'", "is damaged"),
+        (f"UPDATE configurations SET parameters = '{'[' * 5000 + ']' * 5000}'", "is damaged"),
+        ("DROP TABLE samples", "the table samples is missing"),
+        (
+            "ALTER TABLE samples RENAME TO gone; CREATE VIEW samples AS SELECT * FROM gone",
+            "the table samples is missing",
+        ),
+        ("UPDATE schema_version SET version = 99", "has schema version 99"),
+    ],
+)
+def test_what_harness_cannot_have_written_is_refused(postgres: str, sql: str, printed: str) -> None:
+    write(postgres, make_ok(1))
+    execute(postgres, sql)
+    key = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
+    with (
+        pytest.raises(ResultsError) as error,
+        reading(postgres) as engine,
+        engine.connect() as connection,
+    ):
+        read_measurements(connection, key)
+    assert str(error.value).startswith(f"{postgres} ")
+    assert printed in str(error.value)
+
+
+def test_a_view_of_somebody_else_is_left_alone(postgres: str) -> None:
+    write(postgres, make_ok(1))
+    execute(postgres, "CREATE VIEW best AS SELECT min(median_s) FROM measurements")
+    write(postgres, make_ok(2), plan=make_plan(technique="B"))
+    assert execute(postgres, "SELECT count(*) FROM measurements") == [(2,)]
+
+
+def test_a_role_that_only_reads_reads(postgres: str, postgres_server: Server) -> None:
+    write(postgres, make_ok(1))
+    execute(
+        postgres,
+        "CREATE ROLE viewer LOGIN PASSWORD 'sesame'; "
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO viewer",
+    )
+    url = postgres.replace("harness@", "viewer:sesame@")
+    with reading(url) as engine, engine.connect() as connection:
+        assert len(campaigns(connection)) == 1
+    with (
+        pytest.raises(
+            ResultsError, match=r"viewer:\*\*\*@.* permission denied.*; docs/ci\.md"
+        ) as error,
+        opened(url) as store,
+    ):
+        claimed(store)
+    assert "sesame" not in str(error.value)
+    execute(postgres, "DROP OWNED BY viewer; DROP ROLE viewer")
+
+
+def test_passwords_and_services_come_from_where_psql_looks(
+    postgres: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host, name = postgres.partition("host=")[2], postgres.partition("@/")[2].partition("?")[0]
+    services = tmp_path / "services"
+    services.write_text(f"[nightly]\nhost={host}\nuser=harness\ndbname={name}\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    write("postgresql:///?service=nightly", make_ok(1))  # type: ignore[arg-type]
+    for variable, value in (("PGHOST", host), ("PGUSER", "harness"), ("PGDATABASE", name)):
+        monkeypatch.setenv(variable, value)
+    with reading("postgres://") as engine, engine.connect() as connection:
+        assert len(campaigns(connection)) == 1
+
+
+def test_a_database_that_cannot_hold_all_texts_is_refused(postgres_server: Server) -> None:
+    postgres_server.execute(
+        "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"
+    )
+    url = postgres_server.url("latin")
+    with pytest.raises(ResultsError, match="has the encoding LATIN1"), writing(url):
+        pass
+    postgres_server.drop(url)
+
+
+# -------------------------------------------------------------- lost connections
+
+
+def end_sessions(url: str) -> None:
+    """End all other sessions of a database, as its administrator may."""
+    execute(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_AGAIN_S", 0.05)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_session_that_was_ended_is_replaced(
+    postgres: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(postgres) as store, opened(postgres) as other:
+        search = claimed(store)
+        add(store, search, 1)
+        end_sessions(postgres)
+        add(store, search, 2)
+        with pytest.raises(DatabaseBusy):  # the new connection has the lock too
+            claimed(other)
+    assert stored(postgres) == [1, 2]
+    printed = capsys.readouterr().err
+    assert (
+        f"{postgres}: the connection was lost. Waiting for the server for up to 10 min" in printed
+    )
+    assert f"{postgres}: connected again" in printed
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_transaction_that_was_cut_is_written_again(postgres: str) -> None:
+    cut = iter([True])
+    with opened(postgres) as store:
+        search = claimed(store)
+
+        def work() -> None:
+            search.ordinal = 0
+            row = store.add_measurement(search.run_id, search.plan, "search", make_ok(1))
+            if next(cut, False):
+                end_sessions(postgres)
+            store.add_tests(search.run_id, 0, [1], [row], ["a technique"])
+
+        store.transact(work)
+        assert store.next_ordinal(search.run_id) == 1
+    assert execute(postgres, "SELECT count(*) FROM measurements") == [(1,)]
+    assert execute(postgres, "SELECT count(*) FROM tests") == [(1,)]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_commit_whose_answer_was_lost_is_not_repeated(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(postgres) as store:
+        search = claimed(store)
+        commit, lost = store.session.commit, iter([True])
+
+        def commit_without_answer() -> None:
+            commit()
+            if next(lost, False):
+                raise OperationalError(
+                    "COMMIT", None, Exception("lost"), connection_invalidated=True
+                )
+
+        monkeypatch.setattr(store.session, "commit", commit_without_answer)
+        add(store, search, 1)
+        add(store, search, 2)
+        assert next(lost, False) is False
+        assert stored(postgres) == [1, 2]
+        lost = iter([True])  # and of a test which a measurement answers that was there before
+        ordinal = store.next_ordinal(search.run_id)
+        row = store.measured(search.plan)[search.plan.problem].of_stages(["search"])[0]
+        store.transact(partial(store.add_tests, search.run_id, ordinal, [9], [row.id], ["a"]))
+        assert next(lost, False) is False
+        assert store.next_ordinal(search.run_id) == ordinal + 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_two_writers_that_wait_for_each_other_go_on(postgres: str) -> None:
+    """The server ends one of two transactions that wait for each other's rows."""
+    both = threading.Barrier(2)
+
+    def work(number: int) -> None:
+        waits = iter([True])
+        with opened(postgres) as store:
+            search = claimed(store, number)
+
+            def crosswise() -> None:
+                configs = [make_ok(10 + number), make_ok(11 - number)]
+                store.add_measurement(search.run_id, search.plan, "final", configs[0])
+                if next(waits, False):
+                    both.wait()
+                store.add_measurement(search.run_id, search.plan, "final", configs[1])
+
+            store.transact(crosswise)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, range(2)))
+    assert stored(postgres, 0) == [10, 11]
+    assert stored(postgres, 1) == [11, 10]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_server_that_stays_away_is_one_clear_error(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "WAIT_S", 0.2)
+    with pytest.raises(ResultsError, match=r"what was committed before is kept\. Run the same"):
+        lose_the_server(postgres, monkeypatch)
+    assert stored(postgres) == [1]
+
+
+def lose_the_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(url) as store:
+        search = claimed(store)
+        add(store, search, 1)
+        monkeypatch.setattr(
+            store.engine.dialect, "connect", Refusing(store.engine.dialect.loaded_dbapi)
+        )
+        end_sessions(url)
+        with store.interrupting([search.run_id]):
+            add(store, search, 2)
+
+
+class Refusing:
+    """A server that takes no connections."""
+
+    def __init__(self, dbapi: Any) -> None:
+        self._error = dbapi.OperationalError
+
+    def __call__(self, *_: object, **__: object) -> None:
+        raise self._error("connection refused")
+
+
+def test_a_wait_for_the_server_can_be_interrupted(
+    postgres: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server.time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        lose_the_server(postgres, monkeypatch)
+    assert stored(postgres) == [1]
+    printed = capsys.readouterr().err
+    assert printed.endswith(f"{postgres}: what was measured last is not written\n")
+
+
+@pytest.mark.usefixtures("quick", "can_start_postgres")
+def test_a_server_that_is_killed_and_started_again_lost_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with running_server() as own:
+        url = own.make_database()
+        with opened(url) as store:
+            search = claimed(store)
+            add(store, search, *range(5))
+            own.kill()
+            again = threading.Timer(0.5, own.start)
+            again.start()
+            add(store, search, *range(5, 10))
+            again.join()
+        assert stored(url) == list(range(10))
+    assert "connected again" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("can_start_postgres")
+def test_a_full_disk_is_a_clear_error_that_keeps_what_was_committed() -> None:
+    with running_server(limit_bytes=4 << 20) as small:  # no file of it grows beyond
+        url = small.make_database()
+        with pytest.raises(ResultsError, match=r"cannot be written: .*; what was committed before"):
+            fill(url)
+        known = stored(url)
+        assert known == list(range(len(known)))
+        assert known
+
+
+def fill(url: str) -> None:
+    with opened(url) as store:
+        search = claimed(store)
+        for number in range(2000):
+            large = dataclasses.replace(make_ok(number), message=os.urandom(20_000).hex())
+            store.transact(lambda large=large: search.add(large))
+            search.ordinal += 1
+
+
+_WRITE_UNTIL_KILLED = """
+import sys, time
+from tests.results.test_server import add, claimed, make_ok, opened
+with opened(sys.argv[1]) as store:
+    search = claimed(store)
+    add(store, search, *range(5))
+    store.add_measurement(search.run_id, search.plan, "search", make_ok(99))  # not committed
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres: str) -> None:
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITE_UNTIL_KILLED, postgres],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        with (
+            opened(postgres) as store,
+            pytest.raises(DatabaseBusy, match=f"process {writer.pid} on"),
+        ):
+            claimed(store)
+        writer.send_signal(signal.SIGKILL)
+    assert stored(postgres) == list(range(5))
+    with opened(postgres) as store:
+        add(store, claimed(store), 5)
+    assert stored(postgres) == list(range(6))
+    assert execute(postgres, "SELECT count(*) FROM writers") == [(0,)]
+
+
+# ---------------------------------------------------------------- a whole campaign
+
+
+class Cutting:
+    """Ends the session of a writer before every so many of its statements."""
+
+    def __init__(self, url: str, every: int) -> None:
+        self._url, self._every = url, every
+        self.statements = 0
+
+    def __call__(self, *_: object) -> None:
+        self.statements += 1
+        if self.statements % self._every == 0:
+            end_sessions(self._url)
+
+
+def tune(
+    database: str,
+    spec: Spec,
+    cut: Cutting | None = None,
+    measurer: FormulaMeasurer | None = None,
+) -> list[tuple[Input, Config]]:
+    """Run a campaign with a candidate stage and finals; return what was measured, in order."""
+    measurer = measurer or FormulaMeasurer(interleaves=True)
+    options = SearchOptions(resolve_techniques(["auto"]), 12, 0, "a label " * 40, 2)
+    with writing(database, lambda text: None) as engine, Store(engine) as store:
+        make_opentuner_tables(store)  # in more statements than the others
+        if cut is not None:
+            event.listen(engine, "before_cursor_execute", cut)
+        Campaign(CampaignPlan(spec, options), measurer, store, SilentDisplay()).run()
+        if cut is not None:
+            event.remove(engine, "before_cursor_execute", cut)
+    return measurer.asked
+
+
+def contents(database: str) -> list[tuple[object, ...]]:
+    """What a campaign stored, but for its clock."""
+    with reading(database) as engine, engine.connect() as connection:
+        (campaign,) = campaigns(connection)
+        rows, runs, commands = read_campaign(connection, campaign)
+        ends = [(run.problem, run.state, run.notes.get("search ended")) for run in runs]
+        found = [(row.stage, row.requestor, row.measurement) for row in rows]
+        return [*found, *ends, *[(command.stages, command.left_out) for command in commands]]
+
+
+class Asking(FormulaMeasurer):
+    """Asks a server for the state of its sessions during each measurement."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(interleaves=True)
+        self._url = url
+        self.states: set[tuple[str, ...]] = set()
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        self._ask()
+        return super().measure(space, problem, config, best_s)
+
+    def measure_interleaved(
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
+    ) -> Any:
+        self._ask()
+        return super().measure_interleaved(space, problem, configs, rounds, seeds)
+
+    def _ask(self) -> None:
+        sql = "SELECT state FROM pg_stat_activity WHERE application_name = 'harness'"
+        self.states |= set(execute(self._url, sql))
+
+
+def test_no_transaction_is_open_while_a_configuration_is_measured(
+    postgres: str, tmp_path: Path
+) -> None:
+    measurer = Asking(postgres)
+    tune(postgres, make_spec(tmp_path), measurer=measurer)
+    assert len(measurer.asked) > 12
+    assert measurer.states == {("idle",)}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_campaign_whose_connection_is_lost_again_and_again_ends_as_without(
+    postgres: str, tmp_path: Path
+) -> None:
+    spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
+    asked = tune(undisturbed, spec)
+    cut = Cutting(postgres, every=29)
+    assert tune(postgres, spec, cut) == asked
+    assert cut.statements > 300
+    assert contents(postgres) == contents(undisturbed)
+    assert tune(postgres, spec) == []
+    assert execute(postgres, "SELECT count(*), count(DISTINCT uuid) FROM tuning_run") == [(2, 2)]

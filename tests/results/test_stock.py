@@ -1,0 +1,324 @@
+"""A database that OpenTuner made without harness is read like one of ours.
+
+`data/stock_opentuner.db` is of `benchmarks/stock_opentuner.py` with 16 tests a size, without the
+name of the machine, the path of the database, and the configurations that no test refers to.
+"""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import harness
+from harness.commands.analyse import main as analyse
+from harness.commands.compare import main as compare
+from harness.commands.dispatch import main as dispatch
+from harness.commands.export import main as export
+from harness.commands.merge import main as merge
+from harness.commands.report import main as report
+from harness.core.errors import ResultsError
+from harness.core.records import Config, Input, Outcome
+from harness.results import opentuner_tables as opentuner
+from harness.results import reading, schema, writing
+from harness.results.caveats import record_lines
+from harness.results.opentuner_rows import config_of
+from harness.results.stock_values import features_of, measurement_of, parameter_of
+from harness.results.view import Results, read_results
+from tests.commands.test_planted import PICKLED, Planted
+from tests.helpers.results_examples import make_failed, make_ok, query, tamper, write
+
+ROOT = Path(__file__).parents[2]
+STOCK = Path(__file__).parents[1] / "data" / "stock_opentuner.db"
+SIZES = (32, 64, 96, 128, 192, 256, 384)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return Path(shutil.copy(STOCK, tmp_path / "stock.db"))
+
+
+def results(database: Path) -> Results:
+    (found,) = read_results(str(database))
+    return found
+
+
+def test_every_result_is_a_measurement_with_one_sample() -> None:
+    found = results(STOCK)
+    assert [dict(problem) for problem in found.measured] == [{"size": size} for size in SIZES]
+    sql = (
+        "SELECT input_class.size, data, time, requestor FROM result "
+        "JOIN input ON input.id = input_id JOIN input_class ON input_class.id = input_class_id "
+        "JOIN configuration ON configuration.id = result.configuration_id "
+        "JOIN desired_result ON result_id = result.id GROUP BY result.id"
+    )
+    recorded = [
+        (size, config_of({"id": 1, "data": data}), time_s, requestor)
+        for size, data, time_s, requestor in query(STOCK, sql)
+    ]
+    read = [
+        (
+            row.measurement.input["size"],
+            row.measurement.config,
+            row.measurement.time_s,
+            row.requestor,
+        )
+        for row in found.rows
+    ]
+    assert read == recorded
+    assert {row.measurement.timing.count for row in found.rows} == {1}
+    assert {row.measurement.outcome for row in found.rows} == {Outcome.OK}
+
+
+def test_the_machine_is_the_environment_and_the_first_seed_the_default() -> None:
+    campaign = results(STOCK).campaign
+    environment = campaign.environment
+    assert environment.backend == "opentuner"
+    assert environment.platform.startswith("a machine, 2 cores, ")
+    assert (environment.driver, environment.compiler) == ("not recorded", "not recorded")
+    assert campaign.default == Config({"BLOCK_SIZE": 10, "opt_level": 0, "unroll_loops": "default"})
+    assert campaign.space_name == "mmm_block"
+
+
+def test_a_tree_is_learnt_from_several_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert analyse([str(STOCK)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert (
+        "These are results of OpenTuner alone (objective MinimizeTime): one time each, without "
+        "samples, and no word on whether outputs were verified. The default is the first seed or "
+        "test." in out
+    )
+    assert "Importance of parameters and inputs for slowdown, from a tree (Starchart)" in out
+    (opened,) = harness.open_results(str(STOCK))
+    assert "opt_level" in opened.tree
+    assert len(opened.table()) == len(SIZES)
+
+
+def test_the_report_has_the_same_sentence(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert report([str(STOCK), "-o", str(page)]) == 0
+    text = page.read_text()
+    assert "These are results of OpenTuner alone" in text
+    assert "harness.tune spaces/mmm_block.yaml --seed" not in text  # no command made them
+
+
+def test_exports_and_comparisons_read_it(tmp_path: Path) -> None:
+    assert export([str(STOCK), "--format", "csv", "--output", str(tmp_path / "out.csv")]) == 0
+    assert compare([str(STOCK), str(STOCK)]) == 0
+
+
+def test_merged_it_is_there_once_with_opentuners_tables(tmp_path: Path) -> None:
+    out = tmp_path / "out.db"
+    assert merge([str(out), str(STOCK)]) == 0
+    assert merge([str(out), str(STOCK)]) == 0
+    for table in opentuner.metadata.tables:
+        counted = f"SELECT count(*) FROM {table}"
+        assert query(out, counted) == query(STOCK, counted), table
+    before, after = results(STOCK), results(out)
+    assert [row.measurement for row in after.rows] == [row.measurement for row in before.rows]
+    assert after.is_recorded
+
+
+def test_a_record_that_has_grown_adds_what_is_new(tmp_path: Path, database: Path) -> None:
+    out, last = tmp_path / "out.db", "(SELECT max(id) FROM result)"
+    ended = "UPDATE tuning_run SET end_date = '2000-01-01 00:00:00.000000'"
+    before = (
+        f"DELETE FROM desired_result WHERE result_id = {last}; DELETE FROM result WHERE id = {last}"
+    )
+    tamper(database, f"{before}; {ended}")
+    assert merge([str(out), str(database)]) == 0
+    assert merge([str(out), str(STOCK)]) == 0
+    for name in ("result", "desired_result", "tuning_run", "measurements"):
+        with reading(str(STOCK)) as engine, engine.connect() as connection:
+            expected = connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar()
+        assert query(out, f"SELECT count(*) FROM {name}") == [(expected,)], name
+
+
+def test_it_is_not_written(database: Path) -> None:
+    before = database.read_bytes()
+    why = "was made by OpenTuner alone: harness reads it"
+    with pytest.raises(ResultsError, match=why), writing(str(database)):
+        pass
+    assert analyse([str(database)]) == 0
+    assert database.read_bytes() == before
+
+
+def test_ours_without_our_tables_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    write(tmp_path / "r.db", make_ok(1), make_failed(Outcome.WRONG_RESULT, 2))
+    before = results(tmp_path / "r.db")
+    drops = "".join(f"DROP TABLE {name};" for name in reversed(list(schema.metadata.tables)))
+    tamper(tmp_path / "r.db", f"PRAGMA foreign_keys=OFF; {drops}")
+    after = results(tmp_path / "r.db")
+    assert list(after.measured) == list(before.measured)
+    assert [row.measurement.config for row in after.rows] == [
+        row.measurement.config for row in before.rows
+    ]
+    assert [row.measurement.time_s for row in after.rows] == [
+        row.measurement.time_s for row in before.rows
+    ]
+    assert after.rows[1].measurement.outcome is Outcome.CRASHED
+    (sentence,) = record_lines(after)
+    assert sentence.startswith("harness's own tables are missing, so these are OpenTuner's results")
+
+
+# ---------------------------------------------------------------------------- untrusted
+
+
+@pytest.mark.parametrize(("table", "column"), [(t, c) for t, cs in PICKLED.items() for c in cs])
+def test_a_pickle_that_runs_code_is_refused_by_its_name(
+    database: Path, capsys: pytest.CaptureFixture[str], table: str, column: str
+) -> None:
+    planted = database.with_name("planted")
+    data = pickle.dumps(Planted(planted)).hex()
+    tamper(database, f"UPDATE {table} SET {column} = x'{data}' WHERE id = 1")
+    folder = database.parent
+    commands: list[tuple[Callable[[list[str]], int], list[str]]] = [
+        (analyse, [str(database)]),
+        (report, [str(database), "-o", str(folder / "page.html")]),
+        (export, [str(database), "--output", str(folder / "out.json")]),
+        (dispatch, [str(database), "-o", str(folder / "out")]),
+        (compare, [str(database), str(database)]),
+        (merge, [str(folder / "all.db"), str(database)]),
+    ]
+    for main, arguments in commands:
+        assert main(arguments) == 2
+        message = capsys.readouterr().err
+        assert f"{table} 1: {column}: a pickle of" in message
+        assert "mkdir" in message
+        assert "plain data and OpenTuner's own classes" in " ".join(message.split())
+    assert not planted.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE result SET time = 'fast'",
+        "UPDATE result SET configuration_id = 999",
+        "UPDATE result SET tuning_run_id = NULL",
+        "UPDATE result SET collection_date = 'soon'",
+        "UPDATE machine SET cores = 'two'",
+        "UPDATE program SET name = x'00'",
+        "DELETE FROM input",
+        "UPDATE configuration SET data = x'5d2e'",  # a list
+    ],
+)
+def test_what_opentuner_cannot_have_written_is_damage(database: Path, change: str) -> None:
+    tamper(database, change)
+    with pytest.raises(ResultsError, match=r"stock\.db is damaged: "):
+        results(database)
+
+
+# ------------------------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"unroll-loops": "on", "n": 3}, {"unroll_loops": "on", "n": 3}),
+        ({"order": [2, 0], "a": {"b": True}}, {"order_0": 2, "order_1": 0, "a_b": True}),
+        ({"x);import os#": 1, "3d": 2}, {"x__import_os_": 1, "_3d": 2}),
+        ({"flag": None, "size": np.int64(4)}, {"flag": None, "size": 4}),
+    ],
+)
+def test_configurations_have_plain_values_and_identifiers(
+    data: dict[str, object], expected: object
+) -> None:
+    assert dict(config_of({"id": 1, "data": pickle.dumps(data, 2)})) == expected
+
+
+@pytest.mark.parametrize("data", [[1], {"a-b": 1, "a_b": 2}, {"a": float("nan")}, {1: 2}])
+def test_other_data_are_no_configuration(data: object) -> None:
+    with pytest.raises(ValueError, match="configuration 1"):
+        config_of({"id": 1, "data": pickle.dumps(data, 2)})
+
+
+def test_a_dispatcher_is_written_that_only_chooses(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert dispatch([str(STOCK), "-o", str(out), "--choice", "tree"]) == 0
+    header = (out / "mmm_block.h").read_text()
+    assert "const char *unroll_loops;" in header
+    sys.path.insert(0, str(out))
+    try:
+        import mmm_block
+    finally:
+        sys.path.remove(str(out))
+    assert mmm_block.select(128)["opt_level"] in (1, 2, 3)
+    assert not mmm_block.KERNELS
+
+
+def result(**cells: object) -> dict[str, object]:
+    names = ("accuracy", "energy", "size", "confidence", "collection_cost", "time")
+    return {"state": "OK"} | dict.fromkeys(names) | cells
+
+
+@pytest.mark.parametrize(
+    ("cells", "outcome", "message"),
+    [
+        ({"state": "TIMEOUT"}, Outcome.TIMEOUT, "OpenTuner recorded TIMEOUT"),
+        ({"state": "ERROR", "time": 1.0}, Outcome.CRASHED, "OpenTuner recorded ERROR"),
+        ({"time": float("inf")}, Outcome.CRASHED, "OpenTuner recorded OK with the time inf"),
+        ({"time": 0.0}, Outcome.CRASHED, "OpenTuner recorded OK with the time 0.0"),
+        ({}, Outcome.CRASHED, "OpenTuner recorded OK with the time None"),
+    ],
+)
+def test_states_are_outcomes(cells: dict[str, object], outcome: Outcome, message: str) -> None:
+    found = measurement_of(Config({}), Input({}), result(**cells))
+    assert (found.outcome, found.message) == (outcome, message)
+
+
+def test_other_objectives_are_observations() -> None:
+    found = measurement_of(Config({}), Input({}), result(time=2, accuracy=0.5, size=float("inf")))
+    assert (found.time_s, found.observed) == (2.0, {"accuracy": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("row", "size", "expected"),
+    [
+        ({"path": None, "extra": None}, 64, {"size": 64}),
+        ({"path": None, "extra": None}, -1, {"input": "fixed"}),
+        ({"path": "a.c", "extra": None}, -1, {"path": "a.c"}),
+        ({"path": '{"m":3,"n":4}', "extra": None}, -1, {"m": 3, "n": 4}),
+        ({"path": None, "extra": pickle.dumps({"m": 3, "x": [1]}, 2)}, None, {"m": 3}),
+        ({"path": None, "extra": pickle.dumps(7, 2)}, 5, {"size": 5, "extra": 7}),
+    ],
+)
+def test_features_of_an_input(row: dict[str, object], size: int, expected: object) -> None:
+    assert dict(features_of(row, {"name": "fixed", "size": size})) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "ordered"),
+    [
+        ([3, 1, 2, 1], "ordered", [1, 2, 3]),
+        ([True, False], "boolean", [False, True]),
+        (["b", "a"], "enum", ["a", "b"]),
+        ([16, None, 8], "enum", [None, 8, 16]),
+    ],
+)
+def test_parameters_are_described_by_their_values(
+    values: list[object], kind: str, ordered: list[object]
+) -> None:
+    found = parameter_of(values, values[0])  # type: ignore[arg-type]
+    assert (found["kind"], found["values"]) == (kind, ordered)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_the_script_makes_such_a_database(tmp_path: Path) -> None:
+    made = tmp_path / "made.db"
+    options = ["--sizes", "16", "24", "--tests", "7"]
+    command = [sys.executable, "-m", "benchmarks.stock_opentuner", str(made), *options]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    with closing(sqlite3.connect(made)) as connection:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    assert not names & set(schema.metadata.tables)
+    found = results(made)
+    assert [dict(problem) for problem in found.measured] == [{"size": 16}, {"size": 24}]
+    assert found.default in found.measured[Input({"size": 24})]

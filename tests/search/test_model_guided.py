@@ -1,0 +1,537 @@
+"""The search by a model: what it learns from, what it asks for, and when it trusts a prior."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from harness.constraints.expression import Expression
+from harness.core.records import Config, Input
+from harness.models.gaussian_process import expected_improvement
+from harness.models.transfer_prior import SourceTask, TransferData
+from harness.search.manipulator import SpaceManipulator
+from harness.search.techniques.gaussian_process import ALTERNATE_FROM, LITTLE, GaussianProcess
+from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
+from harness.space import ConstrainedSpace, Space
+from harness.space_file import Parameter
+from tests.helpers.replays import FormulaMeasurer, Tests, make_spec, opened
+
+VALLEY = """\
+name: valley
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  A: {type: power_of_two, min: 1, max: 1024, default: 1}
+  B: {type: integer, min: 1, max: 16, default: 1}
+  C: {values: [1, 3, 2], role: choice, default: 1}
+  D: {type: integer, min: 0, max: 3, default: 0}
+constraints: [A * B <= 4096]
+launch: {group: [A, 1], grid: [n * B, C + D]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+GIVEN = Input({"n": 1})
+
+Array = npt.NDArray[np.float64]
+Seconds = Callable[[Config], float]
+
+
+def valley_s(config: Config) -> float:
+    """A valley that is best at A=64, B=5, C=3, D=0."""
+    a, b, c, d = (int(str(config[name])) for name in "ABCD")
+    steps = abs(a.bit_length() - 7) + abs(b - 5) / 3 + (0 if c == 3 else 1.5) + d / 2
+    return 1e-3 * (1 + steps)
+
+
+BEST_S = 1e-3
+
+
+def inverse_s(config: Config) -> float:
+    """The best is the slowest."""
+    return 1e-6 / valley_s(config)
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
+    spec = make_spec(tmp_path_factory.mktemp("valley"), VALLEY)
+    return ConstrainedSpace.of(spec, GIVEN, None)
+
+
+def other_device(space: Space, seconds: Seconds, device: float = 1.0) -> TransferData:
+    """All times of a space, measured on another device."""
+    times_s = np.array([device * seconds(config) for config in space])
+    return TransferData(GIVEN, (SourceTask(space.encode_all(list(space)), times_s),))
+
+
+class Guided:
+    """A technique beside a driver that only knows what waits for results."""
+
+    def __init__(
+        self,
+        space: Space,
+        transfer: TransferData | None = None,
+        seed: int = 0,
+        make: Callable[[], GaussianProcess] = GaussianProcess,
+    ) -> None:
+        self.technique = make()
+        self.technique.manipulator = SpaceManipulator(space, random.Random(seed), transfer)
+        self.technique.driver = SimpleNamespace(pending=[], taken=set())
+
+    def add_result(self, config: Config, time_s: float) -> None:
+        """Pass a result on, whichever technique asked for it."""
+        self.technique.driver.taken.add(config)
+        configuration = SimpleNamespace(data=dict(config))
+        self.technique.on_result(SimpleNamespace(configuration=configuration, time=time_s))
+
+    def ask(self) -> Config | None:
+        """Return the next proposal."""
+        proposal = self.technique.desired_configuration()
+        return None if proposal is None else Config(proposal)
+
+    def generation(self, size: int) -> list[Config]:
+        """So many proposals that wait for their results together."""
+        driver = self.technique.driver
+        for _ in range(size):
+            proposal = self.ask()
+            assert proposal is not None
+            driver.pending.append(SimpleNamespace(configuration=SimpleNamespace(data=proposal)))
+            driver.taken.add(proposal)
+        found = [asked.configuration.data for asked in driver.pending]
+        driver.pending.clear()
+        return found
+
+    def search(self, seconds: Seconds, tests: int) -> Iterator[float]:
+        """The seconds of so many proposals, one at a time."""
+        for _ in range(tests):
+            proposal = self.ask()
+            assert proposal is not None
+            self.add_result(proposal, seconds(proposal))
+            yield seconds(proposal)
+
+
+class Flat:
+    """A model that predicts one output everywhere, and remembers the outputs of its fits."""
+
+    def __init__(self, evidence: float) -> None:
+        self.evidence = evidence
+        self.outputs: list[list[float]] = []
+        self.believed: list[int] = []
+        self.asked = 0
+
+    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
+        assert len(points) == len(outputs)
+        self.outputs.append(outputs.tolist())
+
+    def believe(self, points: Array) -> None:
+        self.believed.append(len(points))
+
+    def means(self, points: Array) -> Array:
+        return np.full(len(points), -0.25)
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
+        self.asked += 1
+        gains = expected_improvement(shifts - 0.25, np.ones(len(points)), best)
+        return int(gains.argmax()), float(gains.max())
+
+
+class FlatlyGuided(GaussianProcess):
+    """Of its two models the second, which has a prior where there is one, explains more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.models: list[Flat] = []
+
+    def make_model(self, _encoder: object) -> Flat:
+        self.models.append(Flat(evidence=len(self.models)))
+        return self.models[-1]
+
+
+def share_faster(space: Space, config: Config) -> float:
+    """The share of the space that is faster than a configuration."""
+    return float(np.mean([valley_s(other) < valley_s(config) for other in space]))
+
+
+# ------------------------------------------------------------------------- what it finds
+
+
+def best_after(tests: int, technique: str, seed: int, folder: Path) -> float:
+    spec, measurer = make_spec(folder, VALLEY), FormulaMeasurer(lambda _, c: valley_s(c))
+    options = {"technique": [technique], "test_limit": tests, "seed": seed}
+    with opened(spec, folder / f"{technique}{seed}.db", measurer, **options) as (campaign, _):
+        (report,) = campaign.run()
+    assert report.best is not None
+    return report.best.time_s
+
+
+def test_the_model_finds_the_best_of_a_valley_that_draws_miss(tmp_path: Path) -> None:
+    seeds = range(3)
+    modelled = [best_after(40, "GaussianProcess", seed, tmp_path) for seed in seeds]
+    drawn = [best_after(40, "UniformRandom", seed, tmp_path) for seed in seeds]
+    assert modelled == [BEST_S] * 3
+    assert min(drawn) > BEST_S
+
+
+def test_it_learns_from_results_that_others_asked_for(space: Space) -> None:
+    guided = Guided(space)
+    for config in space.sample(random.Random(1), 60):
+        guided.add_result(config, valley_s(config))
+    proposal = guided.ask()
+    assert proposal is not None
+    assert share_faster(space, proposal) < 0.02
+
+
+def test_a_failure_is_not_proposed_again_and_its_neighbours_are_avoided(space: Space) -> None:
+    def half_fails_s(config: Config) -> float:
+        return float("inf") if config["C"] == 3 else valley_s(config)
+
+    found = list(Guided(space).search(half_fails_s, 60))
+    failures = sum(time_s == float("inf") for time_s in found)
+    assert min(found) == BEST_S + 1.5e-3
+    assert failures < 20
+
+
+def test_where_next_to_nothing_works_it_goes_on_and_repeats_nothing(space: Space) -> None:
+    guided, working = Guided(space), set(space.sample(random.Random(6), 40))
+    asked = []
+    for _ in range(40):
+        (config,) = guided.generation(1)
+        guided.add_result(config, 1e-3 if config in working else float("inf"))
+        asked.append(config)
+    assert len(set(asked)) == 40
+    assert len(working & set(asked)) < 3
+
+
+def test_the_last_configurations_are_found_and_then_there_are_none(space: Space) -> None:
+    few = ConstrainedSpace(space.parameters, [Expression("A * B <= 4 and D == 0")])
+    guided = Guided(few)
+    found = list(guided.search(valley_s, few.count or 0))
+    assert sorted(found) == sorted(map(valley_s, few)) != []
+    assert guided.ask() is None
+
+
+class Sure(Flat):
+    """A model that expects the greatest gain at the last candidate, and the least time where the
+    first axis is greatest."""
+
+    def __init__(self, gain: float) -> None:
+        super().__init__(evidence=0.0)
+        self.gain = gain
+
+    def means(self, points: Array) -> Array:
+        return -points[:, 0]
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
+        return len(points) - 1, self.gain
+
+
+def local_proposals(gain: float, space: Space) -> int:
+    """How many of 40 proposals are the neighbour of the eight fastest with the least predicted
+    time, where so great a gain is expected."""
+
+    class Guidance(GaussianProcess):
+        def make_model(self, _encoder: object) -> Sure:
+            return Sure(gain)
+
+    guided, known = Guided(space, make=Guidance), space.sample(random.Random(3), 40)
+    for config in known:
+        guided.add_result(config, valley_s(config))
+    fastest = sorted(known, key=valley_s)[:8]
+    near = {other for config in fastest for other in space.neighbours(config, None)} - set(known)
+    found = 0
+    for proposal in guided.generation(40):
+        most = max(int(str(config["A"])) for config in near)
+        found += proposal in near and proposal["A"] == most
+        near.discard(proposal)
+    return found
+
+
+def test_half_of_the_proposals_are_local_where_little_gain_is_expected(space: Space) -> None:
+    assert 12 <= local_proposals(LITTLE * 0.99, space) <= 28
+    assert local_proposals(LITTLE, space) <= 3
+
+
+# ----------------------------------------------------------------------------- pending
+
+
+@pytest.mark.parametrize("results", [0, 1, 30])
+def test_proposals_that_wait_for_results_are_not_proposed_again(results: int, space: Space) -> None:
+    guided = Guided(space)
+    known = space.sample(random.Random(2), results)
+    for config in known:
+        guided.add_result(config, valley_s(config))
+    asked = guided.generation(8)
+    assert len({*known, *asked}) == results + 8
+    assert all(space.is_legal(config) for config in asked)
+
+
+def test_pending_proposals_count_as_if_measured_with_the_predicted_time(space: Space) -> None:
+    guided = Guided(space, make=FlatlyGuided)
+    for config in space.sample(random.Random(2), 10):
+        guided.add_result(config, valley_s(config))
+    guided.generation(4)
+    (model,) = guided.technique.models
+    assert [len(outputs) for outputs in model.outputs[-3:]] == [10] * 3
+    assert np.mean(model.outputs[-1]) == pytest.approx(0)
+    assert model.believed == [1, 2, 3]
+
+
+# ------------------------------------------------------------------------------- prior
+
+
+def test_the_favourites_of_a_prior_come_first_in_their_order(space: Space) -> None:
+    guided = Guided(space, other_device(space, valley_s, device=7.0))
+    guided.add_result(space.default, valley_s(space.default))
+    asked = guided.generation(3)
+    fastest = sorted(map(valley_s, space))[:3]
+    assert [valley_s(config) for config in asked] == fastest
+
+
+def test_favourites_that_fail_are_followed_by_the_next(space: Space) -> None:
+    guided = Guided(space, other_device(space, valley_s))
+    asked = []
+    for _ in range(10):
+        config = guided.ask()
+        assert config is not None
+        guided.add_result(config, float("inf"))
+        asked.append(valley_s(config))
+    assert asked == sorted(map(valley_s, space))[:10]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_prior_that_misleads_is_dropped_and_the_best_is_found(space: Space, seed: int) -> None:
+    guided = Guided(space, other_device(space, inverse_s), seed)
+    found = list(guided.search(valley_s, 60))
+    assert found[0] == max(map(valley_s, space))
+    assert min(found) == BEST_S
+    assert guided.technique._likelier == 0
+
+
+def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Space) -> None:
+    rng = random.Random(5)
+    transfer = other_device(space, lambda config: 300 * valley_s(config) * rng.uniform(0.7, 1.4))
+    guided = Guided(space, transfer)
+    found = list(guided.search(valley_s, 20))
+    assert min(found) == BEST_S
+    assert guided.technique._likelier == 1
+
+
+def test_with_many_results_the_models_alternate(space: Space) -> None:
+    guided = Guided(space, other_device(space, inverse_s), make=FlatlyGuided)
+    found = list(guided.search(inverse_s, ALTERNATE_FROM))
+    assert found == sorted(map(inverse_s, space))[:ALTERNATE_FROM]
+    asked = [[model.asked for model in guided.technique.models]]
+    for _ in guided.search(inverse_s, 4):
+        asked.append([model.asked for model in guided.technique.models])
+    assert np.diff(asked, axis=0).tolist() == [[1, 0], [0, 1]] * 2
+
+
+def test_where_the_model_knows_nothing_it_expects_what_the_prior_does(space: Space) -> None:
+    guided = Guided(space, other_device(space, valley_s), make=FlatlyGuided)
+    found = list(guided.search(valley_s, 12))
+    assert found == sorted(map(valley_s, space))[:12]
+
+
+def test_an_empty_prior_is_no_hindrance(space: Space) -> None:
+    """All source rows are illegal here."""
+    positions = np.array([[10, 15, 0, 0], [10, 14, 0, 0]], dtype=np.int32)
+    transfer = TransferData(GIVEN, (SourceTask(positions, np.array([1.0, 2.0])),))
+    assert min(Guided(space, transfer).search(valley_s, 60)) == BEST_S
+
+
+def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
+    one = ConstrainedSpace([Parameter("BLOCK", "ordered", (64,), "launch", 64)])
+    tall = SourceTask(one.encode_all([one.default]), np.array([1.0]), Input({"kind": "tall"}))
+    guided = Guided(one, TransferData(Input({"kind": "wide"}), (tall,)))
+    assert guided.ask() == one.default
+    guided.add_result(one.default, 1.0)
+    assert guided.ask() is None
+
+
+# -------------------------------------------------------------------------------- runs
+
+
+def rows(database: Path, query: str) -> list[tuple[object, ...]]:
+    with sqlite3.connect(database) as connection:
+        return connection.execute(query).fetchall()
+
+
+def requestors(database: Path) -> set[object]:
+    return {row[0] for row in rows(database, "select distinct requestor from tests")}
+
+
+def guided_run(folder: Path, **options: object) -> tuple[FormulaMeasurer, Tests]:
+    """Run a campaign in the folder's one database; return its measurer and its tests."""
+    measurer, chosen = FormulaMeasurer(), {"technique": ["GaussianProcess"], **options}
+    with opened(make_spec(folder), folder / "r.db", measurer, **chosen) as (campaign, tests):
+        campaign.run()
+    return measurer, tests
+
+
+def test_the_same_command_again_measures_nothing_although_more_is_known_by_then(
+    tmp_path: Path,
+) -> None:
+    """The second input learnt from the first as it then was: without its own winner, which was
+    measured on the first later."""
+    guided_run(tmp_path)
+    measurer, tests = guided_run(tmp_path)
+    assert measurer.asked == []
+    assert [test.replayed for test in tests] == [True] * 80
+
+
+def test_a_larger_budget_goes_on_from_the_tests_of_every_input(tmp_path: Path) -> None:
+    first, _ = guided_run(tmp_path, test_limit=20)
+    measurer, tests = guided_run(tmp_path, test_limit=30)
+    assert len(tests) == 60
+    assert sum(not test.replayed for test in tests) == 20
+    assert not set(first.asked) & set(measurer.asked)
+
+
+def test_beside_another_technique_each_learns_and_nothing_is_measured_twice(
+    tmp_path: Path,
+) -> None:
+    measurer, tests = guided_run(tmp_path, technique=["GaussianProcess", "PureRandom"])
+    assert requestors(tmp_path / "r.db") >= {"seed", "GaussianProcess", "PureRandom"}
+    assert len(measurer.asked) == len(set(measurer.asked))
+    assert len(tests) == 80
+
+
+def test_a_uniform_draw_is_marked_apart_from_the_proposals_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guided_run(tmp_path, test_limit=12)
+    assert "GaussianProcess" in requestors(tmp_path / "r.db")
+    monkeypatch.setattr(Memory, "unseen", lambda self, _: self.space.encode_all([]))
+    guided_run(tmp_path, test_limit=12, label="drawn")
+    drawn = rows(
+        tmp_path / "r.db",
+        "select distinct requestor from tests join runs on runs.id = run_id where label = 'drawn'",
+    )
+    assert set(drawn) == {("seed",), ("GaussianProcess (uniform)",)}
+
+
+# ------------------------------------------------------------------------------ memory
+
+
+def remembered(space: Space, configs: Sequence[Config]) -> Memory:
+    memory = Memory(space, np.random.default_rng(0), None)
+    for config in configs:
+        memory.add(config, valley_s(config))
+    return memory
+
+
+def test_all_results_are_a_sample_until_there_are_too_many_to_fit(space: Space) -> None:
+    few = space.sample(random.Random(3), 200)
+    sample = remembered(space, few).sample()
+    assert sorted(sample.times_s) == sorted(map(valley_s, few))
+
+
+def test_a_sample_of_many_results_has_the_fastest_and_others(space: Space) -> None:
+    many = space.sample(random.Random(3), 1000)
+    times_s = sorted(map(valley_s, many))
+    sample = remembered(space, many).sample()
+    assert len(sample.times_s) == len(np.unique(sample.points, axis=0)) == MOST_POINTS
+    assert sorted(sample.times_s)[:90] == times_s[:90]
+    assert max(sample.times_s) > times_s[700]
+
+
+def test_points_of_a_sample_are_those_of_their_times(space: Space) -> None:
+    configs = space.sample(random.Random(4), 300)
+    memory = remembered(space, configs)
+    points = memory.encoder.points(space.encode_all(configs))
+    by_point = {point.tobytes(): valley_s(c) for point, c in zip(points, configs, strict=True)}
+    sample = memory.sample()
+    found = [by_point[point.tobytes()] for point in sample.points]
+    assert found == sample.times_s.tolist()
+
+
+def test_candidates_are_distinct_and_unseen(space: Space) -> None:
+    one, two, three, four = space.sample(random.Random(5), 4)
+    memory = remembered(space, [one])
+    memory.await_results(space.encode_all([two]))
+    found = memory.unseen(
+        [space.encode_all([one, three, three]), space.encode_all([two, four, three])]
+    )
+    assert {space.decode(position) for position in found.tolist()} == {three, four}
+    assert len(found) == 2
+
+
+# ---------------------------------------------------------------------- two models, by hand
+
+
+class Fitted:
+    """A model of this evidence that remembers the outputs of its last fit."""
+
+    def __init__(self, evidence: float) -> None:
+        self.evidence, self.fits = evidence, 0
+        self.outputs: Array = np.empty(0)
+
+    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
+        assert learn
+        self.outputs, self.fits = outputs, self.fits + 1
+
+    def believe(self, points: Array) -> None:
+        raise NotImplementedError
+
+    def means(self, points: Array) -> Array:
+        raise NotImplementedError
+
+    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
+        raise NotImplementedError
+
+
+def between(count: int, *models: Fitted) -> GaussianProcess:
+    """The technique with these models, when it knows so many results."""
+    technique = GaussianProcess()
+    technique._memory = cast(Memory, SimpleNamespace(count=count))
+    technique._models = list(models)
+    return technique
+
+
+def sample_of(times_s: Sequence[float], expected: Sequence[float]) -> Sample:
+    return Sample(np.zeros((len(times_s), 1)), np.array(times_s), np.array(expected))
+
+
+def test_each_model_learns_what_its_mean_leaves_and_the_likelier_is_kept() -> None:
+    constant, prior = Fitted(1.0), Fitted(2.0)
+    technique = between(4, constant, prior)
+    sample = sample_of([1.0, np.e, np.e**2, np.e**4], [5.0, 6.0, 7.0, 9.0])
+    outputs = (np.log(sample.times_s) - 1.75) / sample.spread + 3.0
+    technique._learn(sample, outputs)
+    assert constant.outputs == pytest.approx(outputs - 3.0)
+    assert prior.outputs == pytest.approx(0.0), "the prior is right but for its unit"
+    assert technique._likelier == 1
+
+
+def test_a_prior_says_nothing_of_times_that_are_all_equal() -> None:
+    prior = Fitted(2.0)
+    technique = between(2, Fitted(1.0), prior)
+    technique._learn(sample_of([1.0, 1.0], [5.0, 7.0]), np.zeros(2))
+    assert prior.outputs.tolist() == [0.0, 0.0]
+
+
+def test_models_are_learnt_anew_when_results_have_grown_by_a_tenth() -> None:
+    model = Fitted(1.0)
+    technique = between(20, model)
+    fits = []
+    for count in (20, 21, 22, 24, 25):
+        technique._memory = cast(Memory, SimpleNamespace(count=count))
+        technique._learn(sample_of([1.0, 2.0], [0.0, 0.0]), np.zeros(2))
+        fits.append(model.fits)
+    assert fits == [1, 1, 2, 2, 3]
+
+
+def test_a_likelier_prior_is_used_alone_until_there_are_many_results() -> None:
+    used = []
+    for count in (ALTERNATE_FROM - 1, ALTERNATE_FROM, ALTERNATE_FROM + 1, ALTERNATE_FROM + 2):
+        technique = between(count, Fitted(1.0), Fitted(2.0))
+        technique._likelier, technique._used = 1, used[-1] if used else 0
+        used.append(technique._next_model())
+    assert used == [1, 0, 1, 0]
+    technique._likelier = 0
+    assert technique._next_model() == 0

@@ -1,0 +1,269 @@
+"""What every technique that is offered promises, whoever wrote it: OpenTuner's and our own."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import select
+
+from harness.core.records import Config, Input
+from harness.results import RunPlan, Store, schema, writing
+from harness.search import (
+    EndReason,
+    InputSearch,
+    SearchOptions,
+    make_opentuner_tables,
+    search_input,
+    sole_technique,
+    techniques,
+)
+from harness.search.drivers import UNMEASURED
+from harness.space import ConstrainedSpace, Space
+from harness.space_file import Spec
+from tests.helpers.replays import SPACE, FormulaMeasurer, Tests, Times, formula_s, make_spec
+
+SMALL = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], default: 64}
+  UNROLL: {type: integer, min: 1, max: 4, default: 1}
+constraints: [UNROLL * 16 <= BLOCK]
+launch: {group: [BLOCK], grid: [1]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+ONE_POINT = """\
+name: one
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [64], default: 64}
+  CACHE: {values: [true], role: choice, default: true}
+launch: {group: [BLOCK], grid: [1]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+CONDITIONAL = """\
+name: conditional
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}
+  LAYOUT: {values: [row, column, tiled], role: choice, default: row}
+  TILE: {values: [1, 2, 4, 8], default: 2, when: LAYOUT == 'tiled'}
+  CACHE: {type: boolean, default: false, when: TILE > 2}
+  UNROLL: {type: integer, min: 1, max: 8, default: 1, when: BLOCK >= 64}
+  DEPTH: {type: log_integer, min: 1, max: 64, default: 8, when: LAYOUT != 'row'}
+constraints: [UNROLL <= BLOCK / 16]
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+# No two legal configurations differ in one parameter only, so that one of the nearest is chosen by
+# chance in place of an illegal proposal, as in a recording with gaps.
+APART = """\
+name: apart
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: integer, min: 1, max: 4, default: 1}
+  TILE: {type: integer, min: 1, max: 4, default: 1}
+  UNROLL: {type: integer, min: 1, max: 4, default: 1}
+  DEPTH: {type: integer, min: 1, max: 4, default: 1}
+constraints: [abs(BLOCK - TILE) + abs(UNROLL - DEPTH) == 0]
+launch: {group: [BLOCK], grid: [1]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+KINDS = itertools.cycle(
+    [
+        "{type: integer, min: 1, max: 8, default: 1}",
+        "{type: boolean, default: false}",
+        "{values: [row, column, block], default: row}",
+        "{type: power_of_two, min: 1, max: 64, default: 4}",
+    ]
+)
+HUNDRED = f"""\
+name: hundred
+kernel: {{function: kernel, source: kernel.cl, host: kernel.py}}
+parameters:
+{chr(10).join(f"  P{number}: {kind}" for number, kind in zip(range(100), KINDS, strict=False))}
+constraints: [P0 * P3 <= P4 * 16]
+launch: {{group: [P0], grid: ["{" + ".join(f"P{number}" for number in range(0, 100, 4))}"]}}
+inputs: {{features: [n], values: [{{n: 1}}]}}
+"""
+
+WALK = "HillClimb"
+"""It leaves nothing to chance, and ends where no parameter can rise, whatever was not measured."""
+
+# Populations that are larger than the test's budget; smaller, they come to a second generation.
+SMALL_POPULATION = {"BinaryGA": 12, "DifferentialEvolution_20_100": 12}
+SMALL_SWARM = 6
+
+
+@dataclass(frozen=True)
+class Found:
+    """A search that has ended: what it measured, in order, what it found, and who asked."""
+
+    configs: list[Config]
+    best: Config | None
+    ended: EndReason
+    counted: int
+    requestors: set[str]
+
+
+class Searches:
+    """Searches of one technique, each a run of its own in one database in memory."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self, store: Store, specs: dict[str, Spec], technique: str) -> None:
+        self._store, self._specs, self._technique = store, specs, technique
+
+    def space(self, name: str) -> Space:
+        """The legal configurations of a space's only, or first, input."""
+        return ConstrainedSpace.of(self._specs[name], self._specs[name].inputs[0], None)
+
+    def search(self, name: str, limit: int, times: Times = formula_s, seed: int = 0) -> Found:
+        """Search a space from its default, unless the technique starts where it says."""
+        spec, space, measurer = self._specs[name], self.space(name), FormulaMeasurer(times)
+        options = SearchOptions((self._technique,), limit, seed, "contract", parallelism=3)
+        plan = RunPlan(
+            spec,
+            measurer.environment,
+            spec.inputs[0],
+            self._technique,
+            seed,
+            limit,
+            options.parallelism,
+            options.label,
+            campaign=next(self.numbers),
+        )
+        seeds = [] if options.is_self_contained else [space.default]
+        tests = Tests()
+        search = InputSearch(plan, space, measurer, self._store, {}, tests.test, seeds)
+        found = search_input(search, options)
+        who = select(schema.tests.c.requestor).where(schema.tests.c.run_id == found.run_id)
+        requestors = set(self._store.session.execute(who).scalars())
+        best = tests[-1].best and tests[-1].best.config
+        asked = [config for _, config in measurer.asked]
+        return Found(asked, best, found.ended, found.tests, requestors)
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with writing("sqlite://") as engine:
+        store = Store(engine)
+        make_opentuner_tables(store)
+        yield store
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Spec]:
+    texts = {
+        "formula": SPACE,
+        "small": SMALL,
+        "apart": APART,
+        "one": ONE_POINT,
+        "conditional": CONDITIONAL,
+        "hundred": HUNDRED,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        names = " ".join(f"P{number}" for number in range(100))
+        patch.setattr(
+            "tests.helpers.replays.KERNEL", f"kernel BLOCK TILE UNROLL DEPTH LAYOUT CACHE {names}"
+        )
+        return {
+            name: make_spec(tmp_path_factory.mktemp(name), text) for name, text in texts.items()
+        }
+
+
+@pytest.fixture(params=techniques())
+def technique(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    from opentuner.search.technique import the_registry  # patched, since harness.search is here
+
+    name: str = request.param
+    registered = next((t for t in the_registry if t.name == name), None)
+    if name in SMALL_POPULATION:
+        monkeypatch.setattr(registered, "population_size", SMALL_POPULATION[name])
+    if name.startswith("pso-"):
+        monkeypatch.setattr(registered, "N", SMALL_SWARM)
+    return name
+
+
+@pytest.fixture
+def searches(store: Store, specs: dict[str, Spec], technique: str) -> Searches:
+    return Searches(store, specs, technique)
+
+
+def smooth_s(_: Input, config: Config) -> float:
+    """Any order of any configurations."""
+    return 1e-3 * (1 + int(config.digest[:6], 16) / 0x1000000)
+
+
+def failing_s(*_: object) -> float:
+    return float("inf")
+
+
+# --------------------------------------------------------------------------------------------
+
+
+def test_measured_configurations_are_legal_and_new_and_repeat_with_the_seed(
+    searches: Searches, technique: str
+) -> None:
+    space = searches.space("formula")
+    one, other = (searches.search("formula", 25) for _ in range(2))
+    assert one.configs == other.configs
+    with_another_seed = searches.search("formula", 10, seed=1)
+    assert (with_another_seed.configs == one.configs[:10]) == (technique == WALK)
+    assert one.ended is EndReason.LIMIT
+    assert one.counted == 25
+    assert len(one.configs) == len(set(one.configs))
+    problem = Input({"m": 64, "n": 4096})
+    assert one.best == min(one.configs, key=lambda config: formula_s(problem, config))
+    assert all(space.is_legal(config) for config in one.configs)
+    # It is kept who asked.
+    if sole_technique([technique]):
+        assert one.requestors == {technique}
+    else:
+        assert "seed" in one.requestors
+        assert one.requestors - {"seed", UNMEASURED}
+
+
+@pytest.mark.parametrize(
+    ("name", "times"), [("small", smooth_s), ("small", failing_s), ("apart", smooth_s)]
+)
+def test_a_small_space_is_measured_whole_and_then_the_run_ends(
+    searches: Searches, technique: str, name: str, times: Times
+) -> None:
+    space, found = searches.space(name), searches.search(name, 1000, times)
+    assert len(found.configs) == len(set(found.configs))
+    if technique == WALK:
+        assert set(found.configs) < set(space)
+        assert found.ended is EndReason.TECHNIQUE
+    else:
+        assert set(found.configs) == set(space)
+        assert found.ended is EndReason.EXHAUSTED
+
+
+def test_a_space_of_one_point_is_done_after_one_test(searches: Searches) -> None:
+    found = searches.search("one", 10, smooth_s)
+    assert found.configs == list(searches.space("one"))
+    assert found.ended is EndReason.EXHAUSTED
+
+
+def test_a_hundred_parameters_are_no_burden(searches: Searches) -> None:
+    """15 tests take 0.1 s or so; the bound is for what grows with the space."""
+    space, begun_s = searches.space("hundred"), time.process_time()
+    found = searches.search("hundred", 15, smooth_s)
+    assert time.process_time() - begun_s < 15
+    assert len(set(found.configs)) == len(found.configs) == 15
+    assert all(space.is_legal(config) for config in found.configs)
+
+
+def test_configurations_that_differ_in_what_does_not_matter_are_proposed_as_one(
+    searches: Searches,
+) -> None:
+    space, found = searches.space("conditional"), searches.search("conditional", 20, smooth_s)
+    assert len(found.configs) == len(set(found.configs)) == 20
+    assert all(space.canonical(config) == config for config in found.configs)
+    assert all(space.is_legal(config) for config in found.configs)

@@ -1,0 +1,319 @@
+"""The project's own techniques: what they test, in which order, how many, and how they end."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.search import EndReason, techniques
+from harness.search.interface import MAX_FREE_IN_A_ROW
+from harness.search.manipulator import SpaceManipulator
+from harness.search.techniques import UniformRandom, own_techniques
+from harness.search.techniques.hill_climb import steps_up
+from harness.space import ConstrainedSpace, Space
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+
+# G-ADAPT's table of programs: the configurations that hill climbing tried per input.
+TRANSPOSE = """\
+name: transpose
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64, 256], role: launch, default: 256}
+launch: {group: [BLOCK], grid: [m]}
+inputs:
+  features: [m, n]
+  values: [{m: 64, n: 4096}, {m: 4096, n: 64}, {m: 512, n: 512}]
+"""
+REDUCTION = """\
+name: reduction
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 32, max: 512, role: launch, default: 128}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 1000}, {n: 100000}, {n: 10000000}]}
+"""
+GRID = """\
+name: grid
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  A: {values: [1, 2, 4], default: 4}
+  B: {values: [1, 2, 3, 4], default: 4}
+constraints: [CONSTRAINT]
+launch: {group: [A], grid: [n]}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+Point = tuple[int, int]
+
+
+def grid(folder: Path, constraint: str = "A <= 4") -> Any:
+    return make_spec(folder, GRID.replace("CONSTRAINT", constraint))
+
+
+def by_table(times_ms: dict[Point, float]) -> FormulaMeasurer:
+    """A measurer of the grid; points that the table lacks take 1 s."""
+    return FormulaMeasurer(lambda _, c: times_ms.get((c["A"], c["B"]), 1e3) * 1e-3)  # type: ignore[index]
+
+
+def points(tests: Any) -> list[Point]:
+    return [(t.measurement.config["A"], t.measurement.config["B"]) for t in tests]
+
+
+def block_s(problem: Input, config: Config) -> float:
+    """The best block depends on the input's shape, where it has one."""
+    block, best = config["BLOCK"], 128
+    if "m" in problem:
+        best = 64 if problem["n"] == 64 else 256
+    assert isinstance(block, int)
+    return 1e-3 * (1 + abs(block.bit_length() - best.bit_length()))
+
+
+def test_own_techniques_are_listed_beside_those_of_opentuner() -> None:
+    assert own_techniques() == ("Designed", "GaussianProcess", "HillClimb", "UniformRandom")
+    assert {*own_techniques(), "PureRandom"} < set(techniques())
+
+
+# ------------------------------------------------------------------------------ HillClimb
+
+
+@pytest.mark.parametrize(("text", "published"), [(TRANSPOSE, 3.0), (REDUCTION, 5.0)])
+def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
+    text: str, published: float, tmp_path: Path
+) -> None:
+    spec = make_spec(tmp_path, text)
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(block_s), technique=["HillClimb"]) as (
+        campaign,
+        tests,
+    ):
+        reports = campaign.run()
+        (message,) = campaign.describe_tests()
+    counts = Counter(test.plan.problem for test in tests)
+    assert set(counts.values()) == {published}
+    assert message.startswith(f"HillClimb tested {published} configurations an input")
+    assert [found.ended for found in campaign.searched.values()] == [EndReason.EXHAUSTED] * 3
+    with sqlite3.connect(tmp_path / "r.db") as database:
+        rows = database.execute(
+            "select count(*), requestor from tests group by run_id, requestor"
+        ).fetchall()
+    assert rows == [(published, "HillClimb")] * 3
+    best = [report.best for report in reports]
+    assert all(m and block_s(m.input, m.config) == 1e-3 for m in best)
+
+
+def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path: Path) -> None:
+    times = {(1, 1): 1, (2, 1): 9, (1, 2): 5, (2, 2): 7, (1, 3): 8, (2, 3): 2, (4, 2): 6}
+    measurer = by_table(times)
+    with opened(grid(tmp_path), tmp_path / "r.db", measurer, technique=["HillClimb"]) as (
+        campaign,
+        tests,
+    ):
+        campaign.run()
+    assert points(tests) == [
+        (1, 1),
+        *((2, 1), (1, 2)),
+        *((2, 2), (1, 3)),
+        *((4, 2), (2, 3)),
+        *((4, 3), (2, 4)),
+        (4, 4),
+    ]
+    assert campaign.searched[campaign.spec.inputs[0]].ended is EndReason.TECHNIQUE
+
+
+def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path: Path) -> None:
+    """B = 3 divides no A, and B = 2, 4 only some."""
+    spec = grid(tmp_path, "A % B == 0")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+
+    def steps(a: int, b: int) -> list[Point]:
+        found = steps_up(space, Config({"A": a, "B": b}))
+        return [(c["A"], c["B"]) for c in found]  # type: ignore[misc]
+
+    assert steps(4, 2) == [(4, 4)]
+    assert steps(2, 1) == [(4, 1), (2, 2)]
+    assert steps(1, 1) == [(2, 1)]
+    assert steps(4, 4) == []
+
+
+def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path: Path) -> None:
+    spec = grid(tmp_path, "A * B >= 2")
+    with opened(spec, tmp_path / "r.db", by_table({}), technique=["HillClimb"]) as (
+        campaign,
+        tests,
+    ):
+        campaign.run()
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    nearest = space.nearest_legal(Config({"A": 1, "B": 1}), random.Random(0))
+    assert tests[0].measurement.config == nearest
+    assert points(tests)[0] in [(2, 1), (1, 2)]
+    assert points(tests)[-1] == (4, 4)
+
+
+def test_the_climb_goes_on_where_everything_fails(tmp_path: Path) -> None:
+    measurer = FormulaMeasurer(lambda *_: float("inf"))
+    with opened(grid(tmp_path), tmp_path / "r.db", measurer, technique=["HillClimb"]) as (
+        campaign,
+        tests,
+    ):
+        campaign.run()
+    assert points(tests)[-1] == (4, 4)
+
+
+def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path)
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), technique=["HillClimb"]) as (
+        campaign,
+        tests,
+    ):
+        reports = campaign.run()
+        times = campaign.times()
+    default = campaign.space(spec.inputs[0]).default
+    assert default not in [test.measurement.config for test in tests]
+    assert all(default in times[problem] for problem in spec.inputs)
+    assert all(report.best and report.baseline for report in reports)
+
+
+def test_a_climb_beside_another_technique_alternates_and_starts_from_the_default(
+    tmp_path: Path,
+) -> None:
+    spec, names = make_spec(tmp_path), ["HillClimb", "PureRandom"]
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), technique=names) as (campaign, tests):
+        campaign.run()
+    assert tests[0].measurement.config == campaign.space(spec.inputs[0]).default
+    with sqlite3.connect(tmp_path / "r.db") as database:
+        asked = {row[0] for row in database.execute("select requestor from tests")}
+    assert asked >= {"seed", "HillClimb", "PureRandom"}
+
+
+@pytest.mark.parametrize("name", own_techniques())
+def test_an_own_technique_that_was_killed_goes_on_where_it_stopped(
+    name: str, tmp_path: Path
+) -> None:
+    spec, whole, rest = make_spec(tmp_path), FormulaMeasurer(), FormulaMeasurer()
+    with opened(spec, tmp_path / "whole.db", whole, technique=[name]) as (campaign, _):
+        campaign.run()
+    cut = FormulaMeasurer(stop_after=27)
+    with (
+        opened(spec, tmp_path / "r.db", cut, technique=[name]) as (campaign, _),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        campaign.run()
+    with opened(spec, tmp_path / "r.db", rest, technique=[name]) as (campaign, tests):
+        campaign.run()
+    assert cut.asked + rest.asked == whole.asked
+    assert [test.replayed for test in tests][:28] == [True] * 27 + [False]
+
+
+@pytest.mark.parametrize("name", ["HillClimb", "UniformRandom"])
+def test_a_seed_of_the_user_is_refused_by_a_technique_that_tests_only_its_own(
+    name: str, tmp_path: Path
+) -> None:
+    spec = make_spec(tmp_path)
+    seeds = (ConstrainedSpace.of(spec, spec.inputs[0], None).default,)
+    with (
+        opened(spec, tmp_path / "r.db", FormulaMeasurer(), technique=[name], seeds=seeds) as (
+            campaign,
+            _,
+        ),
+        pytest.raises(UsageError, match=f"does not go with {name} alone"),
+    ):
+        campaign.check_seeds()
+
+
+# -------------------------------------------------------------------------- UniformRandom
+
+
+class Refusing(FormulaMeasurer):
+    """Ends every measurement of a configuration with CACHE in one outcome."""
+
+    def __init__(self, outcome: Outcome, everything: bool = False) -> None:
+        super().__init__(lambda *_: 1e-3)
+        self._outcome = outcome
+        self._everything = everything
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        found = super().measure(space, problem, config, best_s)
+        if config["CACHE"] or self._everything:
+            return Measurement(config, problem, self._outcome, message="so it is")
+        return found
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
+def test_refusals_are_not_counted_and_failures_are(outcome: Outcome, tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path), Refusing(outcome)
+    with opened(spec, tmp_path / "r.db", measurer, technique=["UniformRandom"]) as (
+        campaign,
+        tests,
+    ):
+        campaign.run()
+    mine = [test for test in tests if test.plan.problem == spec.inputs[0]]
+    works = sum(test.measurement.outcome is Outcome.OK for test in mine)
+    is_refusal = outcome in (Outcome.ILLEGAL, Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED)
+    assert works < len(mine)
+    assert (works if is_refusal else len(mine)) == 40
+    assert mine[-1].ordinal == mine[-1].total == 40
+    assert campaign.searched[spec.inputs[0]].tests == 40
+
+
+def test_a_device_that_refuses_everything_ends_the_sampling(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path), Refusing(Outcome.LAUNCH_FAILED, everything=True)
+    with opened(spec, tmp_path / "r.db", measurer, technique=["UniformRandom"]) as (
+        campaign,
+        tests,
+    ):
+        campaign.run()
+    found = campaign.searched[spec.inputs[0]]
+    assert (found.ended, found.tests) == (EndReason.REFUSED, 0)
+    assert len(tests) == 2 * MAX_FREE_IN_A_ROW
+    assert campaign.has_ended
+
+
+def first_draw(space: Space, seed: int) -> Point:
+    """What UniformRandom asks for first."""
+    technique = UniformRandom()
+    technique.manipulator = SpaceManipulator(space, random.Random(seed))
+    technique.driver = SimpleNamespace(taken=frozenset())
+    drawn = technique.desired_configuration()
+    return drawn["A"], drawn["B"]
+
+
+def test_uniform_samples_are_spread_evenly_over_the_legal_configurations(tmp_path: Path) -> None:
+    """Each of 12 points is the first of 200 in 2,400 samples: chi-squared with 11 degrees of
+    freedom stays under 31.3 in 999 of 1,000 cases."""
+    spec = grid(tmp_path)
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    first = Counter(first_draw(space, seed) for seed in range(2400))
+    assert len(first) == 12
+    assert sum((count - 200) ** 2 / 200 for count in first.values()) < 31.3
+
+
+def test_uniform_sampling_draws_without_replacement_until_the_space_is_exhausted(
+    tmp_path: Path,
+) -> None:
+    spec = grid(tmp_path, "A >= B")
+    with opened(
+        spec, tmp_path / "r.db", by_table({}), technique=["UniformRandom"], test_limit=1000
+    ) as (campaign, tests):
+        (report,) = campaign.run()
+    assert sorted(points(tests)) == [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4)]
+    assert report.is_exhausted
+    assert campaign.searched[spec.inputs[0]].ended is EndReason.EXHAUSTED
+
+
+def test_a_larger_budget_goes_on_from_the_samples_that_were_drawn(tmp_path: Path) -> None:
+    spec, name = make_spec(tmp_path), ["UniformRandom"]
+    drawn = []
+    for limit in (15, 40):
+        with opened(
+            spec, tmp_path / "r.db", FormulaMeasurer(), technique=name, test_limit=limit
+        ) as (campaign, tests):
+            campaign.run()
+        drawn.append([t.measurement.config for t in tests if t.plan.problem == spec.inputs[0]])
+    assert drawn[1][: len(drawn[0])] == drawn[0]
+    assert len(drawn[1]) > len(drawn[0])

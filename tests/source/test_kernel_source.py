@@ -1,0 +1,247 @@
+"""Kernel sources: what is included, what the compiler gets, and what is no source."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.core.records import Value
+from harness.source.kernel_source import Source, read_source, read_text
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "a.cl").write_text(
+        '#include "b.h"\n  # include "deep/c.h"\n#include <d.h>\nint a;\n'
+    )
+    (tmp_path / "b.h").write_text('#include "a.cl"\n#include "not_there.h"\nint b;\n')
+    (tmp_path / "deep" / "c.h").write_text('#include "e.h"\n#include "f.h"\n#include "../b.h"\n')
+    (tmp_path / "deep" / "e.h").write_text("int TILE;\n")
+    (tmp_path / "f.h").write_text("int from_the_sources_folder;\n")
+    (tmp_path / "d.h").write_text("int special;\n")
+    return tmp_path
+
+
+def test_includes_are_followed_from_file_to_file(folder: Path) -> None:
+    source = read_source(folder / "a.cl")
+    found = {path.relative_to(folder.resolve()).as_posix() for path in source.includes}
+    assert found == {"b.h", "d.h", "deep/c.h", "deep/e.h", "f.h"}
+    assert source.includes[(folder / "deep" / "e.h").resolve()] == "int TILE;\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_used"),
+    [
+        ("// N in a comment\n#ifndef N\n#define N 4\n#endif\nint a;\n", False),
+        ("#if !defined(N) || defined N\n#define N 4\n#endif\n#undef N\n", False),
+        ("#if 0\nint a = N;\n#endif\n", False),
+        ("#ifndef N\n#define N 4\n#endif\nint a = N;\n", True),
+        ("#define M (N + 1)\n", True),
+        ("#if N == 2\nint a;\n#endif\n", True),
+        ("#pragma unroll N\nfor (;;);\n", True),
+        ('_Pragma("unroll N")\nfor (;;);\n', True),
+    ],
+)
+def test_a_macro_is_used_where_its_value_can_matter(
+    tmp_path: Path, text: str, is_used: bool
+) -> None:
+    (tmp_path / "a.cl").write_text(text)
+    (tmp_path / "b.cl").write_text('#include "a.cl"\n')
+    for name in ("a.cl", "b.cl"):
+        source = read_source(tmp_path / name)
+        assert source.mentions("N")
+        assert source.uses("N") == is_used
+
+
+def test_words_are_found_in_includes_and_only_whole(folder: Path) -> None:
+    source = read_source(folder / "a.cl")
+    assert source.mentions("TILE")
+    assert source.mentions("a")
+    assert not source.mentions("TIL")
+    assert source.mentions("special")
+    assert not source.mentions("elsewhere")
+
+
+def test_macros_stand_before_the_text_and_line_numbers_stay(folder: Path) -> None:
+    source = read_source(folder / "a.cl")
+    text = source.with_macros({"B": True, "C": False, "N": 4, "X": 0.5, "T": "float4"})
+    head, rest = text.split("#line 1 ")
+    assert head.splitlines() == [
+        "#define B 1",
+        "#define C 0",
+        "#define N 4",
+        "#define X 0.5",
+        "#define T float4",
+    ]
+    assert rest == '"a.cl"\n' + source.text
+
+
+def test_a_name_with_quotes_stays_one_name() -> None:
+    source = Source(Path('odd"name\\.cl'), "int a;\n", {})
+    assert source.with_macros({}).splitlines()[0] == '#line 1 "odd\\"name\\\\.cl"'
+
+
+def test_include_dirs_are_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert read_source(Path("a.cl")).include_dirs == (str(folder),)
+    assert read_source(Path("deep/../a.cl")).include_dirs == (str(folder),)
+
+
+def test_links_that_lead_in_a_circle_are_no_includes(folder: Path) -> None:
+    (folder / "b.h").unlink()
+    (folder / "b.h").symlink_to(folder / "b.h")
+    assert (folder / "b.h").name not in {p.name for p in read_source(folder / "a.cl").includes}
+
+
+def test_byte_order_mark_and_foreign_line_ends_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.cl").write_bytes(b"\xef\xbb\xbfint a;\r\nint b;\rint c;\n")
+    assert read_source(tmp_path / "a.cl").text == "int a;\nint b;\nint c;\n"
+
+
+def test_what_is_no_utf8_says_the_line(tmp_path: Path) -> None:
+    (tmp_path / "a.cl").write_bytes(b"int a;\n// caf\xe9\n")
+    with pytest.raises(ValueError, match=r"is not UTF-8 text \(line 2, byte 13\)"):
+        read_source(tmp_path / "a.cl")
+
+
+def test_too_long_a_file_is_not_read_to_its_end(tmp_path: Path) -> None:
+    (tmp_path / "a.cl").write_text("x" * 101)
+    assert len(read_text(tmp_path / "a.cl", 101)) == 101
+    with pytest.raises(ValueError, match="is longer than 100 bytes"):
+        read_text(tmp_path / "a.cl", 100)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_may_never_end_is_not_opened(tmp_path: Path, kind: str) -> None:
+    path = Path("/dev/zero") if kind == "device" else tmp_path / "pipe"
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(ValueError, match="is not a regular file"):
+        read_source(path)
+
+
+def test_folder_and_missing_file_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a folder"):
+        read_source(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_source(tmp_path / "a.cl")
+    with pytest.raises(ValueError, match="not a file name"):
+        read_source(tmp_path / "a\0.cl")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every file")
+def test_unreadable_file_is_an_oserror(tmp_path: Path) -> None:
+    path = tmp_path / "a.cl"
+    path.write_text("int a;")
+    path.chmod(0)
+    with pytest.raises(PermissionError):
+        read_source(path)
+
+
+# ---------------------------------------------------------------- what the compiler gets
+
+
+PRAGMAS = """\
+#pragma erange 64,512,2
+#define BLOCK 256 // threads
+#pragma constraint BLOCK >= \\
+    64
+#define TILE (4 + \\
+    4)
+#ifndef LANES
+#define LANES 4
+#endif
+/* #define BLOCK 3 */
+#define BLOCK_TWICE (2 * BLOCK)
+void f(int *y) {
+#pragma unroll_range 1,8
+#pragma unroll 2
+    for (int i = 0; i < 8; i++) y[i] = BLOCK;
+#pragma unroll_values INNER 0,4 /* one
+    line */
+    while (*y) y++;
+}
+"""
+
+
+def _body(text: str, macros: dict[str, Value]) -> list[str]:
+    """The lines that stand for those of the file."""
+    program = Source(Path("a.cl"), text, {}).with_macros(macros)
+    return program.split('#line 1 "a.cl"\n')[1].split("\n")
+
+
+def test_values_and_unrolls_stand_in_the_source_on_the_same_lines() -> None:
+    macros: dict[str, Value] = {"BLOCK": 64, "TILE": 2, "LANES": 8, "UNROLL_1": 4, "INNER": 0}
+    changed = {
+        1: "",
+        2: "#define BLOCK 64 // threads",
+        3: "",
+        4: "",
+        5: "#define TILE 2\\",
+        6: "",
+        13: "#pragma unroll 4",
+        14: "",
+        16: "",
+        17: "",
+    }
+    lines = PRAGMAS.split("\n")
+    assert _body(PRAGMAS, macros) == [changed.get(n, line) for n, line in enumerate(lines, 1)]
+
+
+def test_every_factor_is_a_text_of_its_own_and_one_forbids() -> None:
+    source = Source(Path("a.cl"), PRAGMAS, {})
+    texts = {source.with_macros({"UNROLL_1": factor, "INNER": 4}) for factor in range(9)}
+    assert len(texts) == 9
+    assert "#pragma unroll 1\n" in source.with_macros({"UNROLL_1": 1, "INNER": 4})
+
+
+def test_a_loop_that_is_no_parameter_keeps_the_unrolling_it_has() -> None:
+    lines = _body(PRAGMAS, {"BLOCK": 64})
+    assert lines[12:14] == ["", "#pragma unroll 2"]
+
+
+def test_a_constraint_between_a_pragma_and_what_it_replaces_changes_nothing() -> None:
+    text = "#pragma unroll_range 1,8\n#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);\n"
+    assert _body(text, {"UNROLL_1": 2}) == ["#pragma unroll 2", "", "", "for (;;);", ""]
+
+
+def test_a_constraint_behind_code_lets_the_next_loop_keep_its_unrolling() -> None:
+    text = "#pragma unroll_range 1,8\n;\n#pragma constraint N <= 8\n#pragma unroll 4\nfor (;;);"
+    lines = ["#pragma unroll 2", ";", "", "#pragma unroll 4", "for (;;);"]
+    assert _body(text, {"UNROLL_1": 2}) == lines
+
+
+def test_a_define_without_a_value_gets_one() -> None:
+    assert _body("#define FAST// c\nint a;", {"FAST": True}) == ["#define FAST 1// c", "int a;"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#ifndef N\n#define N 4\n#endif\nint a[N];\n",
+        "#if !defined(N)\n  #define N 4\n#endif\n",
+        "#define N(x) x\n",
+        "// #define N 4\n",
+        '#include "n.h"\n#pragma unroll 4\n#pragma once\n#pragma OPENCL EXTENSION x : enable\n',
+        "#define M 4\n",
+    ],
+)
+def test_a_source_that_guards_its_macros_is_compiled_as_it_stands(text: str) -> None:
+    program = Source(Path("a.cl"), text, {}).with_macros({"N": 8})
+    assert program == f'#define N 8\n#line 1 "a.cl"\n{text}'
+
+
+def test_mvmul_is_compiled_as_it_stands() -> None:
+    source = read_source(Path(__file__).parents[2] / "kernels" / "mvmul.cl")
+    program = source.with_macros({"THRD": 64, "LU": 2, "X_CACHE": 0})
+    assert program.endswith(f'\n#line 1 "mvmul.cl"\n{source.text}')
+
+
+def test_an_unrolled_loop_counts_as_the_use_of_its_parameter() -> None:
+    source = Source(Path("a.cl"), PRAGMAS, {})
+    assert source.mentions("UNROLL_1")
+    assert source.mentions("INNER")
+    assert not source.mentions("UNROLL_2")

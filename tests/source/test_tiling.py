@@ -1,0 +1,472 @@
+"""Tiled loops: every iteration runs once, in the order of the tiles, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import BackendUnavailable, BuildFailed, SpecError
+from harness.core.program import Program
+from harness.core.records import Config, Input, Outcome
+from harness.discover.facts import discover
+from harness.measure.backends.choose import Backend
+from harness.measure.backends.nvcc import Nvcc
+from harness.measure.kernels import KernelMeasurer
+from harness.source.kernel_source import Source
+from harness.space import ConstrainedSpace
+from harness.space.launches import make_program
+from harness.space_file import Spec, load_spec
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+PRODUCT = """\
+#define TI 0
+void f(int m, int n, int p, const float *a, const float *b, float *c) {
+#pragma tile k:TK, i:TI /* two
+  lines */
+#pragma unroll 2
+    for (int i = 0; i < m; i++) {  // rows
+        for (size_t j = 0; j < n; ++j)
+            for (int k = 1 +
+                     LO; k <= p - 1; k += 2)
+                c[i * n + j] += a[i * p + k] * b[k * n + j];
+    }  // end
+}
+"""
+
+
+def _source(text: str, name: str = "a.c") -> Source:
+    return Source(Path(name), text, {})
+
+
+def _body(text: str, sizes: Mapping[str, int]) -> list[str]:
+    return _source(text).with_macros(sizes).partition('#line 1 "a.c"\n')[2].split("\n")
+
+
+def test_loops_over_tiles_stand_where_the_pragma_was_and_no_line_moves() -> None:
+    changed = {
+        1: "#define TI 4",
+        3: "for (int harness_k = (1 + LO), harness_k_end; harness_k <= (p - 1); "
+        "harness_k = harness_k_end) { "
+        "harness_k_end = (p - 1) - harness_k >= 16 ? harness_k + 16 : (p - 1) + 1; "
+        "for (int harness_i = 0, harness_i_end; harness_i < m; harness_i = harness_i_end) { "
+        "harness_i_end = m - harness_i > 4 ? harness_i + 4 : m;",
+        4: "",
+        6: "    for (int i = harness_i; i < harness_i_end; i++) {  // rows",
+        8: "            for (int k = harness_k",
+        9: "; k < harness_k_end; k += 2)",
+        11: "    } } }  // end",
+    }
+    lines = [changed.get(n, line) for n, line in enumerate(PRODUCT.split("\n"), 1)]
+    assert _body(PRODUCT, {"TI": 4, "TK": 8}) == lines
+
+
+@pytest.mark.parametrize("sizes", [{"TI": 0, "TK": 0}, {"TI": 1, "TK": 1}, {"TI": 0}])
+def test_sizes_of_0_and_1_leave_the_loops_alone(sizes: Mapping[str, int]) -> None:
+    changed = {1: f"#define TI {sizes['TI']}", 3: "", 4: ""}
+    lines = [changed.get(n, line) for n, line in enumerate(PRODUCT.split("\n"), 1)]
+    assert _body(PRODUCT, sizes) == lines
+
+
+# ------------------------------------------------------------------- the iterations, compiled
+
+# Nests with odd steps, types and bounds; the last one begins near the end of its type.
+NESTS = [
+    ("i:TA, j:TB", "for (int i = lo; i < hi; i++) for (int j = -3; j <= hi; j += 3) visit(i, j);"),
+    ("j:TB, i:TA", "for (int i = lo; i <= hi; i += STEP) { { for (long j = 0; j < 5; j = j + 2) "
+     "visit(i, j); } }"),
+    ("i:TA", "for (unsigned i = lo & 3; i < (hi & 127); ++i) for (int j = 0; j < (int)i % 7; j++) "
+     "if (j == 3) continue; else visit(i, j);"),
+    ("i:TA", "for (unsigned char i = lo & 3; i < (hi & 127); i += 5) visit(i, 0);"),
+    ("j:TB", "for (int i = lo; i < hi; i++) for (size_t j = 0; j < (hi & 63); j++) visit(i, j);"),
+    ("i:TA", "for (int i = 2147483600 + (hi & 31); i < 2147483646; i += 2) for (int j = 0; j < 2; "
+     "j++) visit(i, j);"),
+    ("i:TA", "for (int i = lo; i <= SHIFTED; i++) visit(i, 0);"),
+]  # fmt: skip
+SIZES = [(0, 0), (2, 2), (3, 5), (7, 0), (0, 4), (64, 3), (100000, 100000)]
+BEGIN = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define STEP 3
+#define SHIFTED 1 << 3
+static long seen[1 << 16], wanted[1 << 16];
+static int count;
+static void visit(long i, long j) { seen[count++] = i * 1000 + j; }
+"""
+MAIN = """\
+static int by_value(const void *a, const void *b) {
+    long x = *(const long *)a, y = *(const long *)b;
+    return x < y ? -1 : x > y;
+}
+int main(void) {
+    int total = 0, reordered = 0;
+    for (int nest = 0; nest < NESTS; nest++)
+        for (int lo = -2; lo < 4; lo++)
+            for (int hi = -4; hi < 150; hi += hi < 19 ? 1 : 57)
+                for (int size = 0; size < SIZES; size++) {
+                    count = 0;
+                    functions[nest][size](lo, hi);
+                    if (size == 0) memcpy(wanted, seen, sizeof seen), total = count;
+                    reordered += count == total && memcmp(wanted, seen, sizeof(long) * count);
+                    qsort(seen, count, sizeof(long), by_value);
+                    if (count != total || memcmp(wanted, seen, sizeof(long) * count)) {
+                        printf("nest %d, size %d, lo=%d, hi=%d: %d iterations of %d\\n", nest, size,
+                               lo, hi, count, total);
+                        return 1;
+                    }
+                }
+    printf("the same, %s\\n", reordered ? "in another order" : "in the same order");
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
+def test_every_iteration_runs_once_whatever_the_bounds_and_sizes(tmp_path: Path) -> None:
+    parts, names = [BEGIN], []
+    for number, (pragma, loops) in enumerate(NESTS):
+        text = f"static void f(int lo, int hi) {{\n#pragma tile {pragma}\n{loops}\n}}\n"
+        for index, (ta, tb) in enumerate(SIZES):
+            tiled = _source(BEGIN + text).with_macros({"TA": ta, "TB": tb}).rpartition(BEGIN)[2]
+            parts.append(tiled.replace("f(", f"f_{number}_{index}(", 1))
+            names.append(f"f_{number}_{index}")
+    counts = f"enum {{ NESTS = {len(NESTS)}, SIZES = {len(SIZES)} }};\n"
+    table = f"static void (*functions[NESTS][SIZES])(int, int) = {{{', '.join(names)}}};\n"
+    (tmp_path / "all.c").write_text("".join([*parts, counts, table, MAIN]))
+    checks = ["-fsanitize=undefined", "-fno-sanitize-recover=all", "-Wall", "-Werror"]
+    build = ["gcc", "-O1", *checks, "-Wno-missing-braces", "-o", "all", "all.c"]
+    subprocess.run(build, cwd=tmp_path, check=True, timeout=60)
+    ran = subprocess.run([tmp_path / "all"], capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("the same, in another order\n", "")
+
+
+# ------------------------------------------------------------------- what stays as it is
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{ switch (i) { case 0: break; } while (1) break; if (j) continue; y[i] = j; }",
+        "{ int x = 0; x += n; y[i] = x; float v = y[j]; v++; }",
+        "y[next_to(i)] = *rows == n;",
+        "{\n#if n\n y[i] = 0;\n#else\n y[j] = 0;\n#endif\n }",
+    ],
+)
+@pytest.mark.parametrize(
+    "bound",
+    ["n", "(n + 1) / 2", "s.n - (int)m", "THREAD_X", "(uint)get_global_id(0)", "threadIdx.x",
+     "min(n, 16)", "0x10u", "SIZE", "(n > m ? n : m)", "(size_t)(n)", "sizeof(int)"],
+)  # fmt: skip
+def test_plain_bounds_and_bodies_that_stay_in_the_loop_are_tiled(bound: str, body: str) -> None:
+    text = f"#define SIZE (4 * 8)\n{TWO_LOOPS.replace('; j < m', f'; j < {bound}')}{body} }}"
+    source = Source(Path("a.cl"), text, {Path("own.h"): "#define THREAD_X ((int)threadIdx.x)\n"})
+    assert source.nest_faults() == ()
+    assert "harness_j_end" in source.with_macros({"TJ": 2})
+
+
+TWO_LOOPS = """\
+void f(int n, int m, const int *rows, float *y, struct size s) {
+#pragma tile i:TI, j:TJ
+for (int i = 0; i < n; i++) for (int j = 0; j < m; j++)
+"""
+
+
+def test_pragmas_of_the_loop_stay_with_it() -> None:
+    text = TWO_LOOPS.replace("for (int i", "#pragma unroll_range 1,4\n#pragma omp simd\nfor (int i")
+    body = _body(f"{text}; }}", {"TI": 8, "UNROLL_1": 2})
+    assert body[1].startswith("for (int harness_i = 0,")
+    assert body[2:5] == ["#pragma unroll 2", "#pragma omp simd", "for (int i = harness_i; i < "
+                         "harness_i_end; i++) for (int j = 0; j < m; j++)"]  # fmt: skip
+
+
+def test_a_name_that_the_source_has_is_not_taken() -> None:
+    head = _body(f"int harness_i_end;\n{TWO_LOOPS}; }}", {"TI": 8})[2]
+    assert head.startswith("for (int harness_i_ = 0, harness_i__end; harness_i_ < n;")
+
+
+def test_a_nest_in_the_body_of_a_nest_is_tiled_too() -> None:
+    text = TWO_LOOPS + "{\n#pragma tile k:TI\nfor (int k = 0; k < 9; k++) y[k] += i + j; } }\n"
+    assert " }" * 3 in "".join(_body(text, {"TI": 8, "TJ": 8}))
+    assert "for (int k = harness_k; k < harness_k_end; k++)" in "".join(_body(text, {"TI": 8}))
+
+
+# ------------------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize("above", ["unroll 4", "unroll_range 1,4", "omp parallel for"])
+def test_other_pragmas_of_the_loop_belong_below(above: str) -> None:
+    text = TWO_LOOPS.replace("#pragma tile", f"#pragma {above}\n#pragma tile")
+    [fault] = _source(f"{text}; }}").nest_faults()
+    assert fault.line == 2
+    assert f"found `#pragma {above}` above it, expected the pragmas of the loop" in fault.text
+
+
+def test_every_fault_of_a_file_is_reported_once() -> None:
+    text = TWO_LOOPS + "break;\n#pragma tile i\n#pragma tile j:TI\nwhile (n) n--; }\n"
+    text = text.replace("for (int j", "\n#pragma tile j:TI\nfor (int j").replace("break", "")
+    found = [(fault.line, fault.text) for fault in _source(text).nest_faults()]
+    assert [line for line, _ in found] == [4, 7, 9]
+    assert "found the loop over `j`, which line 2 tiles, expected each loop in one" in found[0][1]
+    assert found[1][1].startswith("`#pragma tile i`: found `i`, expected VARIABLE:NAME of each")
+
+
+HEAD = """\
+#include "own.h"
+#define BUMP(x) ((x)++)
+#define LEAVE break
+#define SOME rows[0]
+#define WAIT() __syncthreads()
+__device__ void next(int &i) { i++; }
+__device__ void meet() { WAIT(); }
+void f(int n, int m, const int *rows, float *y, float h, struct size s) {
+"""
+OWN = "#define OTHER meet()\n"
+FOR_I, FOR_J = "for (int i = 0; i < n; i++)", "for (int j = 0; j < m; j++)"
+CASES = [
+    # (the text below line 8, the line of the fault, what it says)
+    ("int k;", 10, "found `int`, expected a loop such as `for (int i = 0; i < n; i++)` below it"),
+    ("", 11, "found `}`, expected a loop such as"),
+    ("while (n) n--;", 10, "found `while`, expected a loop such as"),
+    ("for (i = 0; i < n; i++) y[i] = 0;", 10, "found the start `i = 0`, expected a variable that"),
+    ("for (int i = 0, k = 1; i < n; i++) ;", 10, "found the start `int i = 0, k = 1;`, expected"),
+    ("for (const int i = 0; i < n; i++) ;", 10, "found the start `const int i = 0;`, expected one"),
+    ("for (float i = 0; i < n; i++) ;", 10, "found the type `float` of `i`, expected an integer"),
+    ("for (auto i = 0; i < n; i++) ;", 10, "found the type `auto` of `i`"),
+    ("for (int i = n;\ni >= 0; i--) ;", 11, "found the condition `i >= 0`, expected `i < BOUND`"),
+    ("for (int i = 0; i != n; i++) ;", 10, "found the condition `i != n`"),
+    ("for (int i = 0; n > i; i++) ;", 10, "found the condition `n > i`"),
+    ("for (int i = 0; i < n && m; i++) ;", 10, "found the condition `i < n && m`"),
+    ("for (int i = 0; ; i++) ;", 10, "found a loop without a condition"),
+    ("for (int i = 0; i < n; ) ;", 10, "found a loop without a step"),
+    ("for (int i = 0; i < n; i *= 2) ;", 10, "found the step `i *= 2`, expected `i++`, or `i += S"),
+    ("for (int i = 0; i < n; i += m) ;", 10, "found the step `i += m`"),
+    ("for (int i = 0; i < n; i += -1) ;", 10, "found the step `i += -1`"),
+    ("for (int i = 0; i < n; i += 010) ;", 10, "found the step `i += 010`"),
+    ("for (int i = 0; i < rows[0]; i++) ;", 10, "found `rows[0]` in the bound `rows[0]`, expected"),
+    ("for (int i = *rows; i < n; i++) ;", 10, "found `*rows` in the bound `*rows`"),
+    ("for (int i = 0; i < s->n; i++) ;", 10, "found `s->n` in the bound"),
+    ("for (int i = 0; i < count(n); i++) ;", 10, "found `count(n)` in the bound"),
+    ("for (int i = n++; i < m; i++) ;", 10, "found `n++` in the bound"),
+    ("for (int i = 0; i < SOME; i++) ;", 10, "found the macro `SOME`, which does more than"),
+    ("for (int i = 0; i < h; i++) ;", 8, "found `h`, a floating-point number, in a bound"),
+    ("for (int i = 0; i < 2.5f; i++) ;", 10, "found the bound `2.5f`, expected a whole number"),
+    (f"{FOR_I} {{\n y[i] = 0;\n {FOR_J} y[j]++; }}", 11, "found `y[i] = 0;`, expected only the n"),
+    (f"{FOR_I}\n y[i] = 0;", 11, "expected only the next loop in the body of the loop over `i`, s"),
+    (f"{FOR_I} {{\n {FOR_J} ;\n {FOR_J} ; }}", 12, "found `for (int j = 0; j < m; j++) ;`, exp"),
+    (f"{FOR_I}\n {FOR_I} ;", 11, "found a second loop over `i`, expected another name"),
+    (f"{FOR_I}\n for (int j = i; j < m; j++) ;", 11, "found the bound `i` of the loop over `j`, "
+     "expected a bound that does not depend on `i` of the nest"),
+    (f"{FOR_I} {FOR_J}\n break;", 11, "found `break`, expected that every iteration runs"),
+    (f"{FOR_I} {FOR_J}\n if (y[j]) return;", 11, "found `return;`, expected that every"),
+    (f"{FOR_I} {FOR_J}\n goto end;", 11, "found `goto end;`"),
+    (f"{FOR_I} {FOR_J}\n LEAVE;", 11, "found the macro `LEAVE`, which contains `break`"),
+    (f"{FOR_I} {FOR_J}\n i += 2;", 11, "found `i += 2`, which may change `i`, expected variables"),
+    (f"{FOR_I} {FOR_J}\n --(n);", 11, "found `--(n)`, which may change `n`"),
+    (f"{FOR_I} {FOR_J}\n read(&m);", 11, "found `&m`, which may change `m`"),
+    (f"{FOR_I} {FOR_J} {{\n int &r = n; }}", 11, "found `&r = n`, which may change `n`"),
+    (f"{FOR_I} {FOR_J}\n next(i);", 11, "found `i` passed to `next`, which takes a reference"),
+    (f"{FOR_I} {FOR_J}\n BUMP(n);", 11, "found the macro `BUMP`, which may change `n`"),
+    (f'{FOR_I} {FOR_J}\n asm("" : "+r"(i));', 11, "which may change `i`"),
+    ("for (int i = 0; i < s.n; i++) for (int j = 0; j < m; j++)\n s.n = 1;", 11, "change `s`"),
+    (f"{FOR_I} {FOR_J}\n __syncthreads();", 11, "found `__syncthreads`, expected no barrier"),
+    (f"{FOR_I} {FOR_J}\n WAIT();", 11, "found `WAIT`, which reaches `__syncthreads`, expected no"),
+    (f"{FOR_I} {FOR_J}\n OTHER;", 11, "found `OTHER`, which reaches `__syncthreads`"),
+    (f"{FOR_I} {FOR_J}\n group.sync();", 11, "found `sync`, expected no barrier"),
+    (f"#ifdef A\n{FOR_I} {FOR_J} ;\n#endif", 10, "found `#ifdef A`, expected no preprocessor line"),
+    (f"{FOR_I} {FOR_J} if (n)\n#if A\ny[i] = 0;\n#else\ny[j] = 0;\n#endif", 11, "found `#if A`, "
+     "expected its `#endif` in the same body"),
+    (f"{FOR_I} {FOR_J} {{\n y[0] = = 1; }}", 11, "found text that is not read as C or C++"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "message"), CASES)
+def test_loops_that_cannot_be_tiled_are_refused_at_their_line(
+    text: str, line: int, message: str
+) -> None:
+    tiled = "i:TI, j:TJ" if "int j" in text or text.startswith(FOR_I) else "i:TI"
+    whole = f"{HEAD}#pragma tile {tiled}\n{text}\n}}\n"
+    source = Source(Path("k.cu"), whole, {Path("own.h"): OWN})
+    [fault] = source.nest_faults()
+    assert message in fault.text
+    assert (fault.path, fault.line) == ("k.cu", line)
+    assert fault.text.startswith(f"`#pragma tile {tiled}` on line 9 cannot be carried out: found ")
+    with pytest.raises(SpecError):
+        source.with_macros({"TI": 2})
+
+
+# --------------------------------------------------------------------- the parameter of a space
+
+KERNEL = """\
+#pragma values 0,8,16
+#define TILE_X 0
+__kernel void f(__global float *y, int n) {
+#pragma tile x:TILE_X
+    for (int x = 0; x < n; x++) y[x] = x;
+}
+"""
+SPACE = """\
+name: f
+kernel: {function: f, source: {opencl: k.cl}, host: k.py}
+parameters:
+  TILE_X: {values: [0, 8, 16], default: 0}
+launch: {group: [1], grid: [1]}
+inputs: {features: [n], values: [{n: 64}]}
+"""
+HOST = """\
+import numpy as np
+def arguments(features, rng): return {"y": np.zeros(64, np.float32), "n": np.int32(features["n"])}
+def reference(arguments): return {"y": np.arange(64, dtype=np.float32)}
+"""
+
+
+def _load(folder: Path, kernel: str = KERNEL, space: str = SPACE) -> Spec:
+    (folder / "k.cl").write_text(kernel)
+    (folder / "k.py").write_text(HOST)
+    (folder / "space.yaml").write_text(space)
+    return load_spec(folder / "space.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("x < n;", "x != n;", "k.cl:5: `#pragma tile x:TILE_X` on line 4 cannot be carried out: "
+         "found the condition `x != n`"),
+        ("tile x:TILE_X", "tile x:TILE_Z", "k.cl:4: `TILE_Z` in `#pragma tile` is neither a param"
+         "eter nor a `#define`; did you mean `TILE_X`?"),
+        ("tile x:TILE_X", "tile x=TILE_X", "k.cl:4: `#pragma tile x=TILE_X`: found `x=TILE_X`, "
+         "expected VARIABLE:NAME of each loop, between commas, such as `#pragma tile i:TILE_I"),
+        ("tile x:TILE_X", "tiles x:TILE_X", "k.cl:4: `#pragma tiles` is unknown; did you mean `#pr"
+         "agma tile`?"),
+        ("[0, 8, 16]", "[0, 8, 0.5]", "`TILE_X` in `#pragma tile` needs sizes from 0 (not tiled), "
+         "but has the value 0.5"),
+        ("values: [0, 8, 16], default: 0", "type: boolean, default: false", "the value false"),
+    ],
+)  # fmt: skip
+def test_a_space_whose_loops_cannot_be_tiled_is_refused(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert old in KERNEL + SPACE
+    with pytest.raises(SpecError) as caught:
+        _load(tmp_path, KERNEL.replace(old, new), SPACE.replace(old, new))
+    assert message in str(caught.value)
+
+
+def test_a_space_may_leave_the_tiles_out(tmp_path: Path) -> None:
+    kernel = KERNEL.replace("y[x] = x", "y[x] = x * OTHER")
+    [source] = _load(tmp_path, kernel, SPACE.replace("TILE_X", "OTHER")).sources.values()
+    assert "harness_x" not in source.with_macros({"OTHER": 8})
+
+
+def test_discover_declares_sizes_as_parameters_of_the_source(tmp_path: Path) -> None:
+    (tmp_path / "k.cl").write_text(KERNEL)
+    [size] = discover(tmp_path / "k.cl", None).declared.tuned
+    assert (size.name, size.role, list(size.pragma.values)) == ("TILE_X", "source", [0, 8, 16])
+
+
+def test_discover_leaves_out_sizes_of_another_kernel(tmp_path: Path) -> None:
+    other = "__kernel void g(__global int *z) { z[0] = 1; }\n"
+    (tmp_path / "k.cl").write_text(KERNEL + other)
+    declared = discover(tmp_path / "k.cl", "g").declared
+    assert ([t.name for t in declared.tuned], [t.name for t in declared.left_out]) == (
+        [], ["TILE_X"]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("#pragma values 0,8,16\n", "", "k.cl:3: `#pragma tile x:TILE_X`: found no values of `TIL"
+         "E_X`, expected sizes from 0 (not tiled), such as `#pragma values 0,8,16,32` above `#de"),
+        ("0,8,16\n", "0,8,0.5\n", "k.cl:4: `#pragma tile x:TILE_X`: found the value 0.5 of `TILE"),
+        ("tile x:TILE_X", "tile x", "k.cl:4: `#pragma tile x`: found `x`, expected VARIABLE:NAME"),
+        ("tile x:TILE_X", "tiles x:TILE_X", "did you mean `#pragma tile`?"),
+        ("int x = 0", "x = 0", "k.cl:5: `#pragma tile x:TILE_X` on line 4 cannot be carried out"),
+    ],
+)  # fmt: skip
+def test_discover_refuses_what_has_no_sizes_or_cannot_be_tiled(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    (tmp_path / "k.cl").write_text(KERNEL.replace(old, new, 1))
+    with pytest.raises(SpecError) as caught:
+        discover(tmp_path / "k.cl", None)
+    assert message in str(caught.value)
+
+
+# ------------------------------------------------------------------------- on the compilers
+
+
+def test_the_example_is_right_with_every_kind_of_tile(opencl: Backend) -> None:
+    spec = load_spec(EXAMPLES / "transpose_bands.yaml").with_measure({"warmup": 1, "repeats": 2})
+    problem = Input({"width": 67, "height": 517})
+    with closing(KernelMeasurer(spec, opencl)) as measurer:
+        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+        configs = [Config({"TILE_X": x, "TILE_Y": y}) for x, y in ((0, 0), (4, 0), (16, 128))]
+        found = [measurer.measure(space, problem, config, None) for config in configs]
+    assert [m.outcome for m in found] == [Outcome.OK] * 3, [m.message for m in found]
+    assert len({make_program(spec, space, c, "opencl").text for c in configs}) == 3
+
+
+WAVES = """\
+kernel void waves(global int *y, int n) {
+    for (int x = 0; x < n; x++) y[x] = x * x;
+#pragma tile y_:TILE_Y, x:TILE_X
+    for (int y_ = 1; y_ < n; y_++)
+        for (int x = 0; x < n - 1; x++)
+            y[y_ * n + x] = y[(y_ - 1) * n + x + 1];
+}
+"""
+WAVES_SPACE = """\
+name: waves
+kernel: {function: waves, source: waves.cl, host: waves.py}
+parameters: {TILE_X: {values: [0, 8], default: 0}, TILE_Y: {values: [0, 8], default: 0}}
+launch: {group: [1], grid: [1]}
+inputs: {features: [n], values: [{n: 32}]}
+measure: {warmup: 1, repeats: 2}
+"""
+WAVES_HOST = """\
+import numpy as np
+INOUT = ("y",)
+
+def arguments(features, rng):
+    n = features["n"]
+    return {"y": np.zeros((n, n), np.int32), "n": np.int32(n)}
+
+def reference(arguments):
+    y = arguments["y"].copy()
+    y[0] = np.arange(len(y)) ** 2
+    for row in range(1, len(y)):
+        y[row, :-1] = y[row - 1, 1:]
+    return {"y": y}
+"""
+
+
+def test_tiles_that_change_the_result_are_wrong_results(tmp_path: Path, opencl: Backend) -> None:
+    """Each element needs one of the next column, which a later tile writes."""
+    files = {"waves.cl": WAVES, "waves.py": WAVES_HOST, "waves.yaml": WAVES_SPACE}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    spec, problem = load_spec(tmp_path / "waves.yaml"), Input({"n": 32})
+    with closing(KernelMeasurer(spec, opencl)) as measurer:
+        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+        configs = [Config({"TILE_X": x, "TILE_Y": y}) for x, y in ((0, 8), (8, 0))]
+        found = [measurer.measure(space, problem, config, None).outcome for config in configs]
+    assert found == [Outcome.OK, Outcome.WRONG_RESULT]
+
+
+def test_nvcc_names_the_line_of_the_file_in_a_tiled_kernel() -> None:
+    try:
+        compiler = Nvcc("sm_90")
+    except BackendUnavailable as error:
+        pytest.skip(str(error))
+    text = KERNEL.replace("__kernel", 'extern "C" __global__').replace("__global float", "float")
+    plain, tiled = (_source(text, "k.cu").with_macros({"TILE_X": size}) for size in (0, 16))
+    assert "harness_x" in tiled
+    built = {compiler.compile(Program(t, (), ())).build.binary_sha256 for t in (plain, tiled)}
+    assert len(built) == 2
+    with pytest.raises(BuildFailed, match=r"k\.cu\(5\).*undefined"):
+        compiler.compile(Program(tiled.replace("= x;", "= z;"), (), ()))

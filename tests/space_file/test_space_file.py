@@ -1,0 +1,459 @@
+"""Space files: what loads, what is refused and with which words, and the page that teaches it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.constraints.expression import FUNCTIONS, WORDS
+from harness.core.errors import SpecError, UsageError
+from harness.core.records import LIMIT_NAMES
+from harness.space_file import (
+    Parameter,
+    SpaceFile,
+    Spec,
+    load_spec,
+    load_specs,
+    read_document,
+    space_schema,
+)
+from harness.space_file import document as document_module
+from harness.space_file.model import KernelMeasure, Measure, Search, Verify
+from harness.space_file.program_model import ProgramSpaceFile
+
+ROOT = Path(__file__).parents[2]
+BAD = Path(__file__).parents[1] / "data" / "bad_specs"
+PAGE = ROOT / "docs" / "spaces.md"
+MEASURING_PAGE = ROOT / "docs" / "measuring.md"
+PROGRAMS_PAGE = ROOT / "docs" / "programs.md"
+SPACES = sorted((ROOT / "spaces").glob("*.yaml"))
+BAD_SPECS = sorted(p.name for p in BAD.iterdir() if p.suffix != ".txt" and p.name != "files")
+
+WHOLE = """\
+name: scale
+kernel: {function: scale, source: scale.cl, host: scale.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}
+  UNROLL: {values: [1, 2, 4], default: 1}
+launch: {group: [BLOCK], grid: ["ceil_div(n, BLOCK * UNROLL)"]}
+inputs: {features: [n], values: [{n: 1024}, {n: 4096}]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a kernel and its host module."""
+    for name in ("scale.cl", "scale.py"):
+        (tmp_path / name).write_text((BAD / "files" / name).read_text())
+    return tmp_path
+
+
+def load(folder: Path, text: str) -> Spec:
+    path = folder / "space.yaml"
+    path.write_text(text)
+    return load_spec(path)
+
+
+def parameter(folder: Path, text: str) -> Parameter:
+    """The parameter UNROLL, written like this."""
+    without_use = WHOLE.replace(" * UNROLL", "")
+    return load(folder, re.sub("UNROLL: .*", f"UNROLL: {text}", without_use)).parameters[1]
+
+
+def flag(folder: Path, compiler: str, text: str) -> Parameter:
+    return load(folder, f"{WHOLE}flags: {{{compiler}: {{{text}}}}}\n").parameters[-1]
+
+
+# ------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize("name", BAD_SPECS)
+def test_bad_space_is_refused_with_these_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(BAD)
+    expected = Path(name).with_suffix(".txt").read_text(encoding="utf-8")
+    began = time.process_time()
+    with pytest.raises(SpecError) as caught:
+        load_spec(Path(name))
+    assert str(caught.value) + "\n" == expected
+    assert time.process_time() - began < 5
+
+
+def test_every_expected_message_has_its_bad_space() -> None:
+    assert {Path(name).stem for name in BAD_SPECS} == {p.stem for p in BAD.glob("*.txt")}
+
+
+def test_faults_of_several_files_are_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(BAD)
+    names = ["range_inverted.yaml", "yaml_empty.yaml", "default_not_a_value.yaml"]
+    with pytest.raises(SpecError) as caught:
+        load_specs([Path(name) for name in names])
+    assert [fault.path for fault in caught.value.faults] == sorted(names)
+
+
+def test_missing_file_names_its_neighbours(folder: Path) -> None:
+    (folder / "other.yaml").touch()
+    with pytest.raises(
+        SpecError, match=r"space\.yaml: does not exist; in .* there are other\.yaml"
+    ):
+        load_spec(folder / "space.yaml")
+
+
+def test_pipe_is_not_read_as_a_space(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.yaml")
+    with pytest.raises(SpecError, match="is not a regular file"):
+        load_spec(folder / "pipe.yaml")
+
+
+def test_pipe_is_not_read_as_a_source_or_host(folder: Path) -> None:
+    for name in ("scale.cl", "scale.py"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+    with pytest.raises(SpecError) as caught:
+        load(folder, WHOLE)
+    assert [fault.text.endswith("is not a regular file") for fault in caught.value.faults] == [
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 250_000, "- " * 120_000, "a: 1\n" * 50_000, "a: " + "9" * 250_000, "'" * 250_000]
+)
+def test_large_nonsense_is_refused_in_seconds(folder: Path, text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(SpecError):
+        load(folder, text)
+    assert time.process_time() - began < 10
+
+
+def test_file_above_the_limit_is_not_parsed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document_module, "MAX_BYTES", 1000)
+    with pytest.raises(SpecError, match="is longer than 1,000 bytes"):
+        load(folder, "# " + "x" * 1000)
+
+
+def test_values_above_the_limit_are_not_composed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(document_module, "MAX_NODES", 1000)
+    with pytest.raises(SpecError, match=r"space\.yaml:3: .*more than 1,000 values"):
+        load(folder, f"a: [1,\n  2,\n  {'3, ' * 1000}]\n")
+
+
+def test_file_of_many_inputs_is_read_by_libyaml_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(yaml.scanner.Scanner, "fetch_more_tokens")  # PyYAML's own, which is slow
+    listed = "".join(f"    - {{n: {n}}}\n" for n in range(1, 5_001))
+    head = WHOLE[: WHOLE.index("inputs:")]
+    text = f"{head}inputs:\n  features: [n]\n  values:\n{listed}"
+    assert len(load(folder, text).inputs) == 5_000
+
+
+@pytest.mark.parametrize("with_libyaml", [True, False])
+def test_what_is_no_yaml_is_said_alike_without_libyaml(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, with_libyaml: bool
+) -> None:
+    monkeypatch.setattr(yaml, "__with_libyaml__", with_libyaml)
+    assert load(folder, WHOLE).name == "scale"
+    with pytest.raises(SpecError, match=r"space\.yaml:2: is not YAML: a tab is used"):
+        load(folder, "a:\n\tb: 1\n")
+
+
+def test_constructors_never_run(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="not allowed"):
+        load(tmp_path, f"name: !!python/object/apply:os.mkdir ['{tmp_path}/made']\n")
+    assert not (tmp_path / "made").exists()
+
+
+def test_host_module_is_not_run(folder: Path) -> None:
+    with (folder / "scale.py").open("a") as host:
+        host.write("raise SystemExit('it ran')\n")
+    assert load(folder, WHOLE).name == "scale"
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "from other import reference",
+        "from other import anything as reference",
+        "reference = make()",
+        "reference: object = make()",
+    ],
+)
+def test_host_function_may_come_from_elsewhere(folder: Path, definition: str) -> None:
+    (folder / "scale.py").write_text(f"def arguments(features, rng): ...\n{definition}\n")
+    assert load(folder, WHOLE).name == "scale"
+
+
+def test_constraint_on_a_device_waits_for_it_but_not_with_its_types(folder: Path) -> None:
+    assert load(folder, WHOLE + "constraints: [BLOCK > max_group_size]\n").constraints
+    text = WHOLE.replace("[1, 2, 4]", "[1, many]").replace(" * UNROLL", "")
+    with pytest.raises(SpecError, match="no order"):
+        load(folder, text + "constraints: [UNROLL <= warp_size]\n")
+
+
+def test_space_too_large_to_count_is_judged_by_its_default(folder: Path) -> None:
+    wide = "{type: integer, min: 1, max: 9007199254740992, default: 1}"
+    text = re.sub("UNROLL: .*", f"UNROLL: {wide}", WHOLE)
+    assert load(folder, text + "constraints: [UNROLL % BLOCK == 1]\n").name == "scale"
+    with pytest.raises(SpecError, match="the default configuration is illegal"):
+        load(folder, text + "constraints: [UNROLL % BLOCK == 2]\n")
+
+
+def test_fault_on_many_inputs_is_told_once(folder: Path) -> None:
+    inputs = ", ".join(f"{{n: {n}}}" for n in range(1, 400))
+    text = re.sub("values: .{n.*", f"values: [{inputs}]}}", WHOLE)
+    with pytest.raises(SpecError) as caught:
+        load(folder, text + "constraints: [BLOCK <= n / 16]\n")
+    assert len(caught.value.faults) == 1
+
+
+# ----------------------------------------------------------------------- what loads
+
+
+@pytest.mark.parametrize("path", SPACES, ids=lambda path: path.name)
+def test_every_committed_space_loads(path: Path) -> None:
+    assert load_spec(path).inputs
+
+
+def test_spec_carries_what_the_file_says() -> None:
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    assert (spec.name, spec.functions, spec.features) == ("mvmul", ("mvmul",), ("m", "n"))
+    assert [p.name for p in spec.parameters] == ["THRD", "LU", "X_CACHE"]
+    assert [p.default for p in spec.parameters] == [256, 1, 1]
+    assert spec.sources["cuda"] is spec.sources["opencl"]
+    assert [c.expression.text for c in spec.constraints] == ["LU <= sqrt(THRD) / 4"]
+    assert "LU <= sqrt" in spec.path.read_text().splitlines()[spec.constraints[0].line - 1]
+    assert [e.text for e in spec.launch.grid] == ["ceil_div(m, sqrt(THRD))", "1"]
+    assert dict(spec.inputs[0]) == {"m": 16, "n": 65536}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "values"),
+    [
+        ("{values: [1, 2, 4], default: 1}", "ordered", [1, 2, 4]),
+        ("{values: [0.5, 1, 1e2], default: 1}", "ordered", [0.5, 1, 100.0]),
+        ("{values: [4, 1], default: 1}", "enum", [4, 1]),
+        ("{values: [on, off], default: on}", "enum", ["on", "off"]),
+        ("{values: [true, 2], default: true}", "enum", [True, 2]),
+        ("{type: values, values: [1], default: 1}", "ordered", [1]),
+        ("{type: integer, min: 1, max: 4, default: 2}", "integer", [1, 2, 3, 4]),
+        ("{type: integer, min: 1, max: 8, step: 3, default: 4}", "ordered", [1, 4, 7]),
+        ("{type: log_integer, min: 2, max: 4, default: 2}", "log_integer", [2, 3, 4]),
+        ("{type: power_of_two, min: 2, max: 8, default: 4}", "power_of_two", [2, 4, 8]),
+        ("{type: boolean, default: true}", "boolean", [False, True]),
+    ],
+)
+def test_kinds_and_values_of_parameters(
+    folder: Path, text: str, kind: str, values: list[object]
+) -> None:
+    found = parameter(folder, text)
+    assert (found.kind, found.role) == (kind, "source")
+    assert repr(list(found.values)) == repr(values)
+
+
+def test_range_is_not_spread_out(folder: Path) -> None:
+    wide = parameter(folder, "{type: integer, min: 1, max: 9007199254740992, default: 1}")
+    assert isinstance(wide.values, range)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "text", "value", "options"),
+    [
+        ("nvcc", "use_fast_math: boolean", True, ("--use_fast_math",)),
+        ("nvcc", "use_fast_math: boolean", False, ()),
+        ("nvcc", "maxrregcount: {min: 16, max: 32}", 24, ("--maxrregcount=24",)),
+        ("nvcc", "maxrregcount: {min: 16, max: 32}", None, ()),
+        ("nvcc", "ftz: {values: [true, false]}", False, ("--ftz=false",)),
+        ("nvcc", "O: {values: [1, 3], option: '-Xptxas -O{value}'}", 3, ("-Xptxas", "-O3")),
+        ("nvcc", "x: {values: [a b], option: 'x={value}'}", "a b", ("x=a b",)),
+        ("opencl", "cl-mad-enable: boolean", True, ("-cl-mad-enable",)),
+        ("opencl", "cl-std: {values: [CL1.2, CL3.0]}", "CL3.0", ("-cl-std=CL3.0",)),
+    ],
+)
+def test_flags_are_spelled_for_their_compiler(
+    folder: Path, compiler: str, text: str, value: Any, options: tuple[str, ...]
+) -> None:
+    found = flag(folder, compiler, text)
+    assert (found.role, found.compiler) == ("flag", compiler)
+    assert found.options(value) == options
+    assert found.options(found.default) == ()
+
+
+def test_flags_meet_only_their_own_compiler(folder: Path) -> None:
+    flags = "flags: {nvcc: {fast-math: boolean}, opencl: {fast_math: {values: [1, 2]}}}\n"
+    spec = load(folder, WHOLE + flags + "constraints: ['fast_math in [absent, false, 1]']\n")
+    assert [p.kind for p in spec.tuned_for("nvcc")][2:] == ["boolean"]
+    assert [p.kind for p in spec.tuned_for("opencl")][2:] == ["enum"]
+    assert len(spec.tuned_for(None)) == 2
+
+
+def test_numbers_are_read_as_yaml_1_2_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.yaml"
+    path.write_text("a: [1e-4, 016, 0x10, 0o17, .inf, 1_000, 1:30, yes, True, ~, '1', 2020-01-01]")
+    expected = [1e-4, 16, 16, 15, float("inf"), "1_000", "1:30", "yes", True, None, "1"]
+    assert read_document(path).data == {"a": [*expected, "2020-01-01"]}
+
+
+def test_lines_are_known_through_aliases(tmp_path: Path) -> None:
+    path = tmp_path / "lines.yaml"
+    path.write_text("a: &a\n  x: 1\nb:\n  - *a\n  - y: 2\n")
+    document = read_document(path)
+    assert document.data == {"a": {"x": 1}, "b": [{"x": 1}, {"y": 2}]}
+    assert document.line_of(("a", "x")) == 2
+    assert document.line_of(("b", 1, "y")) == 5
+    assert document.line_of(("b", 1, "z", 3)) == 5
+
+
+def test_programs_differ_where_what_is_measured_differs(folder: Path) -> None:
+    first = load(folder, WHOLE)
+    wider = load(folder, WHOLE.replace("[1, 2, 4]", "[1, 2, 4, 8]"))
+    stricter = load(folder, WHOLE + "constraints: [BLOCK > UNROLL]\n")
+    assert first.program_sha256 == wider.program_sha256 == stricter.program_sha256
+    assert len({s.space_sha256 for s in (first, wider, stricter)}) == 3
+    (folder / "scale.py").write_text((folder / "scale.py").read_text() + "# changed\n")
+    assert load(folder, WHOLE).program_sha256 != first.program_sha256
+    assert load(folder, WHOLE + "verify: {rtol: 0.1}\n").program_sha256 != first.program_sha256
+
+
+def test_host_changed_after_loading_does_not_change_the_program(folder: Path) -> None:
+    spec, other = load(folder, WHOLE), load(folder, WHOLE)
+    (folder / "scale.py").unlink()
+    assert spec.program_sha256 == other.program_sha256
+
+
+def test_measurement_options_may_be_changed_after_loading(folder: Path) -> None:
+    spec = load(folder, WHOLE + "measure: {warmup: 3}\n")
+    assert spec.with_measure({"repeats": 2}).measure == KernelMeasure(warmup=3, repeats=2)
+    with pytest.raises(UsageError, match=r"measure\.repeats: must be at least 1, but got 0"):
+        spec.with_measure({"repeats": 0})
+    with pytest.raises(UsageError, match="`repeat` is not a key here; did you mean `repeats`"):
+        spec.with_measure({"repeat": 3})
+
+
+def test_options_that_programs_lack_are_described_by_their_own_model(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").touch()
+    (tmp_path / "space.yaml").write_text(
+        "name: script\nprogram: {sources: [run.sh], run: [sh, '{source}', '{A}'], time: wall}\n"
+        "parameters: {A: {values: [1, 2], default: 1}}\ninputs: {features: [n], values: [{n: 1}]}\n"
+    )
+    with pytest.raises(UsageError) as error:
+        load_spec(tmp_path / "space.yaml").with_measure({"cache": "cold"})
+    assert "`cache` is not a key here" in str(error.value)
+    assert "did you mean `cache`" not in str(error.value)
+
+
+# ----------------------------------------------------------------------- the schema
+
+
+def schema_keys(model: type[SpaceFile] | type[ProgramSpaceFile]) -> Iterator[str]:
+    schema = model.model_json_schema()
+    for part in (schema, *schema["$defs"].values()):
+        yield from part.get("properties", ())
+
+
+def test_schema_describes_every_key() -> None:
+    for part in space_schema()["$defs"].values():
+        assert part["description"]
+        assert "enum" in part or part["additionalProperties"] is False
+        for name, field in part.get("properties", {}).items():
+            assert name == "type" or field.get("description"), name
+
+
+def test_schema_accepts_the_spaces_and_refuses_a_misspelt_key() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = space_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for path in SPACES:
+        data = read_document(path).data
+        assert not list(validator.iter_errors(data))
+        assert list(validator.iter_errors({**data, "constrains": []}))
+        assert list(validator.iter_errors({**data, "parameters": {"B": {"values": [1]}}}))
+
+
+# ------------------------------------------------------------------------- the page
+
+
+def yaml_blocks(page: Path = PAGE) -> list[str]:
+    return re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "block", [*yaml_blocks(), *yaml_blocks(MEASURING_PAGE)], ids=lambda block: block.split(":")[0]
+)
+def test_every_example_of_the_pages_loads(folder: Path, block: str) -> None:
+    data: dict[str, Any] = yaml.safe_load(WHOLE) | yaml.safe_load(block)
+    whole = block if "name" in yaml.safe_load(block) else yaml.safe_dump(data)
+    for name in ("scale.cl", "scale.cu"):
+        words = " ".join(re.findall(r"[A-Za-z_]\w*", whole))
+        (folder / name).write_text(f"void scale();\n{words}\n")
+    (folder / "packs").mkdir()
+    (folder / "packs" / "fast.acf").touch()
+    assert load(folder, whole).name == "scale"
+
+
+@pytest.mark.parametrize("key", sorted({*schema_keys(SpaceFile), *LIMIT_NAMES, *FUNCTIONS, *WORDS}))
+def test_page_teaches_every_key_and_word(key: str) -> None:
+    assert re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`", PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("key", sorted(schema_keys(ProgramSpaceFile)))
+def test_pages_teach_every_key_of_programs(key: str) -> None:
+    text = PAGE.read_text(encoding="utf-8") + PROGRAMS_PAGE.read_text(encoding="utf-8")
+    assert re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`", text)
+
+
+@pytest.mark.parametrize("block", yaml_blocks(PROGRAMS_PAGE), ids=lambda block: block.split(":")[0])
+def test_every_example_of_the_page_about_programs_loads(tmp_path: Path, block: str) -> None:
+    shutil.copy(ROOT / "examples" / "blur.c", tmp_path)
+    (tmp_path / "check_blur.py").write_text("def check(run): ...\n")
+    data: dict[str, Any] = yaml.safe_load(yaml_blocks(PROGRAMS_PAGE)[0]) | yaml.safe_load(block)
+    assert load(tmp_path, yaml.safe_dump(data)).program is not None
+
+
+def defaults() -> Mapping[str, object]:
+    models = (Verify, Measure, Search)
+    return {name: field.default for m in models for name, field in m.model_fields.items()}
+
+
+@pytest.mark.parametrize(("key", "default"), defaults().items())
+def test_page_tells_the_true_defaults(key: str, default: object) -> None:
+    row = re.search(rf"^\| `{key}` \| (.*?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert row is not None
+    printed = row.group(1)
+    if isinstance(default, bool):
+        default = str(default).lower()
+    assert printed == (f"{default:g}" if isinstance(default, (int, float)) else default or printed)
+
+
+def test_host_module_of_the_page_is_accepted(folder: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (folder / "scale.py").write_text(blocks[0])
+    assert load(folder, WHOLE).name == "scale"
+
+
+def test_words_describe_an_input_and_one_cuda_source_is_no_opencl(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text('extern "C" __global__ void k(float *x) { x[0] = B; }')
+    (tmp_path / "k.py").write_text(
+        "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
+    )
+    path = tmp_path / "k.yaml"
+    path.write_text(
+        "name: k\nkernel: {function: k, source: k.cu, host: k.py}\n"
+        "parameters:\n  B: {values: [32, 64], role: launch, default: 64}\n"
+        "constraints: [\"B >= 64 or matrix == 'a-b'\"]\nlaunch: {group: [B], grid: [1]}\n"
+        "inputs: {features: [matrix], values: [{matrix: bcsstk17}, {matrix: a-b}]}\n"
+    )
+    spec = load_spec(path)
+    assert [problem["matrix"] for problem in spec.inputs] == ["bcsstk17", "a-b"]
+    assert list(spec.sources) == ["cuda"]

@@ -1,0 +1,335 @@
+"""python -m harness.stencil explore: spaces of built-in and user-written stencils."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.commands.analyse import main as analyse
+from harness.commands.check import main as check
+from harness.commands.stencil import command as explorer
+from harness.commands.stencil import main
+from harness.commands.tune import main as tune
+from harness.core.errors import HostModuleError, UsageError
+from harness.measure.backends.choose import Backend
+from harness.measure.kernel_data import make_kernel_data
+from harness.measure.tracked_config import TrackedConfig
+from harness.results.view import read_results
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
+from harness.stencil.definition import program_names
+from harness.stencil.features import EXACT, FEATURES
+from harness.stencil.predicted import read_points, read_predictor
+from tests.helpers.stencil_kernels import PROGRAMS
+
+OWN = """\
+import numpy as np
+
+from harness.stencil import grid, map_, pad, reduce_, slide, user_fun
+
+add = user_fun("add", "x y", "x + y")
+
+
+def expression(size):
+    windows = slide(3, 1, pad(1, 1, "wrap", grid("x", size)))
+    return map_(lambda window: reduce_(add, 0.0, window), windows)
+
+
+def inputs(size, rng):
+    return {"x": np.arange(size)}
+
+
+def reference(arguments):
+    x = arguments["x"]
+    return np.roll(x, 1) + x + np.roll(x, -1)
+"""
+
+
+@pytest.fixture
+def documented(tmp_path: Path) -> Path:
+    """Write the example stencil of docs/stencil.md."""
+    page = (Path(__file__).parents[2] / "docs" / "stencil.md").read_text(encoding="utf-8")
+    path = tmp_path / "smooth.py"
+    path.write_text(page.split("```python\n")[1].split("```")[0])
+    return path
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "ring.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_the_eight_stencils_are_there() -> None:
+    assert program_names() == sorted(PROGRAMS)
+
+
+def test_the_documented_stencil_is_explored_tuned_and_analysed(
+    documented: Path, own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, smaller = tmp_path / "new", tmp_path / "smaller"
+    explored = ["explore", str(documented), "--size"]
+    assert main([*explored, "64", "--count", "3", "-o", str(smaller)]) == 0
+    assert main([*explored, "128", "--count", "40", "-o", str(folder)]) == 0
+    documented.unlink()  # the folder stands alone
+    assert "40 points of " in capsys.readouterr().out
+    url = str(tmp_path / "smooth.db")
+    options = ["--backend", "opencl", "--test-limit", "4", "--repeats", "2", "--quiet"]
+    assert tune([str(folder / "smooth.yaml"), *options, "--database", url]) == 0
+    capsys.readouterr()
+    assert analyse([url]) == 0
+    assert "smooth on " in capsys.readouterr().out
+    # Another stencil begins with a predictor trained on all sizes of this one.
+    assert tune([str(smaller / "smooth.yaml"), *options, "--database", url]) == 0
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "9", "-o", str(folder)]) == 0
+    capsys.readouterr()
+    options = [*options, "--technique", "Predicted", "--database", url]
+    assert tune([str(folder / "ring.yaml"), *options]) == 0
+    assert "ordered by a forest trained on 7 points of smooth;" in capsys.readouterr().out
+    (found,) = read_results([url], space="ring")
+    order = read_predictor(url, folder / "ring.yaml").order(found.campaign.environment)
+    assert order is not None
+    measured = list(next(iter(found.measured.values())))
+    assert set(order.configs[:2]) <= set(measured)
+    assert len(measured) == 4
+
+
+def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "1024", "--count", "50", "-o", str(folder)]) == 0
+    spec = load_spec(folder / "ring.yaml")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    assert space.count == 50
+    with (folder / "ring.features.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    groups = ["groups_x", "groups_y", "groups_z"]
+    tuned = [parameter.name for parameter in spec.parameters]
+    points = {tuple(int(row[name]) for name in tuned) for row in rows}
+    case = make_kernel_data(spec.host, spec.inputs[0])
+    for config in space:
+        assert tuple(config[name] for name in tuned) in points
+        (launch,) = case.launches(TrackedConfig(config), spec.functions)
+        (row,) = (r for r in rows if all(int(r[name]) == config[name] for name in tuned))
+        assert list(launch.grid) == [int(row[name]) for name in groups]
+        assert launch.group[0] * launch.grid[0] == float(row["global_size_x"])
+        observed = [*FEATURES, "design"]
+        assert case.observed(config) == {name: float(row[name]) for name in observed}
+    assert list(rows[0])[len(tuned) :] == [*groups, *observed]
+
+
+def test_variants_compile_as_opencl_and_cuda(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "hot"
+    assert main(["explore", "hotspot2d", "--size", "96", "--count", "40", "-o", str(folder)]) == 0
+    assert check([str(folder / "hotspot2d.yaml"), "--arch", "sm_90", "--sample", "2"]) == 0
+    assert "0 failed" in capsys.readouterr().out
+
+
+def test_a_seed_repeats_the_draws(tmp_path: Path) -> None:
+    texts = []
+    for name in "ab":
+        folder = tmp_path / name
+        command = ["explore", "srad1", "--size", "64", "--count", "30", "-o", str(folder)]
+        assert main(command) == 0
+        texts.append([p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()])
+    assert texts[0] == texts[1]
+
+
+# ------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["jacobi", "--size", "64"], "unknown stencil jacobi; did you mean `jacobi2d_"),
+        (["no.py", "--size", "64"], "no.py cannot be read: No such file or directory"),
+        (
+            ["srad1", "--size", "2", "-o", "new"],
+            "has 32 threads or more in a group; --size 2 is too",
+        ),
+        (["srad1", "--size", "64", "-o", "."], ". already exists; name a new"),
+        (["srad1", "--sise", "64"], "--size"),
+    ],
+)
+def test_a_mistake_in_the_command_is_reported(
+    command: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(["explore", *command])
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("slide(3, 1,", "slide(3, 2,", "ring.py:9: slide(3, 2, pad(1, 1, wrap, x)): windows of 3"),
+        ("def reference", "def referent", "ring.py must define the function `reference`"),
+        ("import numpy", "import nunpy", "ring.py:1: ModuleNotFoundError: No module named 'nunpy'"),
+        ("return map_(", "return str(", "ring.py:10: "),
+        (
+            "reduce_(add, 0.0, window), windows)",
+            "window, windows)",
+            "no map computes its result",
+        ),
+        ('grid("x"', 'grid("result"', "ring.py:9: grid('result', ...): 'result' is not a valid"),
+    ],
+)
+def test_a_mistake_in_a_stencil_is_reported_with_its_line(
+    own: Path,
+    old: str,
+    new: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own.write_text(OWN.replace(old, new))
+    monkeypatch.chdir(own.parent)
+    code = main(["explore", own.name, "--size", "64", "--count", "5", "-o", str(tmp_path / "x")])
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_stencils_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "5", "-o", str(folder)]) == 0
+    spec = load_spec(folder / "ring.yaml")
+    case = make_kernel_data(spec.host, spec.inputs[0])
+    assert (case.arguments["x"] == np.arange(64, dtype=np.float32)).all()
+    assert case.expected["result"][0] == 64  # 63 + 0 + 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ('{"x": np.arange(8)}', "inputs() must return `x`, an array of (64,), not one of (8,)"),
+        ('{"y": np.arange(size)}', "inputs() must return `x`, an array of (64,), not none"),
+    ],
+)
+def test_inputs_of_another_shape_are_rejected(
+    own: Path, tmp_path: Path, inputs: str, message: str
+) -> None:
+    own.write_text(OWN.replace('{"x": np.arange(size)}', inputs))
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "1", "-o", str(folder)]) == 0
+    spec = load_spec(folder / "ring.yaml")
+    with pytest.raises(HostModuleError, match=re.escape(message)):
+        make_kernel_data(spec.host, spec.inputs[0])
+
+
+def test_a_file_may_be_any_python(own: Path, tmp_path: Path) -> None:
+    """A dataclass with string annotations looks its module up."""
+    own.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        + OWN
+        + "\n\n@dataclass\nclass Weights:\n    left: float = 1.0\n"
+    )
+    folder = str(tmp_path / "ring")
+    assert main(["explore", str(own), "--size", "64", "--count", "1", "-o", folder]) == 0
+
+
+CUBE = """\
+from harness.stencil import grid, map_, user_fun
+
+twice = user_fun("twice", "x", "2.0f * x")
+
+
+def expression(size):
+    return map_(lambda plane: map_(lambda row: map_(twice, row), plane), grid("x", 4, size, 32))
+
+
+def reference(arguments):
+    return 2 * arguments["x"]
+"""
+
+
+def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path: Path) -> None:
+    path = tmp_path / "cube.py"
+    path.write_text(CUBE)
+    folders = [tmp_path / "first", tmp_path / "again"]
+    command = [str(path), "--size", "16", "--count", "12", "--seed", "5"]
+    assert main(["explore", *command, "-o", str(folders[0])]) == 0
+    spec = load_spec(folders[0] / "cube.yaml")
+    assert spec.title.startswith("cube, 4 x 16 x 32, in ")
+    assert "/* cube, 4 x 16 x 32: the variant VARIANT," in (folders[0] / "cube.cl").read_text()
+    written = (folders[0] / "cube.yaml").read_text().split("# Written by ")[1].split("\n")[0]
+    begin = shlex.split(written)
+    assert begin[:3] == ["python", "-m", "harness.stencil"]
+    assert main([*begin[3:], "-o", str(folders[1])]) == 0
+    texts = [[p.read_text() for p in sorted(f.rglob("*")) if p.is_file()] for f in folders]
+    assert texts[0] == texts[1]
+
+
+def test_cache_lines_can_be_counted_exactly(tmp_path: Path) -> None:
+    """Unaligned loads touch two lines, which the paper does not count."""
+    folder = tmp_path / "exact"
+    command = ["explore", "jacobi2d_5pt", "--size", "64", "--count", "1", "-o", str(folder)]
+    assert main([*command, "--cache-lines", "exact"]) == 0
+    with (folder / "jacobi2d_5pt.features.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["cache_lines"]) == 1 < float(row[EXACT]) < 2
+    spec = load_spec(folder / "jacobi2d_5pt.yaml")
+    (config,) = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    assert make_kernel_data(spec.host, spec.inputs[0]).observed(config)[EXACT] == float(row[EXACT])
+
+
+def test_points_of_another_version_cannot_be_predicted(own: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "3", "-o", str(folder)]) == 0
+    path = folder / "ring.features.csv"
+    path.write_text(path.read_text().replace("local_size_z", "local_size"))
+    with pytest.raises(
+        UsageError, match=r"ring\.features\.csv has no column local_size_z: another"
+    ):
+        read_points(path)
+
+
+def test_a_space_has_more_variants_than_constraints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten thousand points fit into the thousand constraints of a space."""
+    folder = tmp_path / "many"
+    command = ["explore", "srad1", "--size", "96", "--count", "60", "--threads", "2"]
+    command += ["-o", str(folder)]
+    assert main(command) == 0
+    assert "60 points of 3" in capsys.readouterr().out
+    spec = load_spec(folder / "srad1.yaml")
+    assert len(spec.constraints) < 30 / 3
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
+    with (folder / "srad1.features.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    tuned = [parameter.name for parameter in spec.parameters]
+    found = {tuple(config[name] for name in tuned) for config in space}
+    assert found == {tuple(int(row[name]) for name in tuned) for row in rows}
+    assert len(found) == 60
+    monkeypatch.setattr(explorer, "MAX_BYTES", 1000)
+    assert main([*command[:-1], str(tmp_path / "more")]) == 2
+    assert "60 points are too many for one space; ask for" in capsys.readouterr().err
+
+
+def test_iterations_are_explored(own: Path, tmp_path: Path) -> None:
+    """One kernel computes three steps of the ring."""
+    text = OWN.replace("import grid,", "import grid, iterate,")
+    text = text.replace("def expression(size):", "def step(x):")
+    text = text.replace('"wrap", grid("x", size)', '"wrap", x')
+    text += """
+
+def expression(size):
+    return iterate(3, step, grid("x", size))
+"""
+    own.write_text(text)
+    folder = tmp_path / "ring"
+    assert main(["explore", str(own), "--size", "64", "--count", "9", "-o", str(folder)]) == 0

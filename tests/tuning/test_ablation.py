@@ -1,0 +1,155 @@
+"""After the search: finals, the flags that a winner needs, and what is skipped without time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.analysis.coverage import input_reports
+from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.results.view import read_results, the_one
+from harness.tuning.finals import CHOICE_SEEDS, FINAL_SEEDS
+from harness.tuning.state import State
+from tests.helpers.replays import FormulaMeasurer, Times, in_occasions, make_spec, opened
+
+SPACE = """\
+name: small
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {values: [16, 64], default: 16}
+flags:
+  opencl:
+    cl-mad-enable: boolean
+    cl-fast-relaxed-math: boolean
+    cl-no-signed-zeros: boolean
+baselines:
+  fast: {cl-fast-relaxed-math: true}
+launch: {group: [BLOCK], grid: [n]}
+inputs: {features: [n], values: [{n: 8}]}
+"""
+
+
+def time_s(problem: Input, config: Config) -> float:
+    """One flag helps, two do nothing."""
+    helps = config["cl_fast_relaxed_math"]
+    return 1e-3 * (0.5 if helps else 1.0) * (1 if config["BLOCK"] == 64 else 1.2)
+
+
+class OpenCl(FormulaMeasurer):
+    """It times the flags of OpenCL, with a little noise; interleaved, some fail, by BLOCK. In the
+    search, each flag seems to help."""
+
+    def __init__(
+        self, failures: Mapping[object, Outcome] | None = None, times: Times = time_s
+    ) -> None:
+        super().__init__(times)
+        self.compiler = "opencl"
+        self.turns: list[tuple[Config, ...]] = []
+        self.seeds: list[tuple[int, ...]] = []
+        self._failures = failures or {}
+
+    def measure(
+        self, space: Any, problem: Input, config: Config, best_s: float | None
+    ) -> Measurement:
+        found = super().measure(space, problem, config, best_s)
+        flags = sum(bool(config[name]) for name in config if name.startswith("cl_"))
+        samples_s = tuple(s * 0.9**flags for s in found.timing.samples_s) if found.timing else ()
+        return dataclasses.replace(found, timing=Timing(samples_s) if samples_s else None)
+
+    def measure_interleaved(
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
+    ) -> list[Measurement]:
+        self.turns.append(tuple(configs))
+        self.seeds.append(tuple(seeds))
+        found = super().measure_interleaved(space, problem, configs, rounds)
+        return [self._in_turn(measured, rounds, seeds) for measured in found]
+
+    def _in_turn(self, measured: Measurement, rounds: int, seeds: Any) -> Measurement:
+        outcome = self._failures.get(measured.config["BLOCK"])
+        if outcome is not None:
+            return Measurement(measured.config, measured.input, outcome, message="interleaved")
+        samples = (measured.timing or Timing((1.0,))).samples_s
+        of_turn = tuple(samples[k % len(samples)] for k in range(rounds))
+        return dataclasses.replace(measured, timing=in_occasions(of_turn, seeds))
+
+
+def test_flags_that_do_nothing_are_dropped_and_the_answer_is_kept(tmp_path: Path) -> None:
+    spec, measurer = make_spec(tmp_path, SPACE), OpenCl()
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        (report,) = campaign.run()
+        (ablation,) = campaign.ablations.values()
+    assert report.best is not None
+    assert ablation.winner["cl_mad_enable"] or ablation.winner["cl_no_signed_zeros"]
+    assert report.best.config == ablation.config, "what is not needed is not recommended"
+    assert report.speedup is not None
+    assert report.speedup.is_faster
+    assert ablation.needed == ("cl_fast_relaxed_math",)
+    assert ablation.config["BLOCK"] == 64
+    results = the_one(read_results([str(tmp_path / "r.db")]))
+    assert list(results.ablations.values()) == [ablation]
+    assert results.baselines["fast"]["cl_fast_relaxed_math"] is True
+    ratio = report.baseline_speedups["fast"]
+    assert ratio.value > 1.1
+    (problem,) = results.finals
+    of_another = {problem: [m for m in results.finals[problem] if m.config != ablation.config]}
+    other = dataclasses.replace(results)
+    other.__dict__["finals"] = of_another
+    assert not other.ablations, "an ablation of another winner is not shown"
+    (analysed,) = input_reports(results)
+    assert analysed.best == report.best, "analyse, JSON and the report say the same"
+    turns = len(measurer.turns)
+    assert turns > 2, "the finals, and the steps of the ablation"
+    assert set(measurer.seeds) == {CHOICE_SEEDS, FINAL_SEEDS}, "a setting is judged like a winner"
+    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
+        (again,) = campaign.run()
+        assert again.best == report.best
+        assert list(campaign.ablations.values()) == [ablation]
+    assert len(measurer.turns) == turns, "nothing is measured interleaved again"
+
+
+UNTRIED = SPACE.replace("fast: {cl-fast-relaxed-math: true}", "wide: {BLOCK: 64}")
+
+
+@pytest.mark.parametrize(
+    ("space", "tests", "outcome", "first", "again"),
+    [
+        (UNTRIED, 1, Outcome.TIMEOUT, 1, 0),  # the search did not come by it: it never worked
+        (UNTRIED, 1, Outcome.BUILD_FAILED, 1, 0),
+        # The rounds that choose the winner, and those that judge it.
+        (SPACE, 40, Outcome.WRONG_RESULT, 2, 0),
+        (SPACE, 40, Outcome.CRASHED, 2, 1),  # it worked in the search: this may be chance
+    ],
+)
+def test_final_that_failed_stands_unless_it_may_be_chance(
+    tmp_path: Path, space: str, tests: int, outcome: Outcome, first: int, again: int
+) -> None:
+    spec, measurer = make_spec(tmp_path, space), OpenCl({64: outcome})
+    finals = []
+    for _ in range(2):
+        before = len(measurer.turns)
+        with opened(spec, tmp_path / "r.db", measurer, test_limit=tests) as (campaign, _):
+            campaign.run()
+            finals.append(len(measurer.turns) - before)
+    assert any(config["BLOCK"] == 64 for config in measurer.turns[0])
+    assert finals == [first, again]
+
+
+def test_a_stage_warns_of_what_it_skips_when_the_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_spec(tmp_path, SPACE.replace("{n: 8}", "{n: 8}, {n: 9}"))
+    measurer = OpenCl(times=lambda i, c: time_s(i, c) * (0.8 if c["cl_mad_enable"] else 1))
+    warnings: list[str] = []
+    monkeypatch.setattr(State, "is_time_up", lambda _: True)
+    with opened(spec, tmp_path / "r.db", measurer, test_limit=6) as (campaign, tests):
+        monkeypatch.setattr(tests, "warn", warnings.append)
+        campaign.run()
+        assert campaign.ablations == {}
+    crossed, candidates, ablated = warnings
+    assert "measurements of the default and winners on other inputs skipped" in crossed
+    assert "candidates on 2 of 2 inputs skipped" in candidates
+    assert "winners need skipped" in ablated

@@ -1,0 +1,452 @@
+"""Several equal devices share the inputs of a campaign, and find what one device finds."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.analysis.inputs import InputReport
+from harness.core.errors import BackendUnavailable, HostModuleError, UsageError
+from harness.core.records import DEVICE_UUID, Config, Environment, Input, Measurement, Outcome
+from harness.results.view import Results, read_results, the_one
+from harness.space_file import Spec
+from harness.tuning.baton import Baton
+from harness.tuning.devices import EqualDevices
+from tests.helpers.planted import until
+from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened
+
+VALUES = ", ".join(f"{{m: {64 << number}, n: {4096 >> number}}}" for number in range(5))
+MANY = SPACE.replace("{m: 64, n: 4096}, {m: 4096, n: 64}", VALUES)
+SMALL = (
+    MANY.replace("values: [1, 2, 3, 4, 6, 8]", "values: [1, 2]")
+    .replace("type: log_integer, min: 1, max: 64, default: 8", "values: [8], default: 8")
+    .replace("[row, column, block]", "[row, column]")
+    .replace("CACHE: {type: boolean", "CACHE: {values: [false]")
+)
+"""A space of 42 configurations, all of which a search may measure."""
+
+
+class Scripted(FormulaMeasurer):
+    """A device with a formula's times. It takes a moment, in which others go on.
+
+    `before` is called before each measurement, with its number.
+    """
+
+    def __init__(
+        self,
+        uuid: str = "",
+        before: Callable[[int], object] = lambda _: None,
+        name: str = "formula",
+    ) -> None:
+        super().__init__(interleaves=True)
+        notes = {DEVICE_UUID: uuid} if uuid else {}
+        self.environment = Environment("replay", name, "none", "recorded", "recorded", notes=notes)
+        self.before = before
+        self.together: list[Input] = []
+        self.recalled: list[Input] = []
+        self.is_closed = False
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        """Return the formula's time a moment later."""
+        time.sleep(1e-3)
+        self.before(len(self.asked) + 1)
+        return super().measure(space, problem, config, best_s)
+
+    def measure_interleaved(
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
+    ) -> Any:
+        """Return the formula's times a moment later."""
+        time.sleep(1e-3)
+        self.together.append(problem)
+        return super().measure_interleaved(space, problem, configs, rounds, seeds)
+
+    def recall(self, problem: Input, measured: Any) -> None:
+        """Note the input."""
+        self.recalled.append(problem)
+
+    def close(self) -> None:
+        """Note it."""
+        self.is_closed = True
+
+
+class Broken(Scripted):
+    """A device on which everything crashes from a number of measurements on."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__("GPU-broken")
+        self._after = after
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        """Crash."""
+        found = super().measure(space, problem, config, best_s)
+        if len(self.asked) <= self._after:
+            return found
+        return Measurement(config, problem, Outcome.CRASHED, message="it fell off the bus")
+
+
+def tuned(
+    spec: Spec, database: Path, devices: Sequence[Scripted], **options: Any
+) -> tuple[Sequence[InputReport], Results, list[str]]:
+    """The reports, what is stored, and the warnings."""
+    warnings: list[str] = []
+    with opened(spec, database, measurer_of(devices), **options) as (campaign, display):
+        display.warn = warnings.append  # type: ignore[assignment, method-assign]
+        reports = campaign.run()
+    return reports, the_one(read_results([str(database)])), warnings
+
+
+def measurer_of(devices: Sequence[Scripted]) -> Any:
+    return equal(*devices) if len(devices) > 1 else devices[0]
+
+
+def equal(*devices: Scripted) -> EqualDevices:
+    return EqualDevices({f"device {number}": each for number, each in enumerate(devices)})
+
+
+def stored(results: Results) -> Counter[tuple[object, ...]]:
+    """How often each measurement is stored, without what differs from run to run."""
+    return Counter(
+        (row.stage, m.input, m.config, m.outcome, m.timing and m.timing.samples_s)
+        for row in results.rows
+        for m in [row.measurement]
+    )
+
+
+def verdicts(reports: Sequence[InputReport]) -> list[tuple[object, ...]]:
+    return [
+        (
+            r.problem,
+            r.best and r.best.config,
+            r.baseline and r.baseline.config,
+            r.speedup,
+            r.measured,
+        )
+        for r in reports
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """The verdicts of one device on all of SMALL, and what it stores."""
+    folder = tmp_path_factory.mktemp("alone")
+    reports, results, _ = tuned(
+        make_spec(folder, SMALL), folder / "r.db", [Scripted()], test_limit=1000
+    )
+    return verdicts(reports), stored(results)
+
+
+def test_devices_together_measure_all_that_one_does(tmp_path: Path, alone: tuple[Any, Any]) -> None:
+    spec, devices = make_spec(tmp_path, SMALL), [Scripted(), Scripted(), Scripted()]
+    reports, results, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
+    assert (verdicts(reports), stored(results)) == alone
+    assert all(device.asked for device in devices)
+    assert not warnings
+
+
+@pytest.mark.parametrize("technique", ["UniformRandom", "HillClimb"])
+def test_a_technique_that_learns_from_no_other_input_proposes_the_same_on_several_devices(
+    tmp_path: Path, technique: str
+) -> None:
+    spec, options = make_spec(tmp_path, MANY), {"test_limit": 15, "technique": [technique]}
+    one, one_stored, _ = tuned(spec, tmp_path / "one.db", [Scripted()], **options)
+    devices = [Scripted(), Scripted(), Scripted()]
+    three, three_stored, _ = tuned(spec, tmp_path / "three.db", devices, **options)
+    assert stored(three_stored) == stored(one_stored)
+    assert verdicts(three) == verdicts(one)
+
+
+def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path: Path) -> None:
+    devices = [Scripted(f"GPU-{number}") for number in range(3)]
+    spec = make_spec(tmp_path, MANY)
+    _, results, _ = tuned(spec, tmp_path / "r.db", devices, test_limit=10)
+    homes: dict[Input, set[int]] = {}
+    for number, device in enumerate(devices):
+        for problem in [*(problem for problem, _ in device.asked), *device.together]:
+            homes.setdefault(problem, set()).add(number)
+        assert set(device.recalled) == {problem for problem, _ in device.asked}
+    assert set(homes) == set(spec.inputs)
+    assert all(len(numbers) == 1 for numbers in homes.values())
+    assert set(homes) == {problem for device in devices for problem in device.together}
+    for run in results.runs:
+        (home,) = homes[run.problem]
+        assert run.notes[DEVICE_UUID] == f"GPU-{home}"
+
+
+def test_a_seed_repeats_the_search_of_one_device(tmp_path: Path) -> None:
+    """One device takes the way without threads, and the inputs in their order."""
+    spec = make_spec(tmp_path, MANY)
+    asked = []
+    for name in ("a", "b"):
+        device = Scripted()
+        tuned(spec, tmp_path / f"{name}.db", [device], test_limit=12)
+        asked.append(device.asked)
+    shared = Scripted()
+    with opened(spec, tmp_path / "c.db", equal(shared), test_limit=12) as (campaign, _):
+        campaign.run()
+    assert asked[0] == asked[1]
+    assert asked[0] == shared.asked, "nor does it matter that it could be shared"
+
+
+def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path: Path) -> None:
+    """Ctrl-C arrives in the main thread, while others measure and one has just measured."""
+    spec, database = make_spec(tmp_path, MANY), tmp_path / "r.db"
+    options = {"test_limit": 12}
+
+    def interrupt(number: int) -> None:
+        if number == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    first = [Scripted("GPU-0", interrupt), Scripted("GPU-1"), Scripted("GPU-2")]
+    with pytest.raises(KeyboardInterrupt):
+        tuned(spec, database, first, **options)
+    assert all(device.is_closed for device in first)
+    assert not [t for t in threading.enumerate() if "_serve" in t.name], "no thread is left"
+    results = the_one(read_results([str(database)]))
+    kept = {(row.measurement.input, row.measurement.config) for row in results.rows}
+    asked = [each for device in first for each in device.asked]
+    assert kept <= set(asked)
+    assert len(asked) - len(kept) <= len(first), "only what was being measured is lost"
+    states = {run.state for run in results.runs}
+    assert "interrupted" in states
+    assert "running" not in states
+
+    again = [Scripted("GPU-8"), Scripted("GPU-9")]
+    reports, results, _ = tuned(spec, database, again, **options)
+    assert not kept & {each for device in again for each in device.asked}
+    assert {run.state for run in results.runs} == {"complete"}
+    assert len(reports) == len(spec.inputs)
+    devices = [run.notes[DEVICE_UUID].split() for run in results.runs]
+    assert all({"GPU-8", "GPU-9"} & set(uuids) for uuids in devices)
+    counts = Counter(row.measurement.input for row in results.rows if row.stage == "search")
+    assert set(counts.values()) == {12}, "what was measured before counts, and is proposed again"
+
+
+def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_path: Path) -> None:
+    spec, database = make_spec(tmp_path, MANY), tmp_path / "r.db"
+
+    def fail(number: int) -> None:
+        if number == 6:
+            raise RuntimeError("a defect")
+
+    devices = [Scripted(), Scripted(before=fail), Scripted()]
+    with pytest.raises(RuntimeError, match="a defect"):
+        tuned(spec, database, devices, test_limit=12)
+    rows = the_one(read_results([str(database)])).rows
+    asked = {each for device in devices for each in device.asked}
+    lost = asked - {(row.measurement.input, row.measurement.config) for row in rows}
+    assert len(lost) <= 2, "what the two others were measuring"
+
+
+def test_a_device_that_fails_again_and_again_is_taken_out(
+    tmp_path: Path, alone: tuple[Any, Any]
+) -> None:
+    spec = make_spec(tmp_path, SMALL)
+
+    def fail(number: int) -> None:
+        if number > 20:
+            raise BackendUnavailable("the device cannot be opened")
+
+    devices = [Scripted("GPU-0"), Scripted("GPU-1", fail), Scripted("GPU-2")]
+    reports, several, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
+    assert (verdicts(reports), stored(several)) == alone
+    (warning,) = warnings
+    assert warning.startswith("device 1 (GPU-1) failed 3 times in a row and is not used any more")
+    assert len(devices[1].asked) == 20
+
+
+def test_a_device_that_fails_now_and_then_goes_on(tmp_path: Path) -> None:
+    spec, failures = make_spec(tmp_path, MANY), list[int]()
+
+    def fail(number: int) -> None:
+        if number % 7 == 0 and len(failures) < 5 and (not failures or failures[-1] != number):
+            failures.append(number)
+            raise BackendUnavailable("busy")
+
+    devices = [Scripted(), Scripted(before=fail)]
+    reports, _, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=30)
+    assert len(failures) == 5
+    assert not warnings
+    assert len(reports) == len(spec.inputs)
+
+
+def test_the_last_device_that_fails_ends_the_campaign(tmp_path: Path) -> None:
+    def fail(number: int) -> None:
+        if number > 4:
+            raise BackendUnavailable("the device cannot be opened")
+
+    devices = [Scripted(before=fail), Scripted(before=fail)]
+    with pytest.raises(BackendUnavailable, match="cannot be opened"):
+        tuned(make_spec(tmp_path, MANY), tmp_path / "r.db", devices, test_limit=12)
+
+
+def test_crashes_that_only_one_device_has_are_not_the_kernels_fault(
+    tmp_path: Path, alone: tuple[Any, Any]
+) -> None:
+    """What crashed on a device that is taken out is measured again on others."""
+    spec, devices = make_spec(tmp_path, SMALL), [Broken(after=15), Scripted("GPU-1")]
+    reports, results, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
+    assert verdicts(reports) == alone[0]
+    last = {(m.input, m.config): m.outcome for m in (row.measurement for row in results.rows)}
+    assert Outcome.CRASHED not in last.values()
+    (warning,) = warnings
+    assert "device 0 (GPU-broken) failed 3 times in a row" in warning
+    assert "fell off the bus" in warning
+
+
+def test_crashes_of_kernels_take_no_device_out(tmp_path: Path) -> None:
+    class Crashing(Scripted):
+        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+            found = super().measure(space, problem, config, best_s)
+            if config["LAYOUT"] == "row":
+                return found
+            return Measurement(config, problem, Outcome.CRASHED, message="a bad kernel")
+
+    devices = [Crashing(), Crashing()]
+    reports, _, warnings = tuned(
+        make_spec(tmp_path, SMALL), tmp_path / "r.db", devices, test_limit=1000
+    )
+    assert not warnings
+    assert all(r.best and r.best.config["LAYOUT"] == "row" for r in reports)
+
+
+class Late:
+    """Devices that join once another one has begun."""
+
+    def __init__(self, after: Scripted, **devices: Scripted) -> None:
+        self._after, self._devices, self.is_closed = after, devices, False
+        self.reason = ""
+
+    def joined(self) -> dict[str, Scripted]:
+        """Return them once."""
+        if not self._after.asked:
+            return {}
+        found, self._devices = self._devices, {}
+        return found
+
+    def unused(self) -> list[str]:
+        """Return a reason when devices are returned no more."""
+        return [] if self._devices else [self.reason] * bool(self.reason)
+
+    def close(self) -> None:
+        """Note it."""
+        self.is_closed = True
+
+
+def test_a_device_that_joins_takes_inputs_that_nobody_has_begun(
+    tmp_path: Path, alone: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.tuning.sharing._LOOK_S", 0.01)
+    joins, differs = Scripted("GPU-late"), Scripted("GPU-other", name="other")
+    first = Scripted("GPU-0", lambda number: number == 3 and until(lambda: bool(joins.asked)))
+    late = Late(first, joins=joins, differs=differs)
+    spec, database = make_spec(tmp_path, SMALL), tmp_path / "r.db"
+    warnings: list[str] = []
+    late.reason = "a T4 has joined and is not used"
+    with opened(spec, database, EqualDevices({"first": first}, late), test_limit=1000) as (c, d):
+        d.warn = warnings.append  # type: ignore[assignment, method-assign]
+        found = verdicts(c.run())
+    assert set(warnings) == {
+        "differs (GPU-other) has joined and is not used: it is not equal to first (GPU-0): its "
+        "device is `other`, not `formula`",
+        late.reason,
+    }
+    results = the_one(read_results([str(database)]))
+    assert (found, stored(results)) == alone
+    assert joins.asked
+    assert differs.is_closed
+    assert not differs.asked
+    searched = {row.measurement.input for row in results.rows if row.stage == "search"}
+    assert searched == set(spec.inputs)
+
+
+def test_devices_that_join_end_with_the_others() -> None:
+    first = Scripted("GPU-0")
+    late = Late(first)
+    EqualDevices({"first": first}, late).close()
+    assert late.is_closed
+    assert first.is_closed
+
+
+def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, MANY)
+    lacking = spec.inputs[2]
+
+    class Lacking(Scripted):
+        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+            if problem == lacking:
+                raise HostModuleError("no data")
+            return super().measure(space, problem, config, best_s)
+
+    reports, _, warnings = tuned(spec, tmp_path / "r.db", [Lacking(), Lacking()], test_limit=8)
+    assert [r.problem for r in reports if not r.best] == [lacking]
+    assert warnings == [f"({lacking}) is left out: no data"]
+
+
+def test_devices_share_the_time_of_a_campaign_breadth_first(tmp_path: Path) -> None:
+    """Each input gets its default before any gets more tests."""
+    spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
+    limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() + 600}
+    with opened(spec, tmp_path / "r.db", equal(*devices), **limits) as (campaign, tests):
+        reports = campaign.run()
+        assert {found.tests for found in campaign.searched.values()} == {20}
+    first = [progress.measurement.input for progress in tests[: len(spec.inputs)]]
+    assert set(first) == set(spec.inputs)
+    assert all(report.best for report in reports)
+
+
+def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path: Path) -> None:
+    devices = [Scripted(), Scripted()]
+    spec = make_spec(tmp_path, MANY)
+    limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() - 1}
+    with opened(spec, tmp_path / "r.db", equal(*devices), **limits) as (campaign, _):
+        reports = campaign.run()
+    assert not [device.asked for device in devices if device.asked]
+    assert {report.note for report in reports} == {"not measured: the time was up"}
+
+
+def test_devices_that_differ_are_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"device 1 \(GPU-2\) is not equal to device 0: its device is `two`, not"
+    ):
+        equal(Scripted(name="one"), Scripted("GPU-2", name="two"))
+
+
+def test_each_thread_finds_its_own_random_numbers() -> None:
+    def draws(baton: Baton | None, seed: int, found: list[float]) -> None:
+        def one() -> float:
+            return random.random() + float(np.random.random())
+
+        if baton is None:
+            random.seed(seed)
+            np.random.seed(seed)
+            found += [one() for _ in range(20)]
+            return
+        with baton.held():
+            random.seed(seed)
+            np.random.seed(seed)
+            for _ in range(20):
+                found.append(one())
+                with baton.handed_on():
+                    time.sleep(1e-4)
+
+    expected: list[list[float]] = [[], []]
+    for seed in range(2):
+        draws(None, seed, expected[seed])
+    found: list[list[float]] = [[], []]
+    baton = Baton()
+    threads = [threading.Thread(target=draws, args=(baton, n, found[n])) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == expected

@@ -1,0 +1,376 @@
+"""Validation by uniform samples: what it draws, what its tree predicts, and when it stops."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Timing
+from harness.models.prediction import PairEncoder, prediction_errors
+from harness.models.starchart.regression import summarize
+from harness.space_file import Parameter
+from harness.tuning.sampling import UniformSampling
+from harness.tuning.validation import (
+    RESERVED,
+    Goal,
+    PairStream,
+    Validation,
+    describe_validation,
+    validate,
+)
+from tests.helpers.replays import FormulaMeasurer, make_spec, opened, recorded
+
+SPACE = """\
+name: steps
+kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+parameters:
+  BLOCK: {type: power_of_two, min: 16, max: 1024, role: launch, default: 256}
+  TILE: {type: integer, min: 1, max: 20, default: 1}
+  LAYOUT: {values: [row, column, block], role: choice, default: row}
+launch: {group: [BLOCK], grid: [n]}
+inputs:
+  features: [n]
+  values: [{n: 16}, {n: 4096}, {n: 1048576}]
+search: {test_limit: 100}
+"""
+
+
+def steps_s(problem: Input, config: Config) -> float:
+    """A tree of depth three: its leaves are 1, 3, 4 and 40 ms."""
+    n, block, tile = problem["n"], config["BLOCK"], config["TILE"]
+    assert isinstance(n, int)
+    assert isinstance(block, int)
+    assert isinstance(tile, int)
+    if n > 100_000:
+        return 40e-3
+    if config["LAYOUT"] == "column":
+        return 4e-3
+    return 3e-3 if tile > 8 and block > 64 else 1e-3
+
+
+def noise_s(problem: Input, config: Config) -> float:
+    """Nothing but noise, over a factor of 20."""
+    return 1e-3 * 20 ** random.Random(problem.json + config.json).random()
+
+
+def run(
+    folder: Path,
+    measurer: FormulaMeasurer,
+    target: float = 0.15,
+    text: str = SPACE,
+    **options: Any,
+) -> Any:
+    """The campaign of one validation, and its reports."""
+    spec = make_spec(folder, text)
+    chosen = {"technique": ["UniformRandom"], "test_limit": 100} | options
+    with opened(spec, folder / "r.db", measurer, target=target, **chosen) as (campaign, _):
+        reports = campaign.run()
+    return campaign, reports
+
+
+def validation(folder: Path, measurer: FormulaMeasurer, **options: Any) -> Validation:
+    found = run(folder, measurer, **options)[0].validation
+    assert isinstance(found, Validation)
+    return found
+
+
+def of_part(folder: Path, part: str) -> list[tuple[int, int]]:
+    """The pairs that were tested for a part, by the ids of their rows."""
+    with sqlite3.connect(folder / "r.db") as database:
+        return database.execute(
+            "select m.input_id, m.configuration_id from tests t join runs r on r.id = t.run_id "
+            "join measurements m on m.id = t.measurement_id where r.technique = ?",
+            (f"UniformRandom ({part})",),
+        ).fetchall()
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A validation that has ended: where, of which measurer, and what came of it."""
+
+    folder: Path
+    measurer: FormulaMeasurer
+    found: Validation
+
+
+@pytest.fixture(scope="module")
+def of_noise(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """120 samples of what no tree can predict."""
+    folder, measurer = tmp_path_factory.mktemp("noise"), FormulaMeasurer(noise_s)
+    return Finished(folder, measurer, validation(folder, measurer, test_limit=40))
+
+
+FEW = 40
+
+
+@pytest.fixture
+def few_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer than are usual, where it is not asked how many."""
+    monkeypatch.setattr("harness.tuning.validation.RESERVED", FEW)
+
+
+# ------------------------------------------------------------------------------- the tree
+
+
+@pytest.mark.usefixtures("few_reserved")
+def test_a_tree_over_steps_converges_on_them(tmp_path: Path) -> None:
+    found = validation(tmp_path, FormulaMeasurer(steps_s), target=0.01)
+    last = found.curve[-1]
+    assert last.error.median.value <= 0.01
+    assert last.samples <= 100
+    assert found.ended == f"The target of 0.01 is reached with {last.samples} samples."
+    assert [point.samples for point in found.curve] == list(range(20, last.samples + 1, 20))
+
+
+def test_noise_is_not_claimed_to_be_predicted(of_noise: Finished) -> None:
+    found = of_noise.found
+    assert found.ended == "The limit of 120 samples was spent before the target was reached."
+    assert found.may_go_on
+    assert min(point.error.median.value for point in found.curve) > 0.4
+    assert [point.samples for point in found.curve] == [20, 40, 60, 80, 100, 120]
+
+
+def pair(n: int, layout: str, time_s: float) -> Measurement:
+    timing = Timing((time_s,))
+    return Measurement(Config({"LAYOUT": layout}), Input({"n": n}), Outcome.OK, timing)
+
+
+LAYOUTS = ("row", "column", "block")
+
+
+def test_a_value_in_the_middle_of_an_enumeration_is_split_off_by_itself() -> None:
+    layout = Parameter("LAYOUT", "enum", LAYOUTS, "choice", "row")
+    pairs = [pair(n, name, 5e-3 if name == "column" else 1e-3) for n in (1, 2) for name in LAYOUTS]
+    columns = PairEncoder([layout], [Input({"n": 1}), Input({"n": 2})])
+    assert columns.of(pairs[:3])[:, :3].tolist() == np.eye(3).tolist()
+    assert prediction_errors(columns, pairs, pairs).median.value == pytest.approx(0)
+
+
+def test_sizes_that_float32_cannot_hold_are_distinguished_by_their_ratio() -> None:
+    layout = Parameter("LAYOUT", "enum", LAYOUTS, "choice", "row")
+    inputs = [Input({"n": 2**40 + step * 2**24}) for step in range(2)]
+    pairs = [pair(int(i["n"]), "row", 1e-3 * (1 + place)) for place, i in enumerate(inputs)]  # type: ignore[arg-type]
+    columns = PairEncoder([layout], inputs)
+    assert prediction_errors(columns, pairs, pairs).ninth_decile == pytest.approx(0)
+
+
+def test_the_error_is_relative_and_has_an_interval() -> None:
+    errors = np.arange(1, 101) / 100
+    found = summarize(errors)
+    assert found.median.value == pytest.approx(0.505)
+    # Binomial: with 100 values the 41st to the 60th cover the median in 95 % of samples.
+    assert (found.median.low, found.median.high) == (0.41, 0.60)
+    assert found.ninth_decile == pytest.approx(0.901)
+    layout = Parameter("LAYOUT", "enum", LAYOUTS, "choice", "row")
+    columns = PairEncoder([layout], [Input({"n": 1})])
+    off = prediction_errors(columns, [pair(1, "row", 3e-3)], [pair(1, "row", 2e-3)])
+    assert off.median.value == pytest.approx(0.5)
+
+
+# ------------------------------------------------------------------------------ the draws
+
+
+def test_reserved_samples_are_as_many_as_published_and_none_is_trained_on(
+    of_noise: Finished,
+) -> None:
+    reserved, training = (of_part(of_noise.folder, part) for part in ("reserved", "training"))
+    assert of_noise.found.reserved == RESERVED == len(set(reserved))
+    assert len(set(training)) == len(training) == 120
+    assert not set(reserved) & set(training)
+
+
+def test_pairs_are_drawn_evenly_over_inputs_by_their_configurations() -> None:
+    """3,000 draws of 6,000 pairs, a third of them of the small input: its share is 1,000 +- 18
+    (hypergeometric); five standard deviations are allowed."""
+    small, large = Input({"n": 1}), Input({"n": 2})
+    pairs = {
+        problem: [recorded(noise_s, problem, Config({"A": place})) for place in range(count)]
+        for problem, count in ((small, 2000), (large, 4000))
+    }
+
+    def draw(problem: Input, draws: int) -> list[Measurement]:
+        return pairs[problem][:draws]
+
+    stream = PairStream({small: 2000, large: 4000}, draw, lambda _: True, random.Random(0))
+    taken = Counter(m.input for _ in range(30) for m in stream.take(100))
+    assert sum(taken.values()) == 3000
+    assert abs(taken[small] - 1000) < 5 * 18
+
+
+def test_draws_do_not_depend_on_how_many_are_taken_at_a_time() -> None:
+    inputs = [Input({"n": n}) for n in range(5)]
+
+    def draw(problem: Input, draws: int) -> list[Measurement]:
+        return [recorded(noise_s, problem, Config({"A": place})) for place in range(draws)]
+
+    def taken(*counts: int) -> set[tuple[Input, Config]]:
+        stream = PairStream(dict.fromkeys(inputs, 50), draw, lambda _: True, random.Random(3))
+        return {(m.input, m.config) for count in counts for m in stream.take(count)}
+
+    assert taken(20, 20, 20) == taken(60) == taken(7, 53)
+
+
+def test_reserved_and_training_samples_are_drawn_with_other_numbers(tmp_path: Path) -> None:
+    """With the same numbers each reserved sample could have a training sample near it."""
+    spec = make_spec(tmp_path, SPACE)
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(noise_s), technique=["UniformRandom"]) as (
+        campaign,
+        _,
+    ):
+        sampling = UniformSampling(campaign.state)
+        drawn = [
+            [m.config for m in sampling.draw_samples(role, spec.inputs[0], 20, frozenset())]
+            for role in SampleRole
+        ]
+    assert len(drawn[0]) == len(drawn[1]) == 20
+    assert sum(one == other for one, other in zip(*drawn, strict=True)) <= 2
+
+
+# ------------------------------------------------------------------------ what may happen
+
+
+class Failing(FormulaMeasurer):
+    """Configurations with TILE 5 end in an outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(noise_s)
+        self._outcome = outcome
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        if config["TILE"] in (5, 6, 7):
+            return Measurement(config, problem, self._outcome, message="so it is")
+        return super().measure(space, problem, config, best_s)
+
+
+@pytest.mark.usefixtures("few_reserved")
+def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "wrong").mkdir()
+    (tmp_path / "refused").mkdir()
+    wrong = validation(tmp_path / "wrong", Failing(Outcome.WRONG_RESULT), test_limit=10)
+    refused = validation(tmp_path / "refused", Failing(Outcome.LAUNCH_FAILED), test_limit=10)
+    assert wrong.curve[-1].samples == refused.curve[-1].samples == 30
+    assert wrong.curve[-1].failed > 0
+    assert refused.curve[-1].failed == 0
+    assert wrong.reserved == refused.reserved == FEW
+    assert len(of_part(tmp_path / "wrong", "training")) == 30
+    assert len(of_part(tmp_path / "refused", "training")) > 30
+
+
+def test_a_validation_that_was_killed_goes_on_where_it_stopped(
+    of_noise: Finished, tmp_path: Path
+) -> None:
+    cut, rest = FormulaMeasurer(noise_s, 270), FormulaMeasurer(noise_s)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, cut, test_limit=40)
+    campaign, _ = run(tmp_path, rest, test_limit=40)
+    assert cut.asked + rest.asked == of_noise.measurer.asked
+    assert campaign.validation == of_noise.found
+    assert campaign.state.replayed == 270
+
+
+@pytest.mark.usefixtures("few_reserved")
+def test_a_larger_limit_goes_on_from_the_samples_there_are(tmp_path: Path) -> None:
+    first, second = FormulaMeasurer(noise_s), FormulaMeasurer(noise_s)
+    before = validation(tmp_path, first, test_limit=20)
+    after = validation(tmp_path, second, test_limit=40)
+    assert after.curve[: len(before.curve)] == before.curve
+    assert not set(first.asked) & set(second.asked)
+
+
+def test_a_space_that_is_sampled_to_its_end_says_so(tmp_path: Path) -> None:
+    smaller = SPACE.replace("max: 20", "max: 2")
+    found = validation(tmp_path, FormulaMeasurer(noise_s), text=smaller, test_limit=10_000)
+    assert found.ended == "Every legal pair was sampled before the target was reached."
+    assert found.curve[-1].samples == found.reserved == 3 * 7 * 2 * 3 // 2
+    assert not found.may_go_on
+
+
+def test_the_end_says_that_the_time_was_up(tmp_path: Path) -> None:
+    found = validation(tmp_path, FormulaMeasurer(noise_s), stop_at=0.0)
+    assert found.ended == "The time was up before the target was reached."
+    assert (found.curve, found.reserved) == ((), 0)
+
+
+class Sampled:
+    """A sampler in memory: every configuration takes as long as a rule says."""
+
+    def __init__(self, outcome: Outcome = Outcome.OK, configs: int = 100) -> None:
+        self._configs = [Config({"A": a}) for a in range(configs)]
+        self.columns = PairEncoder([Parameter("A", "integer", range(1000), "source", 0)], INPUTS)
+        self._outcome = outcome
+
+    def begin_samples(self, title: str, samples: int) -> None:
+        """Nothing is shown."""
+
+    def is_time_up(self) -> bool:
+        return False
+
+    def draw_samples(self, part: Any, problem: Input, draws: int, held_out: Any) -> Any:
+        free = [config for config in self._configs if config not in held_out]
+        found = [recorded(noise_s, problem, config) for config in free[:draws]]
+        if self._outcome is Outcome.OK:
+            return found
+        return [
+            dataclasses.replace(m, outcome=self._outcome, timing=None, message="no") for m in found
+        ]
+
+
+INPUTS = [Input({"n": 1}), Input({"n": 2})]
+
+
+def counts(each: int) -> Mapping[Input, float]:
+    return dict.fromkeys(INPUTS, each)
+
+
+def test_later_more_samples_are_added_at_a_time() -> None:
+    found = validate(Sampled(configs=500), counts(500), Goal(1e-9, 300))
+    steps = [20, 40, 60, 80, 100, 120, 140, 160, 200, 240, 300]
+    assert [point.samples for point in found.curve] == steps
+
+
+def test_a_small_space_reserves_half_of_its_pairs_and_says_so() -> None:
+    found = validate(Sampled(), counts(100), Goal(1e-9, 1000))
+    assert found.reserved == 100
+    assert "fewer could be reserved" in list(describe_validation(found))[1]
+
+
+def test_a_space_that_is_too_small_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"needs 40 pairs .* found 38"):
+        validate(Sampled(), counts(19), Goal(0.15, 1000))
+
+
+def test_a_device_that_refuses_everything_is_an_error() -> None:
+    with pytest.raises(UsageError, match=r"needs 20 reserved samples that work, found 0 among"):
+        validate(Sampled(Outcome.BUILD_FAILED), counts(100), Goal(0.15, 1000))
+
+
+def test_the_curve_is_described_as_a_table() -> None:
+    found = validate(Sampled(), counts(100), Goal(1e-9, 40))
+    lines = list(describe_validation(found))
+    assert "on 100 reserved samples (target: a median of 1e-09)" in lines[0]
+    assert lines[2].split() == [
+        "samples",
+        "median",
+        "95",
+        "%",
+        "interval",
+        "9",
+        "in",
+        "10",
+        "below",
+    ]
+    assert [int(line.split()[0]) for line in lines[3:-1]] == [20, 40]
+    assert all(math.isfinite(float(line.split()[1])) for line in lines[3:-1])
+    assert lines[-1] == "The limit of 40 samples was spent before the target was reached."
