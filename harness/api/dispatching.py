@@ -200,7 +200,7 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = space_of(options, campaigns)
-    check_formats(options.format, spec)
+    check_formats(options.format)
     results = results_of(campaigns, spec, options)
     elsewhere = results_elsewhere(campaigns, results)
     arch = _arch(options.arch, results)
