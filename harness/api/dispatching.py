@@ -161,15 +161,14 @@ class LearntDispatcher:
         earlier, count = earlier_inputs(self.options.output) or 0, len(self.matrix.features)
         return _loss(self.options.output, count, earlier) if earlier > count else ""
 
-    def how_to_run(self, files: Sequence[str]) -> str:
-        """Say how to run the launcher, if these files have one; empty if not."""
+    @property
+    def how_to_run(self) -> str:
+        """Say how to run the launcher, if there is one; empty if not."""
         launcher = program_launcher(self.spec, self.results)
         if launcher is None:
             return ""
-        compiled = f"run_{self.spec.name}"
-        folder = self.options.output
-        command = folder / compiled if compiled in files else f"python {folder / self.spec.name}"
-        return f"To run the program that suits the input: {command} {launcher.line.usage}".rstrip()
+        command = f"python {self.options.output / self.spec.name} {launcher.line.usage}"
+        return f"To run the program that suits the input: {command}".rstrip()
 
     def write(self) -> list[str]:
         """Write the code and the kernels; return the files, relative to the folder."""

@@ -43,8 +43,8 @@ def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[st
     if loss:
         print_line(console, loss, "yellow")
     print_line(console, f"{learnt.options.output}: {', '.join(files)}")
-    if how_to_run := learnt.how_to_run(files):
-        print_line(console, how_to_run)
+    if learnt.how_to_run:
+        print_line(console, learnt.how_to_run)
 
 
 def _document(learnt: LearntDispatcher, loss: str, files: list[str]) -> DispatchDocument:
