@@ -22,7 +22,6 @@ from harness.dispatch.rendering import (
 )
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
 from harness.dispatch.tree_text import comment_on
-from harness.dispatch.workload_code import workload_in_c
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm
 from harness.models.encoding.parts import LOG2_DIGITS
 
@@ -90,7 +89,6 @@ def c_header(dispatcher: Dispatcher) -> str:
         item=dispatcher.item,
         symbols=[", ".join(map(c_string, names)) for names in dispatcher.symbols],
         functions=dispatcher.functions,
-        workload=workload_in_c(dispatcher),
         helpers=list(_helpers(dispatcher.name, [*exact, *writer.columns()])),
         guarded=guarded,
         fallback=list(writer.first(dispatcher.fallback, dispatcher.guards)),

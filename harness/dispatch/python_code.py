@@ -22,9 +22,9 @@ from harness.dispatch.rendering import (
 )
 from harness.dispatch.spelling import bare, docstring, plain, wrapped
 from harness.dispatch.tree_text import comment_on
-from harness.dispatch.workload_code import choices_of, header_of
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.models.encoding.parts import LOG2_DIGITS
+from harness.space_file.workload import CALLS, CHOICE, TITLE
 
 _PROVENANCE = ("databases", "inputs", "choice", "harness_version", "date")
 
@@ -109,10 +109,15 @@ def python_module(dispatcher: Dispatcher) -> str:
         has_loader=dispatcher.has_loader,
         without="kernels" if dispatcher.item == "kernel" else "a launcher",
         helpers=helpers,
-        workload_header=header_of(dispatcher),
-        choices=choices_of(dispatcher),
+        workload_header=_workload_header(dispatcher),
         kinds={f.variable: f.type.name.lower() for f in dispatcher.features},
     )
+
+
+def _workload_header(dispatcher: Dispatcher) -> str:
+    """Return the lines that begin a file of counted calls."""
+    columns = [*(feature.name for feature in dispatcher.features), CALLS, CHOICE]
+    return f"{TITLE}{dispatcher.name}\n{','.join(columns)}\n"
 
 
 class _PythonWriter:

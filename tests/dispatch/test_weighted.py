@@ -34,8 +34,8 @@ def matrix() -> Matrix:
     return make_matrix(pd.DataFrame({"n": SIZES}), configs, times, default=0)
 
 
-def workload(calls: dict[int, int], **reasons: int) -> Workload:
-    return Workload(Path("calls.csv"), {Input({"n": n}): k for n, k in calls.items()}, reasons)
+def workload(calls: dict[int, int]) -> Workload:
+    return Workload(Path("calls.csv"), {Input({"n": n}): k for n, k in calls.items()})
 
 
 def test_calls_count_for_the_nearest_measured_input() -> None:
@@ -59,12 +59,11 @@ def test_words_and_both_ends_outside_of_the_tuned_range_are_named() -> None:
     small = make_matrix(features, [Config({"A": 1})], np.ones((2, 1)))
     calls = [("half", 32.0), ("half", 8.0), ("int", 16.0), ("half", 99.5)]
     found = {Input({"n": n, "t": word}): 1 for word, n in calls}
-    _, coverage = weigh(small, Workload(Path("calls.csv"), found, {"tuned": 4}))
+    _, coverage = weigh(small, Workload(Path("calls.csv"), found))
     assert list(coverage.beyond) == [
         "50% with n down to 8.0 (tuned from 16) and up to 99.5 (tuned to 64)",
         "25% with t = int",
     ]
-    assert coverage.lines[-1].startswith("When they were recorded, the dispatcher chose 100% in")
 
 
 def test_calls_outside_of_the_tuned_range_alone_are_one_error() -> None:
