@@ -16,10 +16,8 @@ from harness.api.dispatched_program import program_launcher, program_notices
 from harness.api.dispatched_results import (
     DispatchOptions,
     describe,
-    results_elsewhere,
     results_of,
     space_of,
-    transfers,
 )
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
@@ -28,7 +26,6 @@ from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.elsewhere import DeviceTransfer
 from harness.dispatch.formats import check_formats
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
@@ -86,16 +83,8 @@ class LearntDispatcher:
     name: str | None
     arch: str
     notices: Sequence[str]
-    elsewhere: Sequence[Results] = ()
     coverage: Coverage | None = None
     why_no_choice: str = ""
-
-    @cached_property
-    def transfers(self) -> tuple[DeviceTransfer, ...]:
-        """The choice by input on the other devices that these databases have results of."""
-        if self.found is None or self.name is None:
-            return ()
-        return transfers(self.found, self.name, self.elsewhere)
 
     @property
     def is_worth_it(self) -> bool:
@@ -201,7 +190,6 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     spec = space_of(options, campaigns)
     check_formats(options.format)
     results = results_of(campaigns, spec, options)
-    elsewhere = results_elsewhere(campaigns, results)
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
@@ -235,7 +223,6 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         name,
         arch,
         notices,
-        elsewhere,
         coverage,
         why,
     )
@@ -309,7 +296,7 @@ def _judged(matrix: Matrix, options: DispatchOptions, display: Display) -> Study
 
 
 def _provenance(learnt: LearntDispatcher) -> Provenance:
-    results, found, transfers = learnt.results, learnt.found, learnt.transfers
+    results, found = learnt.results, learnt.found
     verdict = (*verdict_lines(found), "") if found is not None else ()
     name = "one configuration for all" if learnt.name is None else learnt.name
     is_slower = learnt.name is not None and not learnt.is_worth_it
@@ -321,8 +308,7 @@ def _provenance(learnt: LearntDispatcher) -> Provenance:
         inputs=len(learnt.matrix.features),
         choice=f"{name}, seed {learnt.options.seed}{why}",
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        verdict=(*verdict, learnt.sentence, *(one.sentence for one in transfers)),
-        transfers=transfers,
+        verdict=(*verdict, learnt.sentence),
     )
 
 

@@ -14,7 +14,6 @@ from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.flag_file import FlagFile
 from harness.core.records import Environment, Value
-from harness.dispatch.elsewhere import DeviceTransfer
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import FALSE, TRUE, Bounds, Formula, Type, conjunction
 from harness.dispatch.guards import Translator
@@ -35,8 +34,7 @@ class Provenance:
     figures.
 
     `program_sha256` is the digest of the measured kernel source, host module and launch; `inputs`
-    counts the inputs it was learnt from; `choice` names the dispatcher; `transfers` judge it on
-    other devices.
+    counts the inputs it was learnt from; `choice` names the dispatcher.
     """
 
     environment: Environment
@@ -46,7 +44,6 @@ class Provenance:
     choice: str
     date: str
     verdict: tuple[str, ...]
-    transfers: tuple[DeviceTransfer, ...] = ()
     harness_version: str = __version__
     judged: tuple[Judged, ...] = ()
 

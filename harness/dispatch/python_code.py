@@ -80,10 +80,6 @@ def python_module(dispatcher: Dispatcher) -> str:
             "kernel_sha256": provenance.program_sha256,
             **{name: getattr(provenance, name) for name in _PROVENANCE},
         },
-        transfers=[
-            {"device": t.device, "platform": t.platform, "is_faster": t.is_faster}
-            for t in provenance.transfers
-        ],
         functions=ascii(dispatcher.functions),
         symbols=dispatcher.symbols,
         kernels=[f"({k.name!a}, {k.options!a})" for k in dispatcher.kernels],

@@ -440,3 +440,13 @@ def test_code_says_what_a_person_would_of_powers_of_two_and_words() -> None:
     assert "if twos_of_m <= 4.0:  # m is not divisible by 8\n" in python
     assert "if (!t_is_half) {\n" in c
     assert "if (twos_of_m <= 4.0) { /* m is not divisible by 8 */\n" in c
+
+
+def test_a_device_of_the_tuned_ones_vendor_is_served_by_the_choice() -> None:
+    where = dataclasses.replace(PROVENANCE.environment, platform="AMD Accelerated")
+    provenance = dataclasses.replace(PROVENANCE, environment=where)
+    serves = python_of(python_module(dispatcher_of(mvmul_program(), "p", provenance=provenance)))[
+        "serves"
+    ]
+    assert serves("gfx1100", "AMD Accelerated Parallel Processing")
+    assert not serves("a GPU", "NVIDIA CUDA")
