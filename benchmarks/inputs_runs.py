@@ -170,5 +170,5 @@ def _point(matrix: Matrix, fold: Fold, rule: str, seed: int) -> Point:
     chosen = EnsembleLearner().fit(fit, seed).indices(unseen.features, unseen.applies)
     found = judged(rule, unseen, chosen)
     curve = learning_curve(matrix.rows(fold.fit), seed) if rule == JUDGED else None
-    tail = math.log(found.percentile_99.value)
+    tail = math.log(found.percentile_99)
     return Point(len(fold.fit), float(found.logs.mean()), tail, curve)

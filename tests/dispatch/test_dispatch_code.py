@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.shortlists import shortlists
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Environment, Value
@@ -170,7 +171,7 @@ def test_a_learnt_shortlist_is_what_written_code_lists() -> None:
     module = python_of(python_module(written))
     applies = matrix.applies.copy()
     applies[:, 0] = matrix.features["m"] < 20
-    lists = learnt.shortlists(matrix.features, applies, 3)
+    lists = shortlists(learnt, matrix.features, applies, 3)
     names = [matrix.candidates[index] for index in range(3)]
     lengths = set()
     for values, row in zip(inputs, lists.tolist(), strict=True):
