@@ -64,7 +64,7 @@ class Kernel:
         """Return the index of the configuration for an input; raises LookupError if none
         applies."""
         index = int(self._dispatcher.select_index(**features))  # in any case: it may count calls
-        decided = self._first_calls.decided(features, index) if self._first_calls else None
+        decided = self._first_calls.decided(features) if self._first_calls else None
         return index if decided is None else decided
 
     def kernels(self, index: int) -> tuple[Any, ...]:
