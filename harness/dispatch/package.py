@@ -33,6 +33,7 @@ from harness.dispatch.c_code import c_header
 from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.features import features_of
 from harness.dispatch.formats import format_files
+from harness.dispatch.guards import check_exact
 from harness.dispatch.launcher import Launcher, launcher_files
 from harness.dispatch.loaders import counter_file, loader_files
 from harness.dispatch.matrix import Matrix
@@ -87,14 +88,17 @@ def check_candidates(
     matrix: Matrix, constraints: Sequence[str], spec: Spec, limits: Mapping[str, int]
 ) -> None:
     """Raise now what `write_dispatcher` would raise whatever is learnt: ExpressionError for
-    constraints and launch sizes that cannot be written for any candidate, UsageError for
+    constraints and launch sizes that cannot be written exactly for any candidate, UsageError for
     features."""
     refused: list[ExpressionError] = []
     choice, tuned = TreeChoice(Leaf(order=(0,))), tuned_range(matrix.features)
     for config in matrix.candidates if len(matrix.features) else ():
         program = DispatchProgram((), tuned, (config,), 0, choice, (tuple(constraints),))
         try:
-            _ = _dispatcher(program, spec, _NOWHERE, (), limits).box
+            made = _dispatcher(program, spec, _NOWHERE, (), limits)
+            _ = made.guards, made.sizes
+            sizes = [e.text for part in spec.launch.sizes for e in part] if spec.launch else []
+            check_exact([*constraints, *sizes], {**made.constants, **config}, matrix.features)
             return
         except ExpressionError as error:
             refused.append(error)

@@ -101,19 +101,10 @@ def choose(found: Mapping[str, Any], given: Mapping[str, Value]) -> int | None:
     for index in [*_order(found, given), *found["fallback"]]:
         own = found["configurations"][index]
         guards = own["guards"]
-        if not guards or (_is_exact(found, given) and all(
-            Expression(text).holds({**found["constants"], **own["parameters"], **given})
-            for text in guards
-        )):  # fmt: skip
+        values = {**found["constants"], **own["parameters"], **given}
+        if all(Expression(text).holds(values) for text in guards):
             return int(index)
     return None
-
-
-def _is_exact(found: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    return all(
-        one["exact"] is None or one["exact"][0] <= given[one["name"]] <= one["exact"][1]
-        for one in found["features"]
-    )
 
 
 def _order(found: Mapping[str, Any], given: Mapping[str, Any]) -> list[int]:
@@ -161,7 +152,6 @@ def _number(column: Mapping[str, Any], given: Mapping[str, Any]) -> float:
 
 def test_json_chooses_as_the_code_does() -> None:
     rng = random.Random(8)
-    compared = 0
     for number, shape in enumerate(SHAPES):
         inputs = [drawn_input(rng) for _ in range(40)]
         program = drawn_program(rng, inputs, *shape)
@@ -169,10 +159,7 @@ def test_json_chooses_as_the_code_does() -> None:
         found = json.loads(written[f"p{number}.json"])
         TypeAdapter(JsonDispatcher).validate_python(found)
         for given in inputs:
-            if _is_exact(found, given):
-                assert choose(found, given) == selected(program, given), (shape, given)
-                compared += 1
-    assert compared > 200
+            assert choose(found, given) == selected(program, given), (shape, given)
 
 
 # ----------------------------------------------------------------------------------------- Triton
