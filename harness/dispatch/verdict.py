@@ -34,7 +34,7 @@ class Judged:
     """Slowdowns of one way to choose on held-out inputs, shape (inputs,).
 
     A choice that `failed` counts as twice the input's largest slowdown. Inputs count by their
-    `weights`, shape (inputs,), or all alike. `chosen` are the candidates' indices.
+    `weights`, shape (inputs,), or all alike.
     """
 
     name: str
@@ -42,7 +42,6 @@ class Judged:
     groups: npt.NDArray[np.intp]
     failed: Flags
     weights: Array | None = None
-    chosen: Indices | None = None
 
     def rows(self, rows: Indices) -> Judged:
         """Keep only some inputs, by their indices."""
@@ -52,7 +51,6 @@ class Judged:
             groups=self.groups[rows],
             failed=self.failed[rows],
             weights=None if self.weights is None else self.weights[rows],
-            chosen=None if self.chosen is None else self.chosen[rows],
         )
 
     @property
@@ -190,7 +188,7 @@ def judged(name: str, matrix: Matrix, indices: Indices) -> Judged:
         row = int(np.isnan(logs).argmax())
         raise ValueError(f"{name} chose {matrix.candidates[indices[row]]}, which does not apply")
     failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
-    return Judged(name, logs, matrix.groups, failed, weights=matrix.weights, chosen=indices)
+    return Judged(name, logs, matrix.groups, failed, weights=matrix.weights)
 
 
 def with_selection(one: Judged, best_s: Array, selection_s: float) -> Judged:
