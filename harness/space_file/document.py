@@ -124,6 +124,9 @@ def _plain_data(value: object, location: Location, path: str) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, Integral):
+        if abs(value) >= 10**MAX_DIGITS:
+            text = f"has more than {MAX_DIGITS} digits, as no number of a space"
+            raise _whole(path, located(location, text))
         return int(value)
     if isinstance(value, Real):
         return float(value)
