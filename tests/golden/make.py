@@ -16,29 +16,25 @@ Numbers are rounded to six digits, since processors add in different orders.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import importlib
 import io
 import os
-import re
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from unittest import mock
 
-import harness
 from harness.__main__ import COMMANDS, main, usage
 from tests.golden.formula import FormulaGpu
+from tests.golden.texts import ROOT, help_of, masked, text_of_page
 
 HERE = Path(__file__).parent
 INPUTS, OUTPUTS = HERE / "inputs", HERE / "outputs"
-ROOT = HERE.parents[1]
 DATA = HERE.parent / "data"
-PROGRESS = re.compile(r"^judged on held-out inputs: .*\n", re.M)
+OTHER_GPUS = {"tune_changed": FormulaGpu("one", slower=1.2), "tune_elsewhere": FormulaGpu("two")}
 OPENED = "harness.api.devices.open_measurers"
 AGAIN = "python -m tests.golden.make"
 
@@ -52,18 +48,20 @@ CASES: dict[str, Sequence[str]] = {
     "tune_replay": [
         "tune --replay convolution.json --quiet --test-limit 30 -t UniformRandom",
         "tune --replay convolution.json --quiet --test-limit 30 -t AUCBanditMetaTechniqueA --fresh",
-        "tune --replay times.csv --database times.db --quiet",
+        "tune --replay times.csv --database times.db --quiet -t UniformRandom",
         "tune rows.yaml --replay rows.db --database again.db --quiet --test-limit 8 --inputs n<=64",
         "tune --replay convolution.json --quiet --database v.db --validate 0.3",
         "tune --list-techniques",
     ],
-    "tune_replay_json": ["tune --replay times.csv --database times.db --json --quiet"],
+    "tune_replay_json": [
+        "tune --replay times.csv --database times.db --json --quiet -t UniformRandom"
+    ],
     "merge": ["merge all.db rows.db elsewhere.db", "merge all.db rows.db"],
     "analyse": [
         "analyse rows.db",
         "analyse results/convolution.replay.db",
         "analyse times.db",
-        "analyse stock_opentuner.db",
+        "analyse stock_opentuner.db --summary",
     ],
     "analyse_tree": [
         "analyse rows.db --tree 3 --inside n<=64 --below slowdown=1.2 --below power_w=130",
@@ -125,14 +123,14 @@ def make(outputs: Path) -> None:
         }
         for name, path in WRITTEN.items():
             text = (folder / path).read_text(encoding="utf-8")
-            texts[name] = _text_of_page(text) if path.endswith(".html") else text
+            texts[name] = text_of_page(text) if path.endswith(".html") else text
         texts["files"] = "\n".join(sorted(_names(folder)))
-        texts["help"] = "\n".join([usage(), *map(_help, COMMANDS)])
-        masked = {name: _masked(text, folder) for name, text in texts.items()}
+        texts["help"] = "\n".join([usage(), *map(help_of, COMMANDS)])
+        texts = {name: masked(text, folder) for name, text in texts.items()}
     outputs.mkdir(exist_ok=True)
     for old in outputs.glob("*.txt"):
         old.unlink()
-    for name, text in masked.items():
+    for name, text in texts.items():
         (outputs / f"{name}.txt").write_text(text.rstrip() + "\n", encoding="utf-8")
 
 
@@ -147,12 +145,12 @@ def _in_folder(folder: Path) -> Iterator[Path]:
         (folder / "changed" / file.name).write_text(text.replace("sum +=", "sum = sum +"))
     (folder / "SPACES").symlink_to(ROOT / "spaces")
     (folder / "BAD").symlink_to(DATA / "bad_specs")
-    given = {
-        k: v for k, v in os.environ.items() if not k.startswith(("HARNESS_", "FORCE_", "TTY_"))
-    }
+    ours = ("HARNESS_", "FORCE_", "TTY_")
+    given = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     given |= {"COLUMNS": "150", "HARNESS_CACHE_DIR": str(folder / "cache")}
     before = Path.cwd()
-    with mock.patch.dict(os.environ, given, clear=True):
+    with mock.patch.dict(os.environ, given, clear=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         os.chdir(folder)
         try:
             yield folder
@@ -162,9 +160,7 @@ def _in_folder(folder: Path) -> Iterator[Path]:
 
 def _run(line: str, name: str) -> str:
     """What a command prints, and how it ends."""
-    gpu = FormulaGpu(
-        "two" if name == "tune_elsewhere" else "one", 1.2 if name == "tune_changed" else 1
-    )
+    gpu = OTHER_GPUS.get(name, FormulaGpu("one"))
     opened = mock.patch(OPENED, return_value=({"": gpu}, "by formula"))
     out, err = io.StringIO(), io.StringIO()
     with opened, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -174,100 +170,10 @@ def _run(line: str, name: str) -> str:
     return "\n".join([*texts, f"--- exit code {code}", ""])
 
 
-def _help(command: str) -> str:
-    """A command's options as its help has them, laid out alike by every version of Python."""
-
-    class Stop(Exception):
-        pass
-
-    def stop(parser: argparse.ArgumentParser, *_: object) -> None:
-        parsers.append(parser)
-        raise Stop
-
-    parsers: list[argparse.ArgumentParser] = []
-    with (
-        mock.patch.object(argparse.ArgumentParser, "parse_known_args", stop),
-        contextlib.suppress(Stop),
-    ):
-        importlib.import_module(f"harness.commands.{command}").main([])
-    (parser,) = parsers
-    formatter = parser._get_formatter()
-    lines = ["", f"$ harness {command} --help", parser.description or ""]
-    for group in parser._action_groups:
-        lines += ["", f"{group.title}:"] * bool(group._group_actions)
-        for action in group._group_actions:
-            names = ", ".join(action.option_strings)
-            taken = (
-                formatter._format_args(action, action.metavar or action.dest)
-                if action.nargs != 0
-                else ""
-            )
-            text = formatter._expand_help(action) if action.help else ""
-            lines.append(f"  {names} {taken}: {text}")
-    return "\n".join([*lines, parser.epilog or ""])
-
-
-class _Page(HTMLParser):
-    """The text of a page, a line for each block; pictures by their names."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines = [""]
-        self._skipped = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("svg", "style", "script"):
-            self._skipped += 1
-            self.lines.append(f"[{tag}]")
-        if tag in (
-            "p",
-            "tr",
-            "h1",
-            "h2",
-            "h3",
-            "li",
-            "div",
-            "section",
-            "pre",
-            "table",
-            "figcaption",
-            "summary",
-        ):
-            self.lines.append(f"{tag}: ")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("svg", "style", "script"):
-            self._skipped -= 1
-        elif tag in ("td", "th"):
-            self.lines[-1] += " | "
-
-    def handle_data(self, data: str) -> None:
-        if not self._skipped:
-            self.lines[-1] += data
-
-
-def _text_of_page(text: str) -> str:
-    page = _Page()
-    page.feed(text)
-    return "\n".join(" ".join(line.split()) for line in page.lines if line.strip())
-
-
 def _names(folder: Path) -> Iterator[str]:
     """The files that commands wrote into folders."""
     for part in ("out", "ensemble", "stencil", "results"):
         yield from (str(p.relative_to(folder)) for p in (folder / part).rglob("*") if p.is_file())
-
-
-def _masked(text: str, folder: Path) -> str:
-    """The text without what differs between machines, versions and days."""
-    text = text.replace(str(folder), "FOLDER").replace(str(ROOT), "REPOSITORY")
-    text = text.replace(harness.__version__, "VERSION")
-    text = PROGRESS.sub("", text)
-    text = re.sub(r"\d+\.\d{6,}(e-?\d+)?", lambda found: f"{float(found[0]):.6g}", text)
-    text = re.sub(r"\b(?=[0-9]*[a-f])[0-9a-f]{12,64}\b", "HASH", text)
-    return re.sub(
-        r"\b20\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?)?( UTC|\+00:00|Z)?", "DATE", text
-    )
 
 
 if __name__ == "__main__":
