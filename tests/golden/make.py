@@ -10,6 +10,10 @@ files is a change of what harness says. `test_golden.py` compares them.
 A commit whose message begins with `same:` changes none of these files. Where a change is intended,
 make them again, read the difference, and commit both together.
 
+`inputs/convolution.json` is an excerpt of the convolution on an RTX 3090 in benchmark_hub, a
+collection of Kernel Tuner's caches (MIT licence), with four samples of each configuration.
+`inputs/times.csv` and the GPU of `formula.py` are made up.
+
 What differs between machines, days and versions is masked: paths, dates, versions, digests.
 Numbers are rounded to six digits, since processors add in different orders.
 """
