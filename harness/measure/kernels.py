@@ -231,7 +231,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             arch=self._facts.arch,
             functions=self._spec.functions,
             twin=None if twin is None or twin.is_run_by(binary, launches) else twin,
-            is_hot=getattr(self._spec.measure, "hot", False),
             energy_s=self._energy_s,
         )
 

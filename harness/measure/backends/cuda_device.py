@@ -200,16 +200,6 @@ class CudaDevice(DriverDevice):
                 one.function.has_run = True
             return self._stream.elapsed_s(len(prepared))
 
-    def launch_hot(self, module: object, launch: Launch, times: int) -> float:
-        """Run a launch so many times, one right after the other; return the seconds of each."""
-        if not isinstance(module, CudaModule):
-            raise TypeError(f"launch_hot() takes what load() returned, but got {module!r}")
-        (prepared,) = module.prepare([launch], self._arguments)
-        with self._errors(f"running {launch.function} {times} times"):
-            self._stream.queue_as_one([prepared.queue] * times)
-            self._wait()
-            return self._stream.elapsed_s(1) / times
-
     def _fill_variables(self, module: CudaModule, names: Iterable[str]) -> None:
         """Copy bound arrays into the module's variables of their names, in stream order."""
         for name in names:
