@@ -20,6 +20,9 @@ from harness.measure.programs.sandbox import STDERR, STDOUT
 from harness.measure.verify import Tolerance, verify
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 
+_TICK_S = 1e-9
+"""No clock of a program counts in smaller steps."""
+
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 _NUMBER = re.compile(
@@ -69,12 +72,18 @@ class Written:
 
 
 def reported_s(time: TimePattern | TimeField, written: Written) -> float:
-    """Return the seconds that the program reports; raises LaunchFailed without a time."""
+    """Return the seconds that the program reports; raises LaunchFailed without a time, and for one
+    below the tick of clocks."""
     try:
         text = written.text(time.read)
     except WrongOutput as error:
         raise LaunchFailed(f"no time can be read: {error}") from None
-    return _time_in(time, text)
+    time_s = _time_in(time, text)
+    if time_s < _TICK_S:
+        raise LaunchFailed(
+            f"the program reports {time_s:.3g} s, less than a nanosecond, which no clock resolves"
+        )
+    return time_s
 
 
 def _time_in(time: TimePattern | TimeField, text: str) -> float:
