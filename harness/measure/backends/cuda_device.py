@@ -25,7 +25,6 @@ from harness.measure.backends.cuda_driver import (
     CudaGpu,
     device_uuid,
     driver_version,
-    make_visible,
     require_driver,
 )
 from harness.measure.backends.cuda_module import CudaModule
@@ -50,8 +49,6 @@ class CudaDevice(DriverDevice):
         """`cache` is WARM or COLD, what runs find in the GPU's caches; `gpu` is None for the first
         one."""
         require_driver()
-        if gpu is not None:
-            make_visible(gpu)
         self._ordinal = 0 if gpu is None else gpu.ordinal
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
             raise BackendUnavailable(
