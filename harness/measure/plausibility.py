@@ -49,8 +49,8 @@ _SEEN_RUNS = 2
 """First runs on data that were seen, before others are compared with them."""
 
 _ALL_SEEN_RUNS = 5
-"""After so many first runs, all on data that it or others had seen, a configuration needs a proof:
-those of a final do, where an earlier rival had the first run on each set of data."""
+"""After so many first runs on data that it had seen, and none on data that nobody had seen, a
+configuration needs a proof, as in a final where a rival had the first run on each set of data."""
 
 TOLERATED_SLOWDOWN = 2.0
 """A proof may take this many times as long as the measurement."""

@@ -1,4 +1,4 @@
-"""Ask the NVIDIA driver without PyCUDA, and without initialising it in this process."""
+"""Ask the NVIDIA driver without any package, and without initialising it in this process."""
 
 from __future__ import annotations
 
