@@ -104,8 +104,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             # Where the device waits for all builds, they may have its cores as well.
             at_once = usable_cores() if disturb else spare
             queue = partial(BuildQueue, at_once=at_once, processes=processes, gate=gate)
-            compiler = self._facts.environment.compiler
-            builds = equal._builds if equal else queue(backend, compiler)
+            builds = equal._builds if equal else queue(backend, self._facts.environment.compiler)
         except BaseException:
             self._device.close()
             raise
