@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.commands import tune
 from harness.core.observations import UNTIMED
 from harness.core.records import (
     Config,
@@ -225,3 +226,32 @@ def test_a_process_that_is_timed_itself_needs_no_other_clock() -> None:
     found = Measurement(Config({"N": 1}), GIVEN, Outcome.OK, Timing((0.1,) * 4))
     default = Measurement(Config({"N": 0}), GIVEN, Outcome.OK, Timing((1.0,) * 4))
     assert without_unshown_gain(found, default) is found
+
+
+MADE_UP = """\
+name: clock
+program:
+  sources: [clock.sh]
+  run: [sh, "{source}", "{SHARE}"]
+  time: {pattern: 'took (.*) s', unit: s}
+parameters:
+  SHARE: {values: ["1", "0.565"], default: "1"}
+inputs: {features: [n], values: [{n: 1}]}
+measure: {repeats: 6, min_repeats: 6}
+"""
+
+
+def test_a_made_up_clock_wins_no_campaign(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "clock.yaml").write_text(MADE_UP)
+    (tmp_path / "clock.sh").write_text(
+        "began=$(date +%s%N); sleep 0.05; ended=$(date +%s%N)\n"
+        """awk "BEGIN {print \\"took \\" ($ended - $began) * 1e-9 * $1 \\" s\\"}"\n"""
+    )
+    database = str(tmp_path / "results.db")
+    assert tune.main([str(tmp_path / "clock.yaml"), "--database", database]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "n=1 default" in said
+    assert "1.77x" not in said
+    assert "its time does not count: the program reports that it saves" in said
