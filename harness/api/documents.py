@@ -38,7 +38,7 @@ class ObservedDocument:
 @dataclass(frozen=True)
 class InputDocument:
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
-    is not significantly faster. `time_s`, `hot_s` and `energy_j`, of one launch or run, are of the
+    is not significantly faster. `time_s` and `energy_j`, of one launch or run, are of the
     recommended configuration, and null where they were not measured. Spreads are half the 95 %
     confidence interval, null of a single sample. `default_outcome` is `ok`, or how the default
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
@@ -59,8 +59,6 @@ class InputDocument:
     legal: int | None
     outcomes: dict[str, int]
     note: str
-    hot_s: ObservedDocument | None
-    default_hot_s: ObservedDocument | None
     energy_j: ObservedDocument | None
     default_energy_j: ObservedDocument | None
 

@@ -17,8 +17,7 @@ from harness.core.records import DeviceLimits, Input, Value
 from harness.measure.backends.choose import Backend, choose_one
 from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.build_queue import BuildQueue
-from harness.measure.choose import with_arch
-from harness.measure.cuda_choice import with_named_compiler
+from harness.measure.choose import with_arch, with_cuda_compiler
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.occupancy import multiprocessor
 from harness.space import ConstrainedSpace
@@ -119,8 +118,8 @@ def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
     """
     if target.arch is None:
         return target
-    backend = with_named_compiler(spec, with_arch(spec, target.backend))
-    if backend == target.backend:
+    backend = with_cuda_compiler(spec, with_arch(spec, target.backend))
+    if dataclasses.replace(backend, why=target.backend.why) == target.backend:
         return target
     compiler = backend.open_compiler()
     name = target.name.replace(target.arch, compiler.arch or "")
