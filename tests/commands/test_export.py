@@ -298,5 +298,5 @@ def test_measurements_are_written_as_they_come() -> None:
             del made
 
     write_csv(io.StringIO(), measured(), ["m"], {"B": [1]})
-    write_t4(io.StringIO(), "x", environment, {}, measured())
+    write_t4(io.StringIO(), "x", environment, measured())
     assert most <= 3

@@ -34,9 +34,8 @@ def _parser() -> argparse.ArgumentParser:
         "each kernel and input. Exit code: 0 if nothing became slower; 1 if something did, or "
         "works no more; 2 if no comparison is possible.",
     )
-    what = "results database, or exported results (T4, CSV, Kernel Tuner cache)"
-    parser.add_argument("base", metavar="BASE", help=what)
-    parser.add_argument("candidate", metavar="CANDIDATE", help=what)
+    parser.add_argument("base", metavar="BASE", help="results database")
+    parser.add_argument("candidate", metavar="CANDIDATE", help="results database")
     parser.add_argument("--space", metavar="NAME", help="only the kernel of this space")
     parser.add_argument(
         "--spec",

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Compared:
-    """What is compared: two databases or exports, all of their kernels or one."""
+    """What is compared: two databases, all of their kernels or one."""
 
     base: str
     candidate: str
@@ -118,7 +118,7 @@ def _rerun_options(args: argparse.Namespace) -> RerunOptions | None:
 
 
 def _compare(compared: _Compared, rules: Rules, outputs: _Outputs) -> int:
-    """Compare two databases or exports, and write the result to all outputs."""
+    """Compare two databases, and write the result to all outputs."""
     outputs.check()
     try:
         sides = compared.read()

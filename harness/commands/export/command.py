@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -15,7 +15,6 @@ from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
 from harness.core.files import check_writable
 from harness.core.outputs import OutputKind, check_output, write_output
-from harness.core.records import Value
 from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
 from harness.recordings.csv_writer import CSV_FILE, MAPPING_FILE, write_csv, write_mapping
@@ -56,7 +55,6 @@ def _export(
     name, environment = campaign.space_name, campaign.environment
     first = rows[0].measurement
     features, names = list(first.input), list(first.config)
-    default = _default(campaign, names)
     shared_with = rows.columns.shared_with
     shared = int((rows.of(shared_with.codes) != shared_with.code(None)).sum())
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
@@ -65,9 +63,7 @@ def _export(
         _write(
             path,
             T4_FILE,
-            lambda file: write_t4(
-                file, name, environment, default, rows.measurements(), _techniques(rows)
-            ),
+            lambda file: write_t4(file, name, environment, rows.measurements(), _techniques(rows)),
         )
         print(escaped(done))
     else:
@@ -84,7 +80,7 @@ def _export(
         _write(
             mapping,
             MAPPING_FILE,
-            lambda file: write_mapping(file, name, environment, default, features, values),
+            lambda file: write_mapping(file, name, environment.device, features, values),
         )
         print(escaped(f"{mapping}: what the columns of {path.name} mean"))
     for line in notes:
@@ -132,15 +128,6 @@ def _left_out(exported: StoredCampaign, found: Sequence[StoredCampaign]) -> Iter
     names.pop(f"{exported.space_name} on {exported.environment}")
     if names:
         yield f"Left out, since a file has one space and one environment: {'; '.join(names)}"
-
-
-def _default(campaign: StoredCampaign, names: Sequence[str]) -> Mapping[str, Value]:
-    """Return the space's default without the flags of other compilers.
-
-    It is empty where parameters were measured that the space no longer has.
-    """
-    default = campaign.default
-    return {name: default[name] for name in names} if set(names) <= set(default) else {}
 
 
 def _default_output(database: str, name: str, format_: str) -> Path:
