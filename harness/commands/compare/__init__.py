@@ -43,8 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FILE",
-        help="space file: compare only CANDIDATE's results of its current sources, and name them "
-        "in annotations; may be repeated",
+        help="space file: compare only CANDIDATE's results of its current sources; may be repeated",
     )
     parser.add_argument(
         "--of",
@@ -64,7 +63,6 @@ def _parser() -> argparse.ArgumentParser:
     outputs.add_argument(
         "--junit", type=Path, metavar="FILE", help="write JUnit XML, for CI's pages"
     )
-    outputs.add_argument("--github", action="store_true", help="print GitHub's annotations")
     return parser
 
 
