@@ -18,8 +18,10 @@ from harness.report import REPORT
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = make_parser()
-    parser.set_defaults(arguments=list(sys.argv[1:] if arguments is None else arguments))
-    kept = ": all measurements are kept; run the same command again to continue"
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser.set_defaults(arguments=words)
+    without = " without --fresh" if "--fresh" in words else ""
+    kept = f": all measurements are kept; run the same command again{without} to continue"
     return run_command(parser, arguments, _tune, kept)
 
 

@@ -42,7 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog=command_line("tune"),
         description="Find the fastest configuration of a kernel for each input. Every result is "
         "verified, and every sample is stored. Run the same command again to continue.",
-        allow_abbrev=False,  # the command to continue recognises options by their full names
+        allow_abbrev=False,  # the command to continue leaves out --fresh by its full name
     )
     parser.set_defaults(arguments=[])
     parser.add_argument("space", nargs="?", type=Path, help="space file (YAML)")
