@@ -13,11 +13,7 @@ from itertools import groupby
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
 from harness.compare.table import kernel_and_environment, sentence, summary
-from harness.core.outputs import marked
-
-JUNIT_FILE = marked(
-    "the comparison as JUnit XML", rb'\A(?:<\?xml [^>]*>\s*)?<testsuites name="harness\.compare"'
-)
+from harness.core.files import WRITTEN_BY
 
 
 def as_junit(comparison: Comparison) -> str:
@@ -75,4 +71,5 @@ def _clean(text: str) -> str:
 
 def _xml(root: ET.Element) -> str:
     ET.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+    head = f'<?xml version="1.0" encoding="UTF-8"?><!-- {WRITTEN_BY} -->'
+    return f"{head}\n{ET.tostring(root, encoding='unicode')}\n"

@@ -9,16 +9,14 @@ from itertools import repeat
 from typing import Any, TextIO
 
 from harness.core.errors import UsageError
-from harness.core.outputs import marked
+from harness.core.files import WRITTEN_BY
 from harness.core.records import Measurement, Value, shown
 from harness.recordings.builder import typed
 from harness.recordings.cells import listed_value
 
 TECHNIQUE = "technique"
 _OWN = (TECHNIQUE, "time_s", "outcome", "message")
-_HEAD = "# Written by harness.export; the next export to this name replaces it.\n"
-CSV_FILE = marked("an export", rb"\A[^\r]*time_s,outcome,message\r\n")
-MAPPING_FILE = marked("the mapping of an export", rb"\A# Written by harness\.export")
+_HEAD = f"# {WRITTEN_BY}; the next export to this name replaces it.\n"
 MAX_MESSAGE = 50_000
 """Characters of a message; Python's csv module refuses fields of more than 131,072."""
 

@@ -15,7 +15,6 @@ from typing import Any, TextIO
 
 from harness import __version__
 from harness.core.errors import RecordingError
-from harness.core.outputs import marked
 from harness.core.records import Environment, Measurement, Outcome, Value
 from harness.core.text import printable
 from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
@@ -165,9 +164,6 @@ def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
     return None, None
 
 
-T4_FILE = marked("an export", rb'\A\{"schema_version": .*\n"metadata": .*"autotuner": "harness"')
-
-
 def write_t4(
     file: TextIO,
     name: str,
@@ -193,7 +189,8 @@ def write_t4(
     }
     if environment.backend in _COMPUTE_API:
         metadata["compute_api"] = _COMPUTE_API[environment.backend]
-    file.write(f'{{"schema_version": "{SCHEMA_VERSION}",\n"metadata": {json.dumps(metadata)},\n')
+    # In one line: `check_output` recognises the file by its first.
+    file.write(f'{{"schema_version": "{SCHEMA_VERSION}", "metadata": {json.dumps(metadata)},\n')
     file.write('"results": [\n')
     for number, (m, technique) in enumerate(zip(measurements, techniques, strict=False)):
         result = _result(m) | ({"technique": technique} if technique else {})

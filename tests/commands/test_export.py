@@ -258,7 +258,7 @@ def test_an_export_names_the_environments_that_it_leaves_out(
     ("options", "message"),
     [
         (["r.db", "--space", "other"], "no measurements of other; it holds mvmul"),
-        (["r.db", "--output", "r.db"], "r.db already exists and is not an export that"),
+        (["r.db", "--output", "r.db"], "r.db already exists and was not written by harness"),
         (
             ["r.db", "--output", "none/x.json"],
             "x.json cannot be written: the folder none does not",

@@ -18,7 +18,7 @@ from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import read_kernel_results
 from harness.compare.table import comparison_table
 from harness.core.errors import HarnessError, UsageError
-from harness.core.outputs import check_output, write_output
+from harness.core.files import check_output, write_output
 from harness.display.formats import make_console
 from harness.display.text import print_line
 from harness.space_file import load_spec
@@ -38,7 +38,7 @@ class _Outputs:
     def check(self) -> None:
         """Raise what `check_output` raises for the file."""
         if self.junit is not None:
-            check_output(self.junit, reports.JUNIT_FILE, "--junit")
+            check_output(self.junit)
 
     def write_error(self, message: str) -> None:
         """Write the error to every output but the document, which `run_command` prints."""
@@ -53,8 +53,8 @@ class _Outputs:
 
     def _write_junit(self, junit: str) -> None:
         if self.junit is not None:
-            write_output(self.junit, junit, reports.JUNIT_FILE, "--junit")
-            print_line(self.console, f"{self.junit}: {reports.JUNIT_FILE.name}")
+            write_output(self.junit, junit)
+            print_line(self.console, f"{self.junit}: the comparison as JUnit XML")
 
 
 def run(args: argparse.Namespace) -> int:

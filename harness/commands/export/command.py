@@ -13,13 +13,12 @@ import numpy as np
 from harness.analysis.coverage import input_reports
 from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
-from harness.core.files import check_writable
-from harness.core.outputs import OutputKind, check_output, write_output
+from harness.core.files import check_output, write_output
 from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
-from harness.recordings.csv_writer import CSV_FILE, MAPPING_FILE, write_csv, write_mapping
+from harness.recordings.csv_writer import write_csv, write_mapping
 from harness.recordings.files import mapping_beside
-from harness.recordings.t4 import T4_FILE, write_t4
+from harness.recordings.t4 import write_t4
 from harness.results import (
     SEARCHED,
     MeasurementRows,
@@ -37,7 +36,7 @@ from harness.results.view import Results
 
 def run(args: argparse.Namespace) -> int:
     if args.output is not None:
-        check_writable(args.output, "name another file with --output")
+        check_output(args.output)
     read = _read(args.database, args.space, args.kernel_version)
     return _export(args.database, args.format, args.output, *read)
 
@@ -62,24 +61,21 @@ def _export(
     if format_ == "t4":
         _write(
             path,
-            T4_FILE,
             lambda file: write_t4(file, name, environment, rows.measurements(), _techniques(rows)),
         )
         print(escaped(done))
     else:
         mapping = mapping_beside(path)
-        for file, kind in ((path, CSV_FILE), (mapping, MAPPING_FILE)):
-            check_output(file, kind, "--output")  # both or none
+        for file in (path, mapping):
+            check_output(file)  # both or none
         values = {name: rows.values_of(name) for name in names}
         _write(
             path,
-            CSV_FILE,
             lambda file: write_csv(file, rows.measurements(), features, values, _techniques(rows)),
         )
         print(escaped(done))
         _write(
             mapping,
-            MAPPING_FILE,
             lambda file: write_mapping(file, name, environment.device, features, values),
         )
         print(escaped(f"{mapping}: what the columns of {path.name} mean"))
@@ -142,7 +138,7 @@ def _default_output(database: str, name: str, format_: str) -> Path:
     return (path.parent if path else Path()) / f"{name}{ENDINGS[format_]}"
 
 
-def _write(path: Path, kind: OutputKind, write: Callable[[TextIO], None]) -> None:
+def _write(path: Path, write: Callable[[TextIO], None]) -> None:
     content = io.StringIO()
     write(content)
-    write_output(path, content.getvalue(), kind, "--output")
+    write_output(path, content.getvalue())

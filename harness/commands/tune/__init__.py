@@ -11,8 +11,7 @@ from pathlib import Path
 from harness.api.checks import check_options, check_recordings
 from harness.commands.run import run_command
 from harness.commands.tune.options import TuneCommand, make_parser
-from harness.core.outputs import check_output
-from harness.report import REPORT
+from harness.core.files import check_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +29,7 @@ def _tune(args: argparse.Namespace) -> int:
     if not options.list_techniques:
         check_options(options)
         if options.report is not None:
-            check_output(options.report, REPORT, "--report")
+            check_output(options.report)
         check_recordings(options)
         options = _with_space(options)
     from harness.display.formats import make_console

@@ -126,7 +126,7 @@ def _write_report(page: Path, models: Sequence[Tuned], console: Console) -> None
 
     found = [results for done in models if (results := done.results()) is not None]
     try:
-        write_report(page, found, option="--report")
+        write_report(page, found)
     except HarnessError as error:
         if _exit_code(models) == 0:
             raise
