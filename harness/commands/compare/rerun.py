@@ -36,11 +36,10 @@ class RerunOptions:
 
 @dataclass(frozen=True)
 class Sides:
-    """The results of both sides, the spaces of CANDIDATE's kernels, and what to note."""
+    """The results of both sides, and what to note."""
 
     base: Sequence[KernelResults]
     candidate: Sequence[KernelResults]
-    specs: Sequence[Spec]
     notes: Sequence[str] = ()
 
 
@@ -69,9 +68,4 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
                 notes += rerun_notes((old, new), options.occasions)
             results.append(found)
     stored = f"the measurements of this comparison are in {without_password(options.database)}"
-    return Sides(
-        [old for old, _ in results],
-        [new for _, new in results],
-        [side.spec for _, side in planned],
-        [*notes, stored],
-    )
+    return Sides([old for old, _ in results], [new for _, new in results], [*notes, stored])
