@@ -124,7 +124,7 @@ def _imported(folder: Path) -> ModuleType:
     return module
 
 
-def run_command(command: Any, name: str, words: Sequence[str]) -> None:
+def run_and_print(command: Any, name: str, words: Sequence[str]) -> None:
     """Run a command of harness and print it; raises HarnessError where it fails."""
     print(f"$ {command_line(name, *words)}", flush=True)
     output = io.StringIO()
@@ -194,13 +194,13 @@ def close_the_loop(folder: Path, args: Any) -> dict[str, Any]:
     limits = ["--database", database, "--test-limit", str(args.test_limit), "--no-reduce"]
     limits += ["--repeats", str(args.repeats), "--backend", "opencl", "--finalists", "1"]
     writing = [database, "--spec", str(SPACE), "--choice", "tree", "-o"]
-    run_command(tune, "tune", [str(SPACE), "--inputs-from", str(ten), "--cover", "1", *limits])
-    run_command(dispatch, "dispatch", [*writing, str(folder / "before")])
+    run_and_print(tune, "tune", [str(SPACE), "--inputs-from", str(ten), "--cover", "1", *limits])
+    run_and_print(dispatch, "dispatch", [*writing, str(folder / "before")])
     calls = draw_calls(args.calls, args.seed)
     before, recorded = record(folder / "before", calls)
     weights = ["--weights", str(recorded.path)]
-    run_command(tune, "tune", [str(SPACE), "--inputs-from", str(recorded.path), *limits])
-    run_command(dispatch, "dispatch", [*writing, str(folder / "after"), *weights])
+    run_and_print(tune, "tune", [str(SPACE), "--inputs-from", str(recorded.path), *limits])
+    run_and_print(dispatch, "dispatch", [*writing, str(folder / "after"), *weights])
     after, recorded_after = record(folder / "after", calls)
     judged = slowdowns({"before": before, "after": after}, Counter(calls), args.rounds)
     gain = compare(judged["after"], judged["before"]).ratio.inverse

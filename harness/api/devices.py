@@ -6,14 +6,12 @@ import platform
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 
 from harness.api.request import TuneRequest
 from harness.core.errors import UsageError
 from harness.fleet.measurers import FleetMeasurers, FleetRequest, fleet_measurers
 from harness.measure.choose import open_measurers, open_models
 from harness.measure.measurer import Measurer
-from harness.results import stored_compilers
 from harness.results.url import shown_database
 from harness.tuning.baton import Baton
 from harness.tuning.devices import EqualDevices, Joining
@@ -32,8 +30,7 @@ def open_devices(
     measurers: Mapping[str, Measurer]
     joining: Joining | None = None
     if options.cluster is None:
-        where = options.backend, options.device, most, _known_compilers(request)
-        measurers, why = open_measurers(request.whole, *where)
+        measurers, why = open_measurers(request.whole, options.backend, options.device, most)
     else:
         (fleet,) = _open_fleet(request, opened, say)
         measurers, why = fleet.opened.measurers, _why_of_fleet(request, fleet)
@@ -74,8 +71,7 @@ def open_all_models(
     groups: list[tuple[Mapping[str, Measurer], Joining | None, str]]
     most, skipped = _most(request), list[str]()
     if request.options.cluster is None:
-        known = _known_compilers(request)
-        models, unused = open_models(request.whole, request.options.backend, most, known)
+        models, unused = open_models(request.whole, request.options.backend, most)
         groups = [(model.measurers, None, model.why) for model in models]
         skipped.extend(unused)
     else:
@@ -106,10 +102,6 @@ def _names(models: list[EqualDevices]) -> list[str]:
 
 def _most(request: TuneRequest) -> int:
     return len(request.spec.inputs)  # an input is with one device
-
-
-def _known_compilers(request: TuneRequest) -> partial[tuple[str, ...]]:
-    return partial(stored_compilers, request.database, request.spec.program_sha256)
 
 
 def _open_fleet(

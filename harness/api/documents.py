@@ -38,7 +38,7 @@ class ObservedDocument:
 @dataclass(frozen=True)
 class InputDocument:
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
-    is not significantly faster. `time_s`, `hot_s` and `energy_j`, of one launch or run, are of the
+    is not significantly faster. `time_s` and `energy_j`, of one launch or run, are of the
     recommended configuration, and null where they were not measured. Spreads are half the 95 %
     confidence interval, null of a single sample. `default_outcome` is `ok`, or how the default
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
@@ -59,8 +59,6 @@ class InputDocument:
     legal: int | None
     outcomes: dict[str, int]
     note: str
-    hot_s: ObservedDocument | None
-    default_hot_s: ObservedDocument | None
     energy_j: ObservedDocument | None
     default_energy_j: ObservedDocument | None
 
@@ -254,15 +252,17 @@ class TargetDocument:
 @dataclass(frozen=True)
 class SpaceDocument:
     """A valid space; `legal` is the number of legal configurations by input, null where it is too
-    large to count. `why_host_failed` and, with --run, `why_run_failed` are empty where the host
-    module and the default work, or were not run. `feature_sources` says where the launcher of a
-    program finds each feature; it is empty for kernels, and where `why_no_launcher` says why."""
+    large to count; of more than 100 inputs, only the first and those with the least and the
+    greatest value of a feature are counted. `why_host_failed` and, with --run, `why_run_failed`
+    are empty where the host module and the default work, or were not run. `feature_sources` says
+    where the launcher of a program finds each feature; it is empty for kernels, and where
+    `why_no_launcher` says why."""
 
     name: str
     path: str
     points: int
     inputs: list[JsonConfig]
-    legal: list[int] | None
+    legal: list[int | None] | None
     default: JsonConfig
     targets: list[TargetDocument]
     why_host_failed: str

@@ -160,13 +160,11 @@ def _argument(option: str) -> str:
 
 
 def _listener(quiet: bool) -> Listener:
-    """Show progress in a notebook's cell, else on standard error."""
+    """Show progress on standard error."""
     from harness.display.formats import make_console
-    from harness.display.notebook import NotebookListener, in_notebook
     from harness.display.progress import ConsoleListener
 
-    console = make_console(stderr=True)
-    return (NotebookListener if in_notebook() else ConsoleListener)(console, quiet)
+    return ConsoleListener(make_console(stderr=True), quiet)
 
 
 @contextmanager

@@ -215,9 +215,9 @@ def add_device(
         action="append",
         default=[],
         metavar="NAME",
-        help="which GPU or CPU runs kernels: index, UUID, PCI bus id or part of its name; "
-        f"PLATFORM:DEVICE of OpenCL; `{command_line('check', '--devices')}` lists them (default: "
-        "the first)" + (more if several else ""),
+        help="which GPU or CPU runs kernels: index, UUID or part of its name; "
+        f"`{command_line('check', '--devices')}` lists them (default: the first)"
+        + (more if several else ""),
     )
 
 

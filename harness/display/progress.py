@@ -62,7 +62,6 @@ class ProgressDisplay:
         self._left = TimeLeft()
         self._bests: dict[Input, Measurement] = {}
         self._last_line_s = -math.inf
-        self._period_s = _PLAIN_PERIOD_S
         self._whole = StageProgress(self, "")
         self._devices: dict[str, StageProgress] = {}
         self._name = ""
@@ -74,7 +73,7 @@ class ProgressDisplay:
         its lines, and may be empty."""
         name = f"{name}: " if name else ""
         part = ProgressDisplay(self._console, self._quiet, default)
-        part._bar, part._name, part._period_s = self._bar, name, self._period_s
+        part._bar, part._name = self._bar, name
         part.warnings = self.warnings
         part._whole = StageProgress(part, part._name)
         self._parts.append(part)
@@ -201,7 +200,7 @@ class ProgressDisplay:
     @property
     def is_due(self) -> bool:
         """Whether the last line was printed some seconds ago, and lines are plain."""
-        is_late = time.monotonic() - self._last_line_s > self._period_s
+        is_late = time.monotonic() - self._last_line_s > _PLAIN_PERIOD_S
         return is_late and not self._live
 
     def line_now(self, text: str) -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from harness.core.errors import BackendUnavailable, HarnessError, UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.fleet_device import FleetDevice, devices_of
 from harness.measure.backends.device_names import ALL_MODELS
@@ -130,7 +130,7 @@ class LateDevices:
         uuid = device.offered.uuid
         try:
             measurer = self._open(device)
-        except BackendUnavailable:
+        except HarnessError:
             self._next_s[uuid] = time.monotonic() + _AGAIN_S
             return
         self._used[uuid] = device.address

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from harness.core.errors import UsageError
+from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
 from harness.core.text import counted
@@ -18,9 +18,9 @@ from harness.measure.backends.choose import (
     choose_models,
     choose_one,
 )
+from harness.measure.backends.cuda_compilers import NVCC, NVRTC, why_unusable
 from harness.measure.backends.device_names import ALL_MODELS
 from harness.measure.build_queue import BuildGate
-from harness.measure.cuda_choice import Measured, with_cuda_compiler
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Fitting, Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
@@ -35,14 +35,12 @@ def open_measurer(
     requested: str,
     owner: Measurer | None = None,
     devices: Sequence[str] = (),
-    measured: Measured = tuple,
 ) -> tuple[Measurer, str]:
     """Open the measurer of a space with the requested backend, on the device that `devices` name
     where they name one; return it and why it was chosen.
 
     It runs kernels, or starts programs, in the process of the measurer `owner`, which must be
-    closed later: two processes differ in speed. `measured` returns the compilers of earlier
-    measurements.
+    closed later: two processes differ in speed.
 
     Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
     cannot run here.
@@ -69,7 +67,7 @@ def open_measurer(
             "`measure: {cache: ...}` in both"
         )
     if shared is None:
-        backend = with_cuda_compiler(spec, backend, measured)
+        backend = with_cuda_compiler(spec, backend)
     else:
         backend = dataclasses.replace(backend, cuda_compiler=shared.cuda_compiler)
         if spec.cuda_compiler not in (AUTO, shared.cuda_compiler):
@@ -82,7 +80,7 @@ def open_measurer(
 
 
 def open_measurers(
-    spec: Spec, requested: str, devices: Sequence[str], most: int, measured: Measured = tuple
+    spec: Spec, requested: str, devices: Sequence[str], most: int
 ) -> tuple[dict[str, Measurer], str]:
     """Open a measurer for each device that `devices` name, but at most so many; return them by the
     devices' names, and why they were chosen. They share their builds: close the first one last.
@@ -92,7 +90,7 @@ def open_measurers(
     if _runs_program(spec, requested):
         program, why = open_measurer(spec, requested, devices=devices)
         return {COMMAND: program}, why
-    backends, why = _equal_ones(spec, choose_devices(requested, devices), most, measured)
+    backends, why = _equal_ones(spec, choose_devices(requested, devices), most)
     return _opened(spec, backends, len(backends), BuildGate()), why
 
 
@@ -105,9 +103,7 @@ class OpenedModel:
     why: str
 
 
-def open_models(
-    spec: Spec, requested: str, most: int, measured: Measured = tuple
-) -> tuple[list[OpenedModel], Sequence[str]]:
+def open_models(spec: Spec, requested: str, most: int) -> tuple[list[OpenedModel], Sequence[str]]:
     """Open a measurer for each GPU of this machine, but at most so many of each model; return them
     by model, and why others are not used. Of each model, close the first one last.
 
@@ -116,7 +112,7 @@ def open_models(
     if _runs_program(spec, requested):
         open_measurer(spec, requested, devices=[ALL_MODELS])  # which says why it cannot be
     models = choose_models(requested)
-    fitting = [_equal_ones(spec, group, most, measured) for group in models.groups]
+    fitting = [_equal_ones(spec, group, most) for group in models.groups]
     count, gate = sum(len(backends) for backends, _ in fitting), BuildGate(len(fitting))
     opened: list[OpenedModel] = []
     try:
@@ -130,11 +126,9 @@ def open_models(
     return opened, models.skipped
 
 
-def _equal_ones(
-    spec: Spec, chosen: Sequence[Backend], most: int, measured: Measured
-) -> tuple[list[Backend], str]:
+def _equal_ones(spec: Spec, chosen: Sequence[Backend], most: int) -> tuple[list[Backend], str]:
     """Return the backends of equal devices as the space wants them, and why they were chosen."""
-    first = with_cuda_compiler(spec, _fitting(spec, chosen[0]), measured)
+    first = with_cuda_compiler(spec, _fitting(spec, chosen[0]))
     compiler, why = first.cuda_compiler, first.why
     others = (_fitting(spec, each) for each in chosen[1:most])
     backends = [first, *(dataclasses.replace(each, cuda_compiler=compiler) for each in others)]
@@ -194,6 +188,31 @@ def with_cache(spec: Spec, backend: Backend) -> Backend:
 def with_arch(spec: Spec, backend: Backend) -> Backend:
     """Return the backend that compiles for the architecture that the space wants."""
     return dataclasses.replace(backend, arch_specific=spec.is_arch_specific)
+
+
+def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:
+    """Return the backend with the compiler that a space names, else as it is: with nvcc, where it
+    can be used, since most applications are built with it.
+
+    Its `why` says which one compiles. Raises BackendUnavailable where the named one cannot be used.
+    """
+    if backend.language != "cuda":
+        return backend
+    name, why = backend.cuda_compiler, ""
+    if spec.cuda_compiler != AUTO:
+        name, why = spec.cuda_compiler, ": the space says so"
+        reason = why_unusable(name, backend.arch or "")
+        if reason is not None:
+            raise BackendUnavailable(
+                f"{spec.path} says `compiler: {{cuda: {name}}}`, but it cannot be used here: "
+                f"{reason}"
+            )
+    elif name == NVRTC:
+        missing = why_unusable(NVCC, backend.arch or "") or ""
+        why = f": {missing.partition(': ')[0]}"
+    title = "NVRTC" if name == NVRTC else name
+    why = f"{backend.why}; {title} compiles{why}"
+    return dataclasses.replace(backend, cuda_compiler=name, why=why)
 
 
 def _missing_source(spec: Spec, backend: Backend) -> str:

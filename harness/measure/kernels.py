@@ -37,7 +37,7 @@ from harness.measure.kernel_job import KernelJob, Twin, failed_job
 from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
-from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
+from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Proofs, Refusal
 from harness.measure.processes import ProcessLost, spare_cores, usable_cores
 from harness.measure.sensors import energy_notices, processes_notice
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
@@ -104,8 +104,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             # Where the device waits for all builds, they may have its cores as well.
             at_once = usable_cores() if disturb else spare
             queue = partial(BuildQueue, at_once=at_once, processes=processes, gate=gate)
-            compiler = self._facts.environment.compiler
-            builds = equal._builds if equal else queue(backend, compiler)
+            builds = equal._builds if equal else queue(backend, self._facts.environment.compiler)
         except BaseException:
             self._device.close()
             raise
@@ -119,6 +118,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             defaults=_GPU_DEFAULTS if backend.is_gpu else {},
         )
         self._is_tried = False
+        self._proofs = Proofs()
         self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
         self._looked_s: dict[Input, float] = {}  # how long weak tests were looked for
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
@@ -231,7 +231,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             arch=self._facts.arch,
             functions=self._spec.functions,
             twin=None if twin is None or twin.is_run_by(binary, launches) else twin,
-            is_hot=getattr(self._spec.measure, "hot", False),
             energy_s=self._energy_s,
         )
 
@@ -339,8 +338,15 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             measured, reason, lambda: self._why_unproved(space, job, measured)
         )
 
-    def _run_proof(self, space: Space, job: KernelJob, measured: Measurement) -> Refusal | None:
-        """Prove on new data beside the default, and on more until the verdict is clear."""
+    def _why_unproved(self, space: Space, job: KernelJob, measured: Measurement) -> Refusal | None:
+        """Build again, and run on new data beside the default until the verdict is clear."""
+        try:
+            binary = self._builds.rebuild(self._program(space, job.config))
+        except BuildFailed as error:
+            return Refusal(Outcome.IMPLAUSIBLE, f"a second build failed: {error}")
+        if self._builds_disturb:
+            self._builds.wait_for_all()
+        job = replace(job, binary=binary, best_s=None)
         default, default_s = self._default_beside(space, job)
         runs: ProofRuns | None = None
         for count in PROOF_DATA:

@@ -3,7 +3,6 @@
 from harness.core.records import Interleaved
 from harness.results.cells import CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
 from harness.results.columns import MeasurementRow, MeasurementRows
-from harness.results.compilers import stored_compilers
 from harness.results.connect import reading, writing
 from harness.results.gathering import as_rows
 from harness.results.inserting import insert_keyed, insert_rows
@@ -81,7 +80,6 @@ __all__ = [
     "read_measurements",
     "reading",
     "sqlite_path",
-    "stored_compilers",
     "without_password",
     "writing",
 ]

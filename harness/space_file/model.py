@@ -288,11 +288,6 @@ class KernelMeasure(Measure):
         "rounds, with more launches in each sample; by default 0.1 on a GPU and 0 on a CPU",
     )
 
-    hot: StrictBool = Field(
-        default=False,
-        description="observe in final rounds how long a launch takes among others of its kind, "
-        "with nothing between them",
-    )
     cache: Literal["cold", "warm"] | None = Field(
         default=None,
         description="what a timed run finds in the device's caches: `warm`, what the run before "

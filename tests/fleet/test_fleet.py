@@ -597,13 +597,17 @@ class FakeCluster:
 
 
 def _late(
-    cluster: FakeCluster, busy: Collection[str] = (), most: int = 9, tuned: Collection[str] = ()
+    cluster: FakeCluster,
+    busy: Collection[str] = (),
+    most: int = 9,
+    tuned: Collection[str] = (),
+    error: HarnessError = BackendUnavailable("used by another driver"),  # noqa: B008 (read only)
 ) -> LateDevices:
     """Devices that join one whose UUID is a, of the worker one."""
 
     def opened(device: FleetDevice) -> Any:
         if device.offered.uuid in busy:
-            raise BackendUnavailable("used by another driver")
+            raise error
         return device.offered.uuid
 
     workers: Any = cluster
@@ -657,9 +661,12 @@ def test_a_worker_that_does_not_answer_is_asked_again() -> None:
 
 
 @pytest.mark.usefixtures("_named")
-def test_a_device_that_another_driver_uses_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [BackendUnavailable("used by another driver"), UsageError("no")])
+def test_a_device_that_cannot_be_opened_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, error: HarnessError
+) -> None:
     busy = {"b"}
-    late = _late(FakeCluster(one=("a",), two=("b", "c")), busy)
+    late = _late(FakeCluster(one=("a",), two=("b", "c")), busy, error=error)
     assert _look(late) == {"c"}
     busy.clear()
     assert _look(late) == set(), "not at once"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.measure.backends import cuda, cuda_driver, opencl
+from harness.measure.backends import cuda, opencl
 from harness.measure.backends.choose import choose, choose_devices, choose_models, choose_one
 from harness.measure.backends.cuda_driver import CudaGpu
 from harness.measure.backends.opencl import DeviceName
@@ -152,29 +152,17 @@ def several(machine) -> None:
         ("1", EQUAL),
         ("GPU-ab", EQUAL),
         ("gpu-AB", EQUAL),
-        ("1c:00.0", EQUAL),
-        ("1C:00", EQUAL),
-        ("00000000:1c:00.0", EQUAL),
-        ("1:af:00.0", None),  # no domain has one digit
-        ("0001:af:00.0", T4),
-        ("af:00.0", None),  # domain 0 has no such bus
         ("T4", T4),
         ("tesla t4", T4),
         ("4", T4),
         ("h100", H100),  # the first of two equal ones
         ("0:0", NVIDIA),
-        ("nvidia:h100", NVIDIA),
         ("1:1", PARTS[1]),
-        ("portable:1", PARTS[1]),
         ("pthread", PARTS[0]),
     ],
 )
-def test_device_is_named_by_index_uuid_bus_or_name(name, device, several) -> None:
-    if device is None:
-        with pytest.raises(UsageError, match=f"there is no device `{name}`"):
-            choose_one("auto", [name])
-    else:
-        assert choose_one("auto", [name]).device == device
+def test_device_is_named_by_index_uuid_or_name(name, device, several) -> None:
+    assert choose_one("auto", [name]).device == device
 
 
 def test_first_of_equal_devices_says_so(several) -> None:
@@ -286,26 +274,15 @@ def test_device_that_the_toolkit_has_dropped_is_refused_though_opencl_has_it(
         choose_one("auto", ["T4"])
 
 
-def test_instance_of_a_divided_gpu_is_found_by_its_uuid(several, monkeypatch) -> None:
-    listed = asdict(replace(H100, uuid="MIG-77"))
-    del listed["visible"]
-    asked = []
-
-    def answer(environment: dict[str, str]) -> dict[str, object]:
-        asked.append(environment["CUDA_VISIBLE_DEVICES"])
-        return {"error": None, "devices": [listed] if asked[-1] == "MIG-77" else []}
-
-    monkeypatch.setattr(cuda_driver, "_answer", answer)
+def test_hidden_instance_of_a_divided_gpu_says_how_to_see_it(several, monkeypatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    found = choose_one("cuda", ["MIG-77"]).device
-    assert isinstance(found, CudaGpu)
-    assert (found.uuid, found.visible, found.instance) == ("MIG-77",) * 3
-    with pytest.raises(UsageError, match="no device `MIG-88`"):
-        choose_one("cuda", ["MIG-88"])
+    with pytest.raises(
+        UsageError, match=r"(?s)no device `MIG-77`.* set CUDA_VISIBLE_DEVICES=MIG-7"
+    ):
+        choose_one("cuda", ["MIG-77"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with pytest.raises(UsageError, match=r"(?s)no device `MIG-77`.*CUDA_VISIBLE_DEVICES=0 hides"):
         choose_one("cuda", ["MIG-77"])
-    assert asked == ["MIG-77", "MIG-88"]
 
 
 @pytest.mark.parametrize("parts", ["0", "two", "-1", "1025"])

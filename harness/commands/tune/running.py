@@ -13,8 +13,8 @@ from harness.api.documents import ModelDocument, TuneDocument
 from harness.api.models import tuned_models
 from harness.api.request import PREDICTED, read_request
 from harness.api.session import Tuned, tuned
-from harness.commands.run import EXIT_ERROR, format_error, interrupted_code, print_json
-from harness.commands.tune.next_step import NextStep, after_interrupt, next_steps, same_again
+from harness.commands.run import EXIT_ERROR, format_error, print_json
+from harness.commands.tune.next_step import NextStep, next_steps, run_again
 from harness.commands.tune.options import TuneCommand
 from harness.commands.tune.summary import learn_across, print_choice_by_input, print_result
 from harness.core.errors import HarnessError
@@ -37,14 +37,6 @@ def print_techniques() -> int:
 def tune(options: TuneCommand) -> int:
     """Tune, and print the results. Return the exit code: FAILED where nothing was measured, or
     nothing worked on an input that was measured."""
-    try:
-        return _tune(options)
-    except KeyboardInterrupt as interrupt:
-        print(after_interrupt(options), file=sys.stderr)
-        return interrupted_code(interrupt)
-
-
-def _tune(options: TuneCommand) -> int:
     request, console = read_request(options), make_console(stderr=options.json)
     listener = ConsoleListener(console, options.quiet)
     with ExitStack() as opened:
@@ -84,12 +76,12 @@ def _print(options: TuneCommand, models: Sequence[Tuned], console: Console) -> N
     for log in filter(Path.exists, request.search.logs(len(request.spec.inputs))):
         print_line(console, f"{log}: the seconds and the time of each new best")
     steps = dict.fromkeys(step for done in models for step in _next(options, done))
-    print_line(console, "\n".join(map(str, steps)))
+    print_line(console, "\n".join(step.text for step in steps))
 
 
 def _next(options: TuneCommand, done: Tuned) -> list[NextStep]:
     if done.error is not None:
-        return [same_again(options, "What was measured is kept")]
+        return [run_again(options, "What was measured is kept. To continue,")]
     return list(next_steps(options, done.campaign, done.reports, done.request.database))
 
 
@@ -134,7 +126,7 @@ def _write_report(page: Path, models: Sequence[Tuned], console: Console) -> None
 
     found = [results for done in models if (results := done.results()) is not None]
     try:
-        write_report(page, found, option="--report")
+        write_report(page, found)
     except HarnessError as error:
         if _exit_code(models) == 0:
             raise

@@ -13,7 +13,7 @@ from harness.core.text import suggestion
 from harness.measure.backends import cuda, cuda_device, empty_kernel, opencl, opencl_device
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.cuda_compilers import NVCC, first_usable, open_cuda_compiler
-from harness.measure.backends.cuda_driver import MIG, VISIBLE, CudaGpu, hidden_instance
+from harness.measure.backends.cuda_driver import MIG, VISIBLE, CudaGpu
 from harness.measure.backends.device_names import (
     ALL,
     ALL_MODELS,
@@ -211,7 +211,8 @@ def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
             continue
         known += devices
         try:
-            found = _all_of(devices) if ALL in words else [_find(word, devices) for word in words]
+            named = (find_device(word, devices) for word in words)
+            found = _all_of(devices) if ALL in words else list(named)
             # The whole reason is printed where CUDA is requested.
             why = "".join(
                 f"; no GPU of CUDA ({each.partition(':')[0]})" for each in missing.values()
@@ -225,6 +226,8 @@ def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
     hint = suggest_device(unknown, known)
     hidden = os.environ.get(VISIBLE)
     others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
+    if unknown.upper().startswith(MIG) and hidden is None:
+        others = f"\nCUDA shows one instance of a divided GPU: set {VISIBLE}={unknown}"
     raise UsageError(
         f"there is no device `{unknown}`{hint} These are here:\n{_listed(known)}{others}{reasons}"
     )
@@ -236,18 +239,6 @@ def _known(interface: str) -> Sequence[Found]:
         return cuda.usable_gpus()
     opencl.find_device()  # raises where there is none
     return opencl.list_devices()
-
-
-def _find(word: str, devices: Sequence[Found]) -> tuple[Found, str]:
-    """Find the device that a word names. CUDA does not list all instances of a divided GPU."""
-    try:
-        return find_device(word, devices)
-    except UnknownDevice:
-        is_hidden = isinstance(devices[0], CudaGpu) and word.upper().startswith(MIG)
-        instance = hidden_instance(word) if is_hidden else None
-        if instance is None:
-            raise
-        return instance, f"--device {word} names it"
 
 
 def _all_of(devices: Sequence[Found]) -> list[tuple[Found, str]]:

@@ -1,4 +1,4 @@
-"""Find the devices that a person names: by index, UUID, PCI bus id, or a part of the name."""
+"""Find the devices that a person names: by index, UUID, or a part of the name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 from harness.core.errors import UsageError
 from harness.core.text import nearest
 
-_BUS_ID = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?")
 _UUID = re.compile(r"(gpu|mig)-", re.IGNORECASE)
 
 
@@ -96,7 +95,7 @@ def suggest_device(name: str, devices: Sequence[Nameable]) -> str:
 
 def _names(device: Nameable) -> Iterator[str]:
     words = [word for word in device.name.split() if len(word) > 1]
-    yield from filter(None, (device.index, device.uuid, device.bus_id, device.name, *words))
+    yield from filter(None, (device.index, device.uuid, device.name, *words))
 
 
 def _fitting(name: str, devices: Sequence[D]) -> list[D]:
@@ -110,33 +109,11 @@ def _fitting(name: str, devices: Sequence[D]) -> list[D]:
 
 def _rules(name: str) -> Iterator[Callable[[Nameable], bool]]:
     """Yield what a name may be, the most exact first."""
-    folded, bus = name.casefold(), _bus_numbers(name)
+    folded = name.casefold()
     yield lambda device: device.index == name
     if name.isdecimal():
         yield lambda device: device.index.rpartition(":")[2] == str(int(name))
     if _UUID.match(name):
         yield lambda device: device.uuid.casefold().startswith(folded)
-    if bus is not None:
-        yield lambda device: _bus_numbers(device.bus_id) == bus
     yield lambda device: device.name.casefold() == folded
     yield lambda device: folded in device.name.casefold()
-    yield lambda device: _is_on_platform(name, device)
-
-
-def _bus_numbers(text: str) -> tuple[int, ...] | None:
-    """Return domain, bus, device and function of a bus id; None where the text is none."""
-    found = _BUS_ID.fullmatch(text.casefold())
-    return tuple(int(part or "0", 16) for part in found.groups()) if found else None
-
-
-def _is_on_platform(name: str, device: Nameable) -> bool:
-    """Whether a name such as `nvidia:1` or `0:H100` is that of an OpenCL device."""
-    platform = getattr(device, "platform", None)
-    wanted, _, of_device = (part.strip().casefold() for part in name.partition(":"))
-    if platform is None or not of_device:
-        return False
-    platform_number, _, number = device.index.partition(":")
-    is_there = wanted == platform_number if wanted.isdecimal() else wanted in platform.casefold()
-    if of_device.isdecimal():
-        return is_there and of_device == number
-    return is_there and of_device in device.name.casefold()
