@@ -224,7 +224,7 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
     options = SearchOptions(resolve_techniques(["UniformRandom"]), TESTS, 0, "fleet", 4)
     clock = Clock()
     request = FleetRequest(address, (), devices, False, database, print)
-    with fleet_measurers(spec, request) as (fleet,), writing(database) as engine:
+    with fleet_measurers(spec, request) as fleet, writing(database) as engine:
         measurer = EqualDevices(fleet.opened.measurers)
         assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
         with contextlib.closing(measurer), Store(engine) as store:

@@ -27,7 +27,7 @@ from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.reference_kernel import ReferenceTimes
-from harness.measure.build_queue import BuildGate, BuildProcesses, BuildQueue
+from harness.measure.build_queue import BuildProcesses, BuildQueue
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient, DeviceConnection
@@ -79,23 +79,21 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         *,
         equal: KernelMeasurer | None = None,
         devices: int = 1,
-        gate: BuildGate | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
-        later. `devices` is how many measure at once, with builds of other models behind the same
-        `gate`. The device, and what compiles for it, may be `elsewhere`, on other machines. Raises
-        BackendUnavailable, DeviceBusy where another process measures on the device.
+        later. `devices` is how many measure at once. The device, and what compiles for it, may be
+        `elsewhere`, on other machines. Raises BackendUnavailable, DeviceBusy where another process
+        measures on the device.
         """
         self._backend = backend
         self._elsewhere = elsewhere
         self._device: DeviceConnection = (
             elsewhere.device if elsewhere else DeviceClient(spec.host, backend, _client_of(owner))
         )
-        gate = gate or BuildGate()
-        spare = 1 if elsewhere else spare_cores(devices=devices) // gate.queues
+        spare = 1 if elsewhere else spare_cores(devices=devices)
         self._owns_builds = equal is None
         processes = elsewhere.builders if elsewhere else None
         try:
@@ -103,7 +101,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             disturb = self._facts.shares_cpu or spare == 0
             # Where the device waits for all builds, they may have its cores as well.
             at_once = usable_cores() if disturb else spare
-            queue = partial(BuildQueue, at_once=at_once, processes=processes, gate=gate)
+            queue = partial(BuildQueue, at_once=at_once, processes=processes)
             compiler = self._facts.environment.compiler
             builds = equal._builds if equal else queue(backend, compiler)
         except BaseException:

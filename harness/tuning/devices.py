@@ -24,7 +24,6 @@ from harness.core.records import (
 from harness.measure.measurer import Measurer
 from harness.measure.occasions import ONE_OCCASION
 from harness.space import Space
-from harness.tuning.baton import Baton
 from harness.tuning.equal_speed import EqualSpeed, Referenced
 
 MOST_FAULTS = 3
@@ -94,13 +93,10 @@ class EqualDevices:
         self,
         measurers: Mapping[str, Measurer],
         joining: Joining | None = None,
-        baton: Baton | None = None,
     ) -> None:
-        """`measurers` are the devices' by their names; others may join. With a `baton`, campaigns
-        of other devices run at the same time, each in a thread that holds it. Raises UsageError
-        for devices that are not equal."""
+        """`measurers` are the devices' by their names; others may join. Raises UsageError for
+        devices that are not equal."""
         self._joining = joining
-        self.baton = baton
         self.left = [SharedDevice(name, measurer) for name, measurer in measurers.items()]
         _require_equal(self.left)
         self._all = list(self.left)
@@ -253,11 +249,6 @@ class EqualDevices:
     # ------------------------------------------------------------------- as a Measurer
 
     @property
-    def is_closed(self) -> bool:
-        """Whether the devices were closed, so that the campaign must end."""
-        return self._closing.is_set()
-
-    @property
     def environment(self) -> Environment:
         """The environment of the present thread's device; all are equal but for their notes."""
         return (self.current or self.left[0]).measurer.environment
@@ -371,7 +362,7 @@ def _require_equal(devices: Sequence[SharedDevice]) -> None:
         if difference:
             raise UsageError(
                 f"{other} is not equal to {difference}. Their times cannot be compared: name equal "
-                "devices with --device, or tune each model by itself with --device all-models"
+                "devices with --device, and run the command once for each model"
             )
 
 

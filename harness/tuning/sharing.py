@@ -11,7 +11,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BackendUnavailable
@@ -66,7 +66,7 @@ class SharedWork(Generic[Work]):
         for problem, one in work:
             self._left.setdefault(problem, deque()).append(one)
         self._taken: set[Input] = set()
-        self._baton = devices.baton or Baton()
+        self._baton = Baton()
         self._is_stopping = False
         self._threads: list[threading.Thread] = []
         # Not counted: Ctrl-C may come between an end and its count.
@@ -78,24 +78,16 @@ class SharedWork(Generic[Work]):
         """Do the work; return how much is left since it `is_over`.
 
         At an error, or at Ctrl-C here, all threads end; what had been measured by then is stored.
-        Raises Stopped where the devices are closed meanwhile, since other campaigns ended so.
         """
         self._campaign.commit()
-        with nullcontext() if self._devices.baton is None else self._baton.handed_on():
-            self._run()
-        return sum(map(len, self._left.values()))
-
-    def _run(self) -> None:
         try:
             for device in tuple(self._devices.left):
                 self._start(device)
-            while self._is_running() and self._error() is None and not self._devices.is_closed:
+            while self._is_running() and self._error() is None:
                 self._wait_for_end()
                 for device in self._devices.joined(self._campaign.warn):
                     self._start(device)
             error = self._error()
-            if error is None and self._devices.is_closed:
-                raise Stopped
             if error is not None:
                 raise error
             for thread in self._threads:
@@ -103,6 +95,7 @@ class SharedWork(Generic[Work]):
         except BaseException:
             self._stop()
             raise
+        return sum(map(len, self._left.values()))
 
     def _start(self, device: SharedDevice) -> None:
         thread = threading.Thread(target=self._serve, args=(device,), daemon=True)
@@ -232,7 +225,7 @@ class SharedWork(Generic[Work]):
         with self._baton.handed_on():
             found, error = self._called(call)
             # Devices that were closed fail in every way: none of that is the kernel's fault.
-            is_late = self._is_stopping or self._devices.is_closed
+            is_late = self._is_stopping
         if is_late:
             raise Stopped
         if error is not None:

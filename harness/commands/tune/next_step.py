@@ -83,13 +83,8 @@ def _again(options: TuneCommand, *added: str, with_technique: bool = True) -> tu
 
 def after_interrupt(options: TuneCommand) -> str:
     """Say after Ctrl-C what is kept, and which command continues."""
-    return f"interrupted: {same_again(options, 'all measurements are kept')}"
-
-
-def same_again(options: TuneCommand, kept: str) -> NextStep:
-    """Say what is kept, and which command continues this one with the same limits."""
     words = command_words("tune", *kept_arguments(options, _FLAGS))
-    return NextStep(f"{kept}. To continue", words)
+    return str(NextStep("interrupted: all measurements are kept. To continue", words))
 
 
 def kept_arguments(options: TuneCommand, dropped: Collection[str] = _ONLY_ONCE) -> Iterator[str]:
