@@ -54,11 +54,9 @@ from harness.fleet.messages import (
     OfferedDevice,
     RunInterleaved,
     RunOne,
-    TimeReference,
     WorkerAnswer,
 )
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.reference_kernel import ReferenceTimes
 from harness.measure.device_worker import DeviceFacts, Together
 from harness.measure.kernel_job import KernelJob
 from harness.measure.sensors import SensorFacts
@@ -123,8 +121,6 @@ class SleepingAgent:
     def _answer(self, uuid: str, call: object) -> object:
         if isinstance(call, Describe):
             return _facts(uuid)
-        if isinstance(call, TimeReference):
-            return ReferenceTimes(1e-3, 1e-3)
         if isinstance(call, NameArguments):
             return MadeData(("x",), 0.0)
         if isinstance(call, RunOne):

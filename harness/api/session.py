@@ -98,8 +98,6 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
         )
         store = opened.enter_context(Store(engine))
         first = measurer.first if isinstance(measurer, EqualDevices) else measurer
-        for text in measurer.compare() if isinstance(measurer, EqualDevices) else ():
-            listener.warn(text)
         spec = fitted_to(request.spec, first)
         for notice in spec.notices:
             listener.note(f"note: {notice}")

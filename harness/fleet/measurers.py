@@ -175,7 +175,7 @@ class Opener:
             host=self._packed.host,
         )
         remote = RemoteDevice(device.channel, session, self._packed.bundle)
-        elsewhere = Elsewhere(remote, self._builds, device.host_name)
+        elsewhere = Elsewhere(remote, self._builds)
         opened = KernelMeasurer(self._spec, backend, equal=self._first, elsewhere=elsewhere)
         if self._first is None:
             self._first = opened

@@ -7,7 +7,6 @@ nothing compiles: it would be measured together with the compiler.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
@@ -26,7 +25,6 @@ from harness.core.errors import (
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.reference_kernel import ReferenceTimes
 from harness.measure.build_queue import BuildProcesses, BuildQueue
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
@@ -61,11 +59,10 @@ _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A device of another machine, what compiles for it, and the machine's name."""
+    """A device of another machine, and what compiles for it."""
 
     device: DeviceConnection
     builders: BuildProcesses
-    machine: str
 
 
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
@@ -172,17 +169,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         for text in found:
             if not any(known.endswith(f": {text}.") for known in self.notices):
                 self.notices += (f"verify is weak on {problem}: {text}.",)
-
-    @property
-    def cpu(self) -> str | None:
-        """The machine of a device that is a CPU, or a part of it; None for others."""
-        machine = self._elsewhere.machine if self._elsewhere else platform.node()
-        return machine if self._facts.shares_cpu else None
-
-    def time_reference(self) -> ReferenceTimes:
-        """Time the reference kernels; raises LaunchFailed and BackendUnavailable."""
-        with self._builds.undisturbed() if self._builds_disturb else nullcontext():
-            return self._device.time_reference()
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""

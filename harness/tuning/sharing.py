@@ -10,13 +10,12 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input
-from harness.core.text import first_few
 from harness.tuning.baton import Baton
 from harness.tuning.devices import MOST_FAULTS, EqualDevices, SharedDevice
 
@@ -37,9 +36,6 @@ class SharingCampaign(Protocol):
 
     def forget(self, problem: Input, config: Config) -> None:
         """Forget a failure, so that the configuration is measured again."""
-
-    def note_slow(self, problems: Iterable[Input], text: str) -> None:
-        """Note in the runs of inputs that a device of another speed may have measured them."""
 
 
 class Stopped(BaseException):
@@ -150,7 +146,10 @@ class SharedWork(Generic[Work]):
 
     def _work_off(self, device: SharedDevice) -> None:
         """Do work until none is left for the device, or it has failed too often."""
-        while self._is_equal(device) and (problem := self._next_input(device)) is not None:
+        while device in self._devices.left:
+            problem = self._next_input(device)
+            if problem is None:
+                break
             self._taken.add(problem)
             left = self._left[problem]
             try:
@@ -163,29 +162,6 @@ class SharedWork(Generic[Work]):
             if not left:
                 del self._left[problem]
             self._baton.notify()
-
-    def _is_equal(self, device: SharedDevice) -> bool:
-        """Whether a device is in use; take it out if its speed differs from its equals'."""
-        if device in self._devices.left and self._devices.is_due(device):
-            try:
-                why = self.wait_for(lambda: self._devices.check(device, self._campaign.warn))
-            except BackendUnavailable as error:
-                self._note_fault(device, error)
-                why = ""
-            if why and len(self._devices.left) > 1:
-                self._take_out_slow(device, why)
-        return device in self._devices.left
-
-    def _take_out_slow(self, device: SharedDevice, why: str) -> None:
-        self._devices.take_out(device)
-        measured = sorted(map(str, device.unchecked))
-        doubtful = first_few([f"({problem})" for problem in measured], ", ")
-        self._campaign.note_slow(device.unchecked, f"{device}: {why}")
-        self._campaign.warn(
-            f"{device} is not used any more, its inputs go to the others: {why}"
-            + f". Times of {doubtful} may be wrong; measure them again with --fresh"
-            * bool(measured)
-        )
 
     def _next_input(self, device: SharedDevice) -> Input | None:
         """Return the next input that the device may take; wait where it may get one later, from a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TypeVar
@@ -15,7 +15,6 @@ from harness.core.machine import notes
 from harness.core.records import (
     DEVICE_UUID,
     OTHER_PROCESSES,
-    SLOW_DEVICE,
     Config,
     Input,
     Interleaved,
@@ -150,13 +149,6 @@ class State:
     def forget(self, problem: Input, config: Config) -> None:
         """Forget a failure, so that the configuration is measured again."""
         self.known(problem).pop(config, None)
-
-    def note_slow(self, problems: Iterable[Input], text: str) -> None:
-        """Note in the runs of inputs that a device of another speed may have measured them."""
-        for problem in problems:
-            if problem in self.runs:
-                note = partial(self.store.note_run, self.runs[problem], SLOW_DEVICE, text)
-                self.store.transact(note)
 
     def run_stage(
         self,

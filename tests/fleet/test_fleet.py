@@ -302,13 +302,6 @@ def test_several_configurations_run_interleaved_on_a_worker(
     assert [each.outcome for each in found] == [Outcome.OK, Outcome.WRONG_RESULT]
 
 
-def test_a_worker_times_the_reference_kernels(remote: KernelMeasurer) -> None:
-    times = remote.time_reference()
-    assert 0 < times.arithmetic < 10
-    assert 0 < times.memory < 10
-    assert remote.cpu == "here"
-
-
 def test_files_are_sent_once(remote: KernelMeasurer, loopback: Loopback) -> None:
     assert remote.environment.backend == "opencl"
     assert loopback.stored == 1
