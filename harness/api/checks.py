@@ -25,9 +25,7 @@ def check_options(options: TuneOptions) -> None:
     if options.insecure and options.cluster is None:
         raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
     if options.most_inputs is not None and options.inputs_from is None:
-        raise UsageError(
-            "--most-inputs needs --inputs-from FILE; in a space, write inputs.adaptive.most"
-        )
+        raise UsageError("--most-inputs needs --inputs-from FILE, whose inputs it counts")
     for option, path in _files(options):
         _check_file(option, path)
     if isinstance(options.space, Path):

@@ -79,10 +79,6 @@ class Searching:
             self._share_time()
         self._round(options.test_limit)
 
-    def go_on(self) -> None:
-        """Search the inputs that were added since."""
-        self._round(self.state.options.test_limit)
-
     def _share_time(self) -> None:
         """Search all inputs in rounds of more and more tests, until the time is up or one round
         is left."""

@@ -25,7 +25,6 @@ from harness.measure.programs import worker as worker_module
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec, make_spec
-from harness.space_file.adaptive import AdaptivePlan, ListedPool
 from tests.helpers.fakes import HereProcesses
 
 SPACE = """\
@@ -135,12 +134,6 @@ def test_files_of_the_inputs_of_a_workload_travel_with_those_of_the_space(spec: 
     (spec.path.parent / "data_5.txt").write_text("sum5\n")
     names = {Path(name).name for name in pack_program(other).bundle.files}
     assert {f"data_{n}.txt" for n in (3, 4, 5)} <= names
-
-
-def test_inputs_that_tuning_chooses_have_no_files_of_their_own(spec: Spec) -> None:
-    plan = AdaptivePlan(ListedPool({Input({"n": 5}): 1.0}), 4, "--most-inputs")
-    with pytest.raises(UsageError, match=r"\(data_\{n\}.txt\), .* leave out --most-inputs"):
-        pack_program(dataclasses.replace(spec, adaptive=plan))
 
 
 def test_a_space_of_python_is_refused() -> None:
