@@ -50,7 +50,8 @@ class Campaign:
         self._measurer = measurer
         self._spaces: dict[Input, Space] = {}
         self.state = State(plan, measurer, store, display, space=self.space)
-        self._searching = Searching(self.state, self.note)
+        is_crossed = plan.stages.cross and len(plan.spec.inputs) > 1
+        self._searching = Searching(self.state, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
         self._failed_defaults: dict[Input, Outcome] = {}

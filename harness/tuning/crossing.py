@@ -47,21 +47,6 @@ def measure_defaults(state: State) -> None:
         )
 
 
-def measure_on_all(state: State, configs: Iterable[Config], title: str) -> None:
-    """Measure configurations on each input, where missing and legal, until the time is up."""
-    missing = _missing(state, configs)
-    rest = len(state.spec.inputs) * state.options.test_limit  # the time limit comes first
-    display = state.display
-    display.begin_stage(title, len(missing), state.ahead(rest))
-
-    def step(problem: Input, config: Config) -> None:
-        with state.leaving_out(problem):
-            _measure(state, problem, config)
-        display.step(str(problem))
-
-    state.each(missing, step, state.is_time_up)
-
-
 def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Config]]:
     """Return the inputs on which configurations are legal and were not measured, with these."""
     return [

@@ -234,7 +234,7 @@ def test_a_fleet_measures_a_program_over_dask(
     ) as local:
         request = FleetRequest(local.scheduler_address, (), 2, False, "this", print)
         with fleet_measurers(spec, request) as fleet:
-            (measurer,) = fleet[0].opened.measurers.values()  # two workers of one machine
+            (measurer,) = fleet.opened.measurers.values()  # two workers of one machine
             space = ConstrainedSpace.of(spec, Input({"n": 3}), None)
             found = measurer.measure(space, Input({"n": 3}), _mode("right"), None)
             assert found.outcome is Outcome.OK, found.message
