@@ -21,7 +21,7 @@ from harness.results.versions import KernelVersion, kernel_versions
 from harness.search import EndReason, Progress, Searched
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
-from harness.tuning.ablation_stage import ablate_winners, without_needless_flags
+from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.crossing import cross_measure, measure_candidates, measure_defaults
 from harness.tuning.devices import EqualDevices
 from harness.tuning.finals import final_reports
@@ -203,7 +203,6 @@ class Campaign:
         reports = final_reports(state, stages.finalists)
         if stages.ablate:
             self.ablations = ablate_winners(state, reports)
-            reports = without_needless_flags(state, reports, self.ablations)
         store.end_command(command, self._left_out(reports), state.stages)
         return reports
 

@@ -25,7 +25,6 @@ from harness.measure.measurer import Measurer
 from harness.results import (
     ABLATION,
     CANDIDATE,
-    FINAL,
     LEFT_OUT,
     SEARCHED,
     MeasurementRow,
@@ -35,7 +34,6 @@ from harness.results import (
     Stored,
     interleaved_groups,
 )
-from harness.results.ablation import Ablation
 from harness.results.notes import device_notes
 from harness.search import Ahead
 from harness.search.transfer.sources import TransferSources, stored_technique
@@ -76,7 +74,6 @@ class State:
         self.stored_sources = StoredSources(store, plan.other_devices, self.warn)
         self.number = store.choose_campaign(plan.spec, measurer.environment, plan.fresh)
         self.runs: dict[Input, int] = {}
-        self.reduced: dict[Input, Ablation] = {}  # winners that were replaced by a part of them
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
@@ -245,19 +242,6 @@ class State:
         for name, text in device_notes(known, here).items():
             store.transact(partial(store.note_run, run_id, name, text))
         self._noted_devices.add(device)
-
-    def reduction(self, problem: Input) -> Ablation | None:
-        """Return the ablation whose smaller configuration took the winner's place in the last
-        finals of an input; None where there is none."""
-        if problem in self.reduced:
-            return self.reduced[problem]
-        noted = self.store.note_of(self.runs[problem], ABLATION)
-        finals = self.interleaved(problem, FINAL)
-        if noted is None or not finals:
-            return None
-        known = Ablation.from_json(noted)
-        is_judged = known.config in {measured.config for measured in finals[-1]}
-        return known if known.is_worth_it and is_judged else None
 
     def measured(self, problem: Input) -> dict[Config, Measurement]:
         """Return each configuration's measurement by the search."""
