@@ -33,6 +33,10 @@ from harness.search.transfer.sources import first_legal
 from harness.tuning.devices import EqualDevices
 from harness.tuning.state import State
 
+_FOR_WINNERS = 0.1
+"""The share of the time that is kept for the winners on other inputs: a choice by input is learnt
+from them."""
+
 _MOST_EARLIER = 500
 """So many inputs a search learns from, the last ones: of more it would read for a long time."""
 
@@ -75,15 +79,18 @@ class Searching:
         """Search all inputs; leave out one whose data cannot be made."""
         begun: dict[Input, list[Input]] = {}  # each with those before it
         left_out, count = self.state.left_out, len(self.state.spec.inputs)
+        stop_at = self.state.options.stop_at
+        if stop_at is not None and self._is_crossed:
+            stop_at -= _FOR_WINNERS * max(0.0, stop_at - time.monotonic())
 
         def search(problem: Input, number: int) -> None:
             if problem not in begun:  # else its device failed, and it begins again
                 begun[problem] = [*begun][-_MOST_EARLIER:]
             others = [other for other in begun[problem] if other not in left_out]
-            options = dataclasses.replace(
-                self.state.options.numbered(number, count),
-                stop_at=self._share_ends_at(1 + count - len(begun)),
-            )
+            options = self.state.options.numbered(number, count)
+            if stop_at is not None:
+                share_ends_at = self._share_ends_at(stop_at, 1 + count - len(begun))
+                options = dataclasses.replace(options, stop_at=share_ends_at)
             with self.state.leaving_out(problem):
                 self._search(number, problem, others, options)
 
@@ -94,16 +101,12 @@ class Searching:
             self._say_what_is_missing()
             raise
 
-    def _share_ends_at(self, waiting: int) -> float | None:
-        """Return when the search of an input ends: it has as much of the time that is left as each
-        of those that wait with it, and as the winners on other inputs after them."""
-        stop_at, measurer = self.state.options.stop_at, self.state.measurer
-        if stop_at is None:
-            return None
+    def _share_ends_at(self, stop_at: float, waiting: int) -> float:
+        """Return when the search of an input ends, which has as much of the time that is left as
+        each of those that wait with it."""
+        measurer, now_s = self.state.measurer, time.monotonic()
         devices = len(measurer.left) if isinstance(measurer, EqualDevices) else 1
-        now_s = time.monotonic()
-        shares = math.ceil(waiting / devices) + self._is_crossed
-        return now_s + (stop_at - now_s) / shares
+        return now_s + (stop_at - now_s) / math.ceil(waiting / devices)
 
     def _say_what_is_missing(self) -> None:
         """Warn of the inputs on which nothing was measured yet."""

@@ -393,7 +393,7 @@ def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -
 
 
 def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
-    """Two rounds of three devices and one share more."""
+    """Five inputs on three devices, of which two search two inputs."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
     limits: dict[str, Any] = {"test_limit": 2000, "stop_at": time.monotonic() + 6}
