@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from harness import __version__
 
-FORMAT = 2
+FORMAT = 3
 
 JsonValue = bool | int | float | str | None
 JsonConfig = dict[str, JsonValue]
@@ -151,25 +151,12 @@ class ErrorDocument(HeadedDocument):
 
 
 @dataclass(frozen=True)
-class ModelDocument:
-    """What `tune --device all-models` found on the devices of one model; `error` is empty unless
-    its last device failed. `next` is as in TuneDocument."""
-
-    device: str
-    has_failed: bool
-    error: str
-    results: ResultsDocument | None
-    next: list[list[str]]
-
-
-@dataclass(frozen=True)
 class TuneDocument(HeadedDocument):
     """What `tune --json` prints. `has_failed` is true where the exit code is not 0: nothing was
-    measured, nothing worked on an input, or a device failed. A default that fails while others work
+    measured, or nothing worked on an input. A default that fails while others work
     is in `results.warnings`. `warnings` are those of the run, as on standard error. `next` has the
     commands to run next, each as a list of words: `analyse` shows the results again, and `tune`
-    continues the search. With `--device all-models`, `results` is null, and `models` has those of
-    each model."""
+    continues the search."""
 
     database: str
     has_failed: bool
@@ -177,7 +164,6 @@ class TuneDocument(HeadedDocument):
     report: str | None
     results: ResultsDocument | None
     next: list[list[str]]
-    models: list[ModelDocument] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

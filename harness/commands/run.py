@@ -206,10 +206,7 @@ def add_device(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, several: bool = False
 ) -> None:
     """Add the option that names a device, or several (harness.measure.backends.choose)."""
-    more = (
-        "; repeat it, or name `all`, to share the inputs out over equal devices; `all-models` "
-        "tunes all devices, each model by itself"
-    )
+    more = "; repeat it, or name `all`, to share the inputs out over equal devices"
     parser.add_argument(
         "--device",
         action="append",

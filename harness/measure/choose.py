@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.invocation import command_line
@@ -15,12 +14,9 @@ from harness.measure.backends import cuda
 from harness.measure.backends.choose import (
     Backend,
     choose_devices,
-    choose_models,
     choose_one,
 )
 from harness.measure.backends.cuda_compilers import NVCC, NVRTC, why_unusable
-from harness.measure.backends.device_names import ALL_MODELS
-from harness.measure.build_queue import BuildGate
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Fitting, Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
@@ -91,39 +87,7 @@ def open_measurers(
         program, why = open_measurer(spec, requested, devices=devices)
         return {COMMAND: program}, why
     backends, why = _equal_ones(spec, choose_devices(requested, devices), most)
-    return _opened(spec, backends, len(backends), BuildGate()), why
-
-
-@dataclass(frozen=True)
-class OpenedModel:
-    """The measurers of the devices of one model, by the devices' names, and why they were
-    chosen."""
-
-    measurers: Mapping[str, Measurer]
-    why: str
-
-
-def open_models(spec: Spec, requested: str, most: int) -> tuple[list[OpenedModel], Sequence[str]]:
-    """Open a measurer for each GPU of this machine, but at most so many of each model; return them
-    by model, and why others are not used. Of each model, close the first one last.
-
-    Raises what `open_measurer` raises.
-    """
-    if _runs_program(spec, requested):
-        open_measurer(spec, requested, devices=[ALL_MODELS])  # which says why it cannot be
-    models = choose_models(requested)
-    fitting = [_equal_ones(spec, group, most) for group in models.groups]
-    count, gate = sum(len(backends) for backends, _ in fitting), BuildGate(len(fitting))
-    opened: list[OpenedModel] = []
-    try:
-        for backends, why in fitting:
-            opened.append(OpenedModel(_opened(spec, backends, count, gate), why))
-    except BaseException:  # also Ctrl-C
-        for model in opened:
-            for measurer in reversed([*model.measurers.values()]):
-                measurer.close()
-        raise
-    return opened, models.skipped
+    return _opened(spec, backends), why
 
 
 def _equal_ones(spec: Spec, chosen: Sequence[Backend], most: int) -> tuple[list[Backend], str]:
@@ -137,19 +101,15 @@ def _equal_ones(spec: Spec, chosen: Sequence[Backend], most: int) -> tuple[list[
     return backends, why
 
 
-def _opened(
-    spec: Spec, backends: Sequence[Backend], devices: int, gate: BuildGate
-) -> dict[str, Measurer]:
-    """Open the measurers of equal devices; `devices` measure at once, with those of other models
-    behind the same gate."""
-    first = KernelMeasurer(spec, backends[0], devices=devices, gate=gate)
+def _opened(spec: Spec, backends: Sequence[Backend]) -> dict[str, Measurer]:
+    """Open the measurers of equal devices, which measure at once."""
+    devices = len(backends)
+    first = KernelMeasurer(spec, backends[0], devices=devices)
     opening: list[Future[KernelMeasurer]] = []
     try:
         with ThreadPoolExecutor() as threads:
             for backend in backends[1:]:
-                one = threads.submit(
-                    KernelMeasurer, spec, backend, equal=first, devices=devices, gate=gate
-                )
+                one = threads.submit(KernelMeasurer, spec, backend, equal=first, devices=devices)
                 opening.append(one)
         measurers = [first, *(each.result() for each in opening)]
     except BaseException:  # also Ctrl-C

@@ -7,7 +7,6 @@ nothing compiles: it would be measured together with the compiler.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
@@ -26,8 +25,7 @@ from harness.core.errors import (
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.reference_kernel import ReferenceTimes
-from harness.measure.build_queue import BuildGate, BuildProcesses, BuildQueue
+from harness.measure.build_queue import BuildProcesses, BuildQueue
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient, DeviceConnection
@@ -61,11 +59,10 @@ _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A device of another machine, what compiles for it, and the machine's name."""
+    """A device of another machine, and what compiles for it."""
 
     device: DeviceConnection
     builders: BuildProcesses
-    machine: str
 
 
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
@@ -79,23 +76,21 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         *,
         equal: KernelMeasurer | None = None,
         devices: int = 1,
-        gate: BuildGate | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
-        later. `devices` is how many measure at once, with builds of other models behind the same
-        `gate`. The device, and what compiles for it, may be `elsewhere`, on other machines. Raises
-        BackendUnavailable, DeviceBusy where another process measures on the device.
+        later. `devices` is how many measure at once. The device, and what compiles for it, may be
+        `elsewhere`, on other machines. Raises BackendUnavailable, DeviceBusy where another process
+        measures on the device.
         """
         self._backend = backend
         self._elsewhere = elsewhere
         self._device: DeviceConnection = (
             elsewhere.device if elsewhere else DeviceClient(spec.host, backend, _client_of(owner))
         )
-        gate = gate or BuildGate()
-        spare = 1 if elsewhere else spare_cores(devices=devices) // gate.queues
+        spare = 1 if elsewhere else spare_cores(devices=devices)
         self._owns_builds = equal is None
         processes = elsewhere.builders if elsewhere else None
         try:
@@ -103,7 +98,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             disturb = self._facts.shares_cpu or spare == 0
             # Where the device waits for all builds, they may have its cores as well.
             at_once = usable_cores() if disturb else spare
-            queue = partial(BuildQueue, at_once=at_once, processes=processes, gate=gate)
+            queue = partial(BuildQueue, at_once=at_once, processes=processes)
             builds = equal._builds if equal else queue(backend, self._facts.environment.compiler)
         except BaseException:
             self._device.close()
@@ -174,17 +169,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         for text in found:
             if not any(known.endswith(f": {text}.") for known in self.notices):
                 self.notices += (f"verify is weak on {problem}: {text}.",)
-
-    @property
-    def cpu(self) -> str | None:
-        """The machine of a device that is a CPU, or a part of it; None for others."""
-        machine = self._elsewhere.machine if self._elsewhere else platform.node()
-        return machine if self._facts.shares_cpu else None
-
-    def time_reference(self) -> ReferenceTimes:
-        """Time the reference kernels; raises LaunchFailed and BackendUnavailable."""
-        with self._builds.undisturbed() if self._builds_disturb else nullcontext():
-            return self._device.time_reference()
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""

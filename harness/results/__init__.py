@@ -10,7 +10,6 @@ from harness.results.lock import check_database
 from harness.results.merge import Added, merge_database
 from harness.results.notes import (
     ABLATION,
-    DEFAULTS,
     ENDED,
     EXHAUSTED,
     LAUNCH_LIMITS,
@@ -43,7 +42,6 @@ __all__ = [
     "CANDIDATE",
     "CHOICE",
     "CROSS",
-    "DEFAULTS",
     "ENDED",
     "EXHAUSTED",
     "FINAL",

@@ -176,6 +176,15 @@ def test_an_input_on_which_nothing_can_be_launched_is_left_out(tmp_path: Path, s
     assert "the launch has `ceil_div(n, BLOCK)` = 0" in notices[0]
 
 
+def test_at_most_so_many_of_the_most_frequent_inputs_are_tuned(tmp_path: Path, spec: Spec) -> None:
+    calls = tmp_path / "calls.csv"
+    calls.write_text("m,n,calls\n64,64,2\n64,128,5\n64,256,3\n")
+    choice = WorkloadChoice(calls, 1.0, 2)
+    found, notices = with_inputs_of(spec, choice, str(tmp_path / "none.db"), False)
+    assert [problem["n"] for problem in found.inputs] == [128, 256]
+    assert "2 of 3 inputs make up 80.0% of 10 calls; these are tuned" in notices[-1]
+
+
 def inputs_of(database: Path) -> list[Input]:
     """Return the inputs that a database holds."""
     rows = sqlite3.connect(database).execute("select features from inputs").fetchall()
@@ -188,6 +197,7 @@ def inputs_of(database: Path) -> list[Input]:
         (["--cover", "0.9"], "--cover needs --inputs-from FILE"),
         (["--inputs-from", "nowhere.csv"], "--inputs-from nowhere.csv does not exist"),
         (["--inputs-from", "calls.csv", "--cover", "1.5"], "a share of the calls above 0"),
+        (["--most-inputs", "9"], "--most-inputs needs --inputs-from FILE"),
     ],
 )
 def test_options_of_a_workload_that_do_not_fit_are_one_error(

@@ -55,9 +55,7 @@ def describe_space(console: Console, spec: Spec) -> None:
     for heading, compiler in _flag_sets(spec):
         size = size_of(spec, checked_spaces(spec, compiler=compiler))
         print_line(console, f"  {heading}{format_size(size)}")
-    more = 0 if spec.adaptive is None else spec.adaptive.most_more(spec.inputs)
-    chosen = f", and up to {more} that tuning chooses" if more else ""
-    print_line(console, f"  {counted(len(spec.inputs), 'input')}{chosen}: {_inputs(spec)}")
+    print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs(spec)}")
     if len(spec.inputs) < FEWEST_INPUTS:
         print_line(
             console,

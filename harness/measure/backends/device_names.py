@@ -41,18 +41,10 @@ D = TypeVar("D", bound=Nameable)
 ALL = "all"
 """The name of all equal devices."""
 
-ALL_MODELS = "all-models"
-"""The name of all devices, of which each model is tuned by itself."""
-
 
 def names_in(options: Sequence[str]) -> list[str]:
     """Return the names that `--device` options hold, each of them separated by commas."""
     return [name.strip() for option in options for name in option.split(",")]
-
-
-def are_all_models(options: Sequence[str]) -> bool:
-    """Whether `--device` names the devices of all models."""
-    return names_in(options) == [ALL_MODELS]
 
 
 class UnknownDevice(Exception):
@@ -89,7 +81,7 @@ def device_line(device: Nameable) -> str:
 def suggest_device(name: str, devices: Sequence[Nameable]) -> str:
     """Return the end of an error about an unknown name: `; did you mean ...?`, or a full stop."""
     words = [word for device in devices for word in _names(device)]
-    near = nearest(name, [*words, ALL, ALL_MODELS])
+    near = nearest(name, [*words, ALL])
     return f"; did you mean `{near}`?" if near else "."
 
 
