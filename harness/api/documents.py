@@ -348,7 +348,6 @@ class DispatchDocument(HeadedDocument):
     choice: ChoiceDocument | None
     why_no_choice: str
     notices: list[str]
-    elsewhere: list[str]
     folder: str
     files: list[str]
     why_not_written: str
