@@ -179,10 +179,11 @@ def slowdowns(
     }
 
 
-def coverage(workload: Workload) -> Estimate:
-    """Estimate the share of calls in the tuned range."""
-    share = workload.by_reason.get("tuned", 0) / workload.total
-    return clopper_pearson(share, workload.total, 0.05)
+def coverage(program: Program, workload: Workload) -> Estimate:
+    """Estimate the share of calls in the range that a program was tuned for."""
+    is_tuned = program.dispatcher.is_tuned
+    calls = sum(count for one, count in workload.calls.items() if is_tuned(**one))
+    return clopper_pearson(calls / workload.total, workload.total, 0.05)
 
 
 def close_the_loop(folder: Path, args: Any) -> dict[str, Any]:
@@ -203,7 +204,10 @@ def close_the_loop(folder: Path, args: Any) -> dict[str, Any]:
     after, recorded_after = record(folder / "after", calls)
     judged = slowdowns({"before": before, "after": after}, Counter(calls), args.rounds)
     gain = compare(judged["after"], judged["before"]).ratio.inverse
-    covered = {"before": coverage(recorded), "after": coverage(recorded_after)}
+    covered = {
+        "before": coverage(before, recorded),
+        "after": coverage(after, recorded_after),
+    }
     print(f"\n{'':8}{'calls in the tuned range':>28}{'weighted slowdown':>28}")
     for name, one in judged.items():
         mean = one.mean.text(".3f")

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.api.arguments import check_arguments, naming_arguments
 from harness.api.checks import check_options, check_recordings
 from harness.api.options import TuneOptions
-from harness.core.errors import HarnessError, ResultsError, SpecError, UsageError
-from harness.measure.backends.device_names import ALL_MODELS, are_all_models
+from harness.core.errors import HarnessError, ResultsError, SpecError
 from harness.space_file import Spec
 
 if TYPE_CHECKING:
@@ -105,11 +104,6 @@ def _checked_results(options: TuneOptions, progress: bool) -> TuneResults:
 
 def _check(options: TuneOptions) -> None:
     """Check the options before anything is loaded."""
-    if are_all_models(options.device):
-        raise UsageError(
-            f'device="{ALL_MODELS}" is for the command: tune returns the results of one model. '
-            "Call it for each model; open_results reads them together"
-        )
     check_options(options)
     check_recordings(options)
 

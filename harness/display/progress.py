@@ -64,20 +64,7 @@ class ProgressDisplay:
         self._last_line_s = -math.inf
         self._whole = StageProgress(self, "")
         self._devices: dict[str, StageProgress] = {}
-        self._name = ""
-        self._parts: list[ProgressDisplay] = []
         self.warnings: list[str] = []
-
-    def part(self, name: str, default: Config) -> ProgressDisplay:
-        """Return the display of one of several campaigns that run at the same time; `name` begins
-        its lines, and may be empty."""
-        name = f"{name}: " if name else ""
-        part = ProgressDisplay(self._console, self._quiet, default)
-        part._bar, part._name = self._bar, name
-        part.warnings = self.warnings
-        part._whole = StageProgress(part, part._name)
-        self._parts.append(part)
-        return part
 
     def __enter__(self) -> ProgressDisplay:
         if self._live:
@@ -88,14 +75,13 @@ class ProgressDisplay:
         if self._live:
             self._bar.stop()
         if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):
-            for each in (self, *self._parts):
-                print_lines(self._console, each._so_far())
+            print_lines(self._console, self._so_far())
 
     def _so_far(self) -> Iterator[str]:
         """Describe the best of each input so far."""
         if not self._bests:
             return
-        yield f"{self._name}Best so far, by the times of the search:"
+        yield "Best so far, by the times of the search:"
         for problem, best in list(self._bests.items())[:_MOST_SO_FAR]:
             time, config = self.describe(best)
             yield f"    {problem}: {time}{config}"
@@ -106,7 +92,7 @@ class ProgressDisplay:
     def on(self, device: str) -> StageProgress:
         """Return the display of what one of several devices does."""
         if device not in self._devices:
-            self._devices[device] = StageProgress(self, f"{self._name}{device} ", of_device=True)
+            self._devices[device] = StageProgress(self, f"{device} ", of_device=True)
         return self._devices[device]
 
     def begin_stage(
@@ -122,8 +108,8 @@ class ProgressDisplay:
 
     def warn(self, text: str) -> None:
         """Print a warning above the live line, even where quiet."""
-        self.warnings.append(f"{self._name}{text}")
-        print_line(self._console, f"warning: {self._name}{text}")
+        self.warnings.append(text)
+        print_line(self._console, f"warning: {text}")
 
     def step(self, text: str) -> None:
         """Count a step that has ended."""
@@ -232,10 +218,6 @@ class StageProgress:
     def left(self) -> int:
         """The steps that are left."""
         return self._steps - self._done
-
-    def part(self, name: str, default: Config) -> ProgressDisplay:
-        """Return the display of one of several campaigns."""
-        return self._display.part(name, default)
 
     def on(self, device: str) -> StageProgress:
         """Return the display of what one of several devices does."""

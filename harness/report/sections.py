@@ -18,7 +18,6 @@ from harness.dispatch.text import shown_tree, verdict_lines
 from harness.dispatch.tree_text import tree_lines
 from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
 from harness.display.energy import ENERGY_HEAD, energy_lines, energy_rows
-from harness.display.hot import HOT_HEAD, HOT_NOTE, HOT_TITLE, hot_rows
 from harness.display.inputs import (
     MOST_SHOWN,
     baselines_rows,
@@ -70,7 +69,6 @@ class PageSection:
 def sections(findings: Findings) -> Iterator[PageSection | None]:
     """Make each section; None for a section without content."""
     yield _winners(findings)
-    yield _hot(findings)
     if findings.results.measured:
         yield _boxes(findings)
         yield _search(findings)
@@ -318,16 +316,6 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
         (f"{about[0].upper()}{about[1:]}.",),
         findings.picture(plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)),
         lines=tuple(lines),
-    )
-
-
-def _hot(findings: Findings) -> PageSection | None:
-    """Show the hot times of the best configuration and of the default."""
-    rows = list(hot_rows(findings.reports[:MOST_SHOWN]))
-    return (
-        PageSection("hot", HOT_TITLE, (HOT_NOTE,), table=PageTable(HOT_HEAD, rows))
-        if rows
-        else None
     )
 
 

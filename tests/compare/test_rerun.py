@@ -115,7 +115,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Open:
         first: list[Side] = []
 
         def open_measurer(
-            spec: Any, requested: str, beside: Side | None, devices: list[str], measured: Any
+            spec: Any, requested: str, beside: Side | None, devices: list[str]
         ) -> tuple[Side, str]:
             assert [beside] == (first or [None]), "the second side runs in the process of the first"
             side = next(left)

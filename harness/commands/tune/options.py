@@ -66,10 +66,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--most-inputs",
-        type=whole_number(4),
+        type=whole_number(1),
         metavar="N",
-        help="tune at most N of these: a third are the most frequent, the others are chosen one "
-        "by one, where the choice by input is likely to be wrong on many calls",
+        help="of these, tune at most the N most frequent",
     )
     _add_machine_options(parser.add_argument_group("device or recording"))
     _add_search_options(parser.add_argument_group("search"))
