@@ -45,6 +45,7 @@ DOORS = {
     "sklearn": ("harness/models/", "harness/dispatch/", "harness/stencil/predicted.py"),
     "jinja2": ("harness/dispatch/rendering.py", "harness/report/page.py"),
     "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
+    "joblib": ("harness/core/kept.py",),
     "pebble": ("harness/measure/processes.py",),
     "filelock": ("harness/core/locks.py",),
     "platformdirs": ("harness/core/files.py",),
