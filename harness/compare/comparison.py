@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from harness.compare.clocks import clock_error
 from harness.compare.machine import NONE, MachineEvidence, evidence
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
@@ -23,7 +22,7 @@ from harness.compare.statistics import (
 )
 from harness.core.errors import UsageError
 from harness.core.records import Environment, Input, Measurement, Outcome
-from harness.stats.timing import mean_log
+from harness.stats.timing import mean_log, relative_clock_error
 
 
 class Ending(str, Enum):
@@ -317,7 +316,7 @@ def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
             _samples(draft.row.candidate),
             draft.variance,
             draft.differences,
-            clock_error(draft.row.base, draft.row.candidate),
+            _clock_error(draft.row),
         )
         for draft in drafts
         if draft.variance is not None
@@ -360,6 +359,12 @@ def _machine(draft: _Draft, change: Change, default: Change | None, rules: Rules
 def _is_same_code(draft: _Draft) -> bool:
     row = draft.row
     return draft.evidence.is_same(row.base, row.candidate, row.environment)
+
+
+def _clock_error(row: ComparedRow) -> float:
+    """Return by how much the clocks may put the logarithm of a row's ratio off."""
+    measured = (row.base, row.candidate)
+    return relative_clock_error(*(side.timing for side in measured if side and side.timing))
 
 
 def _samples(measurement: Measurement | None) -> Sequence[float]:
