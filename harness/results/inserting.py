@@ -12,7 +12,6 @@ from sqlalchemy import (
     Insert,
     Select,
     Table,
-    Update,
     bindparam,
     select,
     update,
@@ -20,7 +19,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 
 from harness.results import schema
-from harness.results.checksums import CHECKSUM, row_checksum
 from harness.results.prepared import execute_insert, insert_returning_id, insert_unless_there
 from harness.results.url import POSTGRES
 
@@ -49,7 +47,7 @@ SHARED = frozenset(
 
 def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
     """Insert rows whose ids are not needed; many at once cost a tenth of one by one."""
-    stored = [storable_row(table, row) for row in rows]
+    stored = [storable_row(row) for row in rows]
     if stored:
         execute_insert(connection, table, stored)
 
@@ -62,7 +60,7 @@ def insert_keyed(
     The columns `names` identify a row: no two rows, in the table or new, may agree in all of them.
     """
     if len(rows) == 1:
-        return [insert_returning_id(connection, table, storable_row(table, rows[0]))]
+        return [insert_returning_id(connection, table, storable_row(rows[0]))]
     insert_rows(connection, table, rows)
     keys = [tuple(row[name] for name in names) for row in rows]
     found = find_rows(connection, table, names, keys)
@@ -78,7 +76,7 @@ def insert_missing(
     adding equal rows now.
     """
     if len(rows) == 1:
-        stored_row = storable_row(table, rows[0])
+        stored_row = storable_row(rows[0])
         row_id = insert_unless_there(connection, table, stored_row)
         if row_id is None:
             key = tuple(rows[0][name] for name in names)
@@ -88,7 +86,7 @@ def insert_missing(
         return insert_keyed(connection, table, rows, names)
     keys = [tuple(row[name] for name in names) for row in rows]
     # Always in the same order: two writers would wait for each other's rows.
-    stored = [storable_row(table, row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
+    stored = [storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
     added = connection.execute(_insert_unless_there(table, names), stored)
     found = {tuple(key): row_id for row_id, *key in added}
     found |= find_rows(connection, table, names, (key for key in keys if key not in found))
@@ -131,33 +129,17 @@ def _find_in(table: Table, names: tuple[str, ...]) -> Select[Any]:
     return query.where(*(column == bindparam(column.name) for column in shared))
 
 
-_ROW_ID = "row_id"  # no table has such a column
-
-
-@cache
-def _row_of(table: Table) -> Select[Any]:
-    return select(table).where(table.c.id == bindparam(_ROW_ID))
-
-
-@cache
-def _update_of(table: Table) -> Update:
-    return update(table).where(table.c.id == bindparam(_ROW_ID))
-
-
-def storable_row(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as it can be stored, with its checksum where the table has one."""
-    stored = {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
-    checksum = row_checksum(table, stored)
-    return stored if checksum is None else stored | {CHECKSUM: checksum}
+def storable_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as it can be stored."""
+    return {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
 
 
 def update_row(
     connection: Connection, table: Table, row_id: int, changes: Mapping[str, Any]
 ) -> None:
-    """Change cells of a row, and its checksum."""
-    same = {_ROW_ID: row_id}
-    there = connection.execute(_row_of(table), same).mappings().one()
-    connection.execute(_update_of(table), storable_row(table, {**there, **changes}) | same)
+    """Change cells of a row."""
+    changed = update(table).where(table.c.id == row_id)
+    connection.execute(changed, storable_row(changes))
 
 
 def _storable(text: str) -> str:

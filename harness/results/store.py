@@ -163,8 +163,7 @@ class Store(Transactions):
         """Begin the run of this plan, or continue it where it exists.
 
         A continued run keeps its first seeds, since otherwise the search would not propose the
-        same configurations again. A run that an older version of harness merged cannot continue:
-        OpenTuner's rows of it are missing.
+        same configurations again.
         """
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
@@ -205,7 +204,7 @@ class Store(Transactions):
         found = self._begun(plan, self._plan_ids(plan))
         if found is None or (found["state"], found["test_limit"]) != ("complete", plan.test_limit):
             return None
-        if ENDED not in found["notes"]:  # it was searched by an earlier version
+        if ENDED not in found["notes"]:
             return None
         rows = schema.tests.c
         of_run = select(schema.tests).where(rows.run_id == found["id"]).order_by(rows.ordinal)

@@ -18,7 +18,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
 from harness.dispatch.candidates import matrix_of
 from harness.results import stored_rows
-from harness.results.validate_many import Cells
+from harness.results.validate import Cells
 from harness.results.view import Results, read_results, the_one
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 
