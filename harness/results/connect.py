@@ -82,7 +82,7 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
         except DBAPIError as error:
             raise ResultsError(
                 f"{without_password(database)} cannot be written: {_reason(error)}; what was "
-                "committed before is kept"
+                "committed before is kept. Run the same command again to go on"
             ) from None
         except UnsafePickle as error:
             raise ResultsError(

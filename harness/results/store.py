@@ -380,7 +380,6 @@ class Store(Transactions):
             }
             for number, (result_id, measurement_id, requestor) in enumerate(tests, ordinal)
         ]
-        self.note_witness(schema.tests, run_id=run_id, ordinal=ordinal)
         insert_rows(self.connection, schema.tests, rows)
 
     def next_ordinal(self, run_id: int) -> int:
@@ -394,6 +393,4 @@ class Store(Transactions):
         return self._keyed.input_id(space_name, problem)
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
-        if rows:
-            self.note_witness(table, uuid=rows[-1]["uuid"])
         return insert_keyed(self.connection, table, rows, NATURAL_KEYS[table])
