@@ -29,8 +29,8 @@ from harness.results.inserting import (
     SHARED,
     NaturalKey,
     find_rows,
-    insert_keyed,
     insert_missing,
+    insert_returning_ids,
     insert_rows,
     update_row,
 )
@@ -45,7 +45,7 @@ from harness.results.validate import check_timing, referred
 from harness.results.versions import EVERY, of_version
 
 _CHUNK = 400
-"""Rows that are looked up in one query; older versions of SQLite take at most 999 values."""
+"""Rows that are looked up in one query."""
 
 
 @dataclass(frozen=True)
@@ -231,9 +231,9 @@ class _Merge:
 
     def _insert(self, table: Table, rows: Sequence[StoredRow]) -> list[int]:
         """Insert rows that are new, and return their ids, in order."""
-        insert = insert_missing if table in SHARED else insert_keyed
+        insert = insert_missing if table in SHARED else insert_returning_ids
         with self._refusing():
-            return insert(self._target, table, rows, NATURAL_KEYS[table]) if rows else []
+            return insert(self._target, table, rows)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from harness.core.records import Config, Environment, Input, Measurement
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.connect import hold_campaign, now
-from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
+from harness.results.inserting import insert_returning_ids, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
 from harness.results.notes import CONTINUED, ENDED, device_notes, read_notes
@@ -393,4 +393,4 @@ class Store(Transactions):
         return self._keyed.input_id(space_name, problem)
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
-        return insert_keyed(self.connection, table, rows, NATURAL_KEYS[table])
+        return insert_returning_ids(self.connection, table, rows)
