@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert, select, update
+from sqlalchemy import Connection, Executable, Table, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from harness.results import schema
@@ -64,12 +65,18 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
     keys = [tuple(row[name] for name in names) for row in rows]
     # Always in the same order: two writers would wait for each other's rows.
     stored = [storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
-    dialect = postgresql if connection.dialect.name == POSTGRES else sqlite
-    query = dialect.insert(table).on_conflict_do_nothing()
-    added = connection.execute(query.returning(table.c.id, *(table.c[n] for n in names)), stored)
+    added = connection.execute(_insert_missing(table, connection.dialect.name), stored)
     found = {tuple(key): row_id for row_id, *key in added}
     found |= find_rows(connection, table, names, (key for key in keys if key not in found))
     return [found[key] for key in keys]
+
+
+@cache  # to make it takes longer than to execute it
+def _insert_missing(table: Table, dialect: str) -> Executable:
+    made: Any = (postgresql if dialect == POSTGRES else sqlite).insert(table)
+    columns = (table.c[name] for name in NATURAL_KEYS[table])
+    query: Executable = made.on_conflict_do_nothing().returning(table.c.id, *columns)
+    return query
 
 
 def _key(pair: tuple[NaturalKey, Row]) -> NaturalKey:
