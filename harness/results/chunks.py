@@ -1,4 +1,4 @@
-"""Read rows by their ids, some thousands at a time, each checked."""
+"""Read rows of the plain tables, some thousands at a time, each checked."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from harness.results.validate import Cells, check_rows, check_samples
 from harness.stats.samples import Ragged
 
 T = TypeVar("T")
+StoredRow = dict[str, Any]
 
 CHUNK = 10_000
 """The most ids of a query."""
@@ -71,6 +72,28 @@ def _checked(table: Table, cells: dict[str, Sequence[Any]], is_sqlite: bool) -> 
         cells |= {c.name: _parsed(cells[c.name]) for c in table.c if isinstance(c.type, JSON)}
     check_rows(table, cells)
     return cells
+
+
+def read_rows(
+    connection: Connection, table: Table, chosen: Select[Any] | None = None
+) -> Iterator[StoredRow]:
+    """Yield the rows of a table that has ids, checked, in the order of their ids.
+
+    `chosen` selects rows of the table, perhaps by joins. Raises ValueError for a row that harness
+    cannot have written.
+    """
+    query = select(table) if chosen is None else chosen.with_only_columns(*table.columns)
+    for cells in checked_cells(connection, table, query.order_by(table.c.id)):
+        names = tuple(cells)
+        for row in zip(*cells.values(), strict=True):
+            yield dict(zip(names, row, strict=True))
+
+
+def rows_by_id(
+    connection: Connection, table: Table, chosen: Select[Any] | None = None
+) -> dict[int, StoredRow]:
+    """Return the rows of `read_rows` by their ids."""
+    return {row["id"]: row for row in read_rows(connection, table, chosen)}
 
 
 def cells_by_id(

@@ -9,7 +9,7 @@ import socket
 import sqlite3
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
     Raises DatabaseBusy where another process holds it, ResultsError where it cannot be used.
     """
     server = ServerWriter(database, notice) if is_postgres(database) else None
-    with locked(database, _who_holds) if server is None else nullcontext():
+    with locked(database, _who_holds):
         engine = make_engine(database, database_url(database), server)
         try:
             _prepare(engine, database)

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
-from harness.results.chunks import samples_by_id
+from harness.results.chunks import StoredRow, read_rows, samples_by_id
 from harness.results.connect import hold_campaign, reading, shown_name
 from harness.results.inserting import (
     NATURAL_KEYS,
@@ -40,7 +40,6 @@ from harness.results.other_names import other_names
 from harness.results.runs import campaigns
 from harness.results.selecting import refusing_damage
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
-from harness.results.stored_rows import StoredRow, read_rows
 from harness.results.validate import check_timing, referred
 from harness.results.versions import EVERY, of_version
 

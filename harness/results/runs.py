@@ -10,13 +10,13 @@ from sqlalchemy import Connection, Table
 
 from harness.core.records import Config, Environment, Input, Statistic, Value
 from harness.results import schema
+from harness.results.chunks import StoredRow, read_rows, rows_by_id
 from harness.results.columns import MeasurementRows
 from harness.results.notes import BASELINES, STATISTIC, last_moment, read_notes
 from harness.results.read import read_measurements
 from harness.results.rows import environment_of
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import Command, command_of
-from harness.results.stored_rows import StoredRow, read_rows, rows_by_id
 from harness.results.validate import referred
 from harness.space_file.flag_files import file_name
 

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Engine, Table, event, func, select
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
 from harness.results import schema
+from harness.results.chunks import StoredRow, read_rows
 from harness.results.columns import MeasurementRows
 from harness.results.connect import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, insert_rows, update_row
@@ -25,7 +26,6 @@ from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import stored_begin, stored_end
 from harness.results.space_notes import space_notes
-from harness.results.stored_rows import StoredRow, read_rows
 from harness.results.transactions import Transactions
 from harness.space_file import Spec
 
