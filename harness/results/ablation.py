@@ -93,11 +93,6 @@ class Ablation:
         return tuple(differing(self.config, self.default))
 
     @property
-    def is_worth_it(self) -> bool:
-        """Whether something was dropped, and noise does not hide what that costs."""
-        return self.ratio is not None and not self._may_lose
-
-    @property
     def is_decided(self) -> bool:
         """Whether noise hides neither what the dropped settings cost nor what a kept one is
         worth."""

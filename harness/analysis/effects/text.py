@@ -150,8 +150,8 @@ def ablation_lines(found: Mapping[Input, Ablation]) -> Iterator[str]:
     """Yield the flags that each winner needs, then the winners where noise hides which, with
     advice."""
     parts = {
-        True: "Flags that the winners need (the others were dropped: without them the time is at "
-        f"most {TOLERANCE:.0%} longer, within noise):",
+        True: "Flags that the winners need (without the others, which they set too, the time is "
+        f"at most {TOLERANCE:.0%} longer, within noise):",
         False: "Flags that noise leaves open. To decide, close other programs or use more "
         "--repeats:",
     }
