@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from sqlalchemy import JSON, Connection, Table, select
@@ -31,7 +30,6 @@ from harness.core.records import (
     Timing,
 )
 from harness.results import ENDED, Store, schema, writing
-from harness.results.checksums import CHECKSUM, NUMBERS_CHECKSUM, checksums_of
 from harness.results.store import RunPlan
 from harness.search.records import EndReason
 from harness.space_file import Spec, load_spec
@@ -305,13 +303,9 @@ def _timing_cells(samples_s: Array, works: Array) -> Cells:
     """Return the cells that follow from samples, shape (rows that work, samples)."""
     count, samples = samples_s.shape
     statistics = SampleStatistics.of(Ragged(samples_s.ravel(), np.arange(1, count + 1) * samples))
-    data = memoryview(samples_s.astype("<f8").tobytes())
-    size = 8 * samples
-    sums = iter([crc32(b"[]", crc32(data[at : at + size])) for at in range(0, count * size, size)])
     medians, means, stds = (
         iter(values.tolist()) for values in (statistics.median, statistics.mean, statistics.std)
     )
-    nothing = crc32(b"[]", crc32(b""))
     return {
         "median_s": [next(medians) if one else None for one in works],
         "mean_s": [next(means) if one else None for one in works],
@@ -319,7 +313,6 @@ def _timing_cells(samples_s: Array, works: Array) -> Cells:
         "sample_count": [samples if one else None for one in works],
         "warmup_s": [[2e-3] if one else [] for one in works],
         "host_read": [["F2"] if one else None for one in works],
-        NUMBERS_CHECKSUM: [next(sums) if one else nothing for one in works],
     }
 
 
@@ -329,9 +322,7 @@ def _uuids(ids: Sequence[int]) -> list[str]:
 
 
 def _insert(connection: Connection, table: Table, cells: Cells) -> None:
-    """Insert rows with their checksums, past SQLAlchemy, which takes longer than SQLite."""
-    if CHECKSUM in table.c:
-        cells = cells | {CHECKSUM: checksums_of(table, cells)}
+    """Insert rows past SQLAlchemy, which takes longer than SQLite."""
     stored = {
         name: [None if one is None else json.dumps(one) for one in values]
         if isinstance(table.c[name].type, JSON)

@@ -16,7 +16,6 @@ from sqlalchemy import Connection, Table, func, select
 from harness.core.records import Input
 from harness.results import opentuner_tables as opentuner
 from harness.results import schema
-from harness.results.checksums import CHECKSUM
 from harness.results.tables import make_tables
 from harness.space_file import Spec
 
@@ -31,14 +30,12 @@ _CHANGED: Mapping[Table, Mapping[str, str]] = {
         "campaign": "campaign - :number",
         "started_at": ":moment",
         "ended_at": ":moment",
-        CHECKSUM: "NULL",
     },
     schema.measurements: {
         "id": "id + :measurements",
         "uuid": _NEW,
         "run_id": "run_id + :runs",
         "measured_at": ":moment",
-        CHECKSUM: "NULL",
     },
     schema.samples: {"measurement_id": "measurement_id + :measurements"},
     schema.tests: {
@@ -46,7 +43,6 @@ _CHANGED: Mapping[Table, Mapping[str, str]] = {
         "result_id": "result_id + :measurements",
         "run_id": "run_id + :runs",
         "measurement_id": "measurement_id + :measurements",
-        CHECKSUM: "NULL",
     },
     opentuner.tuning_run: {"id": "id + :runs", "uuid": _NEW},
     opentuner.result: {"id": "id + :measurements", "tuning_run_id": "tuning_run_id + :runs"},
@@ -56,8 +52,7 @@ _CHANGED: Mapping[Table, Mapping[str, str]] = {
         "result_id": "result_id + :measurements",
     },
 }
-"""What differs in a copy of a campaign's rows. Copies have no checksums, which cover the ids of
-other rows."""
+"""What differs in a copy of a campaign's rows."""
 
 
 def write_record(connection: Connection, spec: Spec) -> None:

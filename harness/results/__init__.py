@@ -5,7 +5,7 @@ from harness.results.cells import CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.connect import reading, writing
 from harness.results.gathering import as_rows
-from harness.results.inserting import insert_keyed, insert_rows
+from harness.results.inserting import insert_returning_ids, insert_rows
 from harness.results.lock import check_database
 from harness.results.merge import Added, merge_database
 from harness.results.notes import (
@@ -67,7 +67,7 @@ __all__ = [
     "by_configs",
     "campaigns",
     "check_database",
-    "insert_keyed",
+    "insert_returning_ids",
     "insert_rows",
     "interleaved_groups",
     "last_interleaved",

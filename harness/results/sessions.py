@@ -32,8 +32,7 @@ class Command:
     left_out: Mapping[Input, str]
     stages: Mapping[str, str]
     arguments: tuple[str, ...] = ()
-    """The words that the user typed after `tune`, without passwords; none in Python, and in
-    databases before schema version 10."""
+    """The words that the user typed after `tune`, without passwords; none in Python."""
 
 
 def command_of(row: Mapping[Any, Any]) -> Command:

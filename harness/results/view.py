@@ -1,4 +1,4 @@
-"""Results databases as pandas tables, for scripts and for the rooms above."""
+"""Results of databases by space, device and campaign, for scripts and for the rooms above."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ from harness.results.ablation import Ablation
 from harness.results.cells import LATER
 from harness.results.compatible import Compatible, compatible
 from harness.results.flat_table import flat_table
-from harness.results.kept_rows import KeptRows
 from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
 from harness.results.notes import RECORD
 from harness.results.tuned_space import TunedSpace
@@ -304,7 +303,6 @@ def read_results(
     found: dict[tuple[CampaignKey, str], list[Results]] = {}
     held: set[str] = set()
     for database in databases:
-        kept = KeptRows.of(database)
         with reading(database) as engine, engine.connect() as connection:
             runs = placed_runs(connection)
             there = campaigns(connection, runs)
@@ -313,7 +311,7 @@ def read_results(
             chosen = of_version(chosen, kernel_version)
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
-                read = read_campaign(connection, campaign, builds, kept, runs)
+                read = read_campaign(connection, campaign, builds, runs)
                 others = other_versions(connection, name, key.program_sha256, key.fingerprint)
                 same = found.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))
