@@ -501,9 +501,9 @@ def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
 ) -> None:
     assert tune(["sum.yaml"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"Use controls=fast.acf@\w{12}: 2.50x", printed)
+    assert re.search(r"Use controls=fast.acf@\w{12}, g=true: 2.50x", printed)
     assert re.search(r"controls=fast.acf@\w{12} is --apply-controls=packs/fast.acf; the", printed)
-    assert "1 of 2 settings is needed: controls=fast.acf@" in printed, "g is dropped"
+    assert "1 of 2 settings is needed: controls=fast.acf@" in printed, "g is not"
     measured = by_file("results/sum.db")
     for name in ("hang1", "hang2"):
         assert measured[name].outcome is Outcome.BUILD_FAILED
@@ -525,7 +525,7 @@ def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
     old = measured["fast"].config["controls"]
     assert " in results/sum.db are kept but not used, with values that sum.yaml no" in printed
     assert f"no longer has: controls={old} note: packs/fast.acf has changed since" in printed
-    assert re.search(r"Use controls=equal\d.acf@\w{12}: 1.67x", printed)
+    assert re.search(r"Use controls=equal\d.acf@\w{12}(, g=true)?: 1.67x", printed)
     (found,) = open_results("results/sum.db")
     files = {file["value"]: file["option"] for file in found.to_dict()["flag_files"]}
     assert files[old] == "--apply-controls=packs/fast.acf", "that of the old content is there"
