@@ -209,7 +209,7 @@ class Explanation:
     published: PublishedAccuracy
     linear: Accuracy
     unbiased: int
-    """How many samples were designed, drawn uniformly, or are the whole space; a search chose the
+    """How many samples were drawn uniformly, or are the whole space; a search chose the
     others."""
     measurements: int
     """How many were really made; the other samples have the machine code of one of these."""

@@ -11,7 +11,7 @@ from harness.results import MeasurementRows
 from harness.results.view import Results
 
 MOST_ROWS = 20_000
-"""Effects, causes of failures and trees come from at most so many measurements."""
+"""Causes of failures and trees come from at most so many measurements."""
 
 _SEED = 0
 
@@ -28,8 +28,8 @@ def sampling_lines(results: Results) -> Iterator[str]:
     """Yield a sentence where some results come from a sample of the measurements."""
     if len(results.searched) > MOST_ROWS:
         yield (
-            f"Effects, causes of failures and trees come from random samples of {MOST_ROWS:,} of "
-            f"the {len(results.searched):,} measurements (seed {_SEED})."
+            f"Causes of failures and trees come from random samples of {MOST_ROWS:,} of the "
+            f"{len(results.searched):,} measurements (seed {_SEED})."
         )
 
 

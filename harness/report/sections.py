@@ -81,7 +81,6 @@ def sections(findings: Findings) -> Iterator[PageSection | None]:
         yield _workload(findings)
         yield from _across(findings)
         yield _failures(findings)
-        yield _flags(findings)
         yield from _explained(findings)
         yield _energy(findings)
         yield _power(findings)
@@ -289,24 +288,6 @@ def _failures(findings: Findings) -> PageSection:
     )
 
 
-def _flags(findings: Findings) -> PageSection | None:
-    """Show the effects of values on the time, alone and in pairs."""
-    found = findings.effects
-    if found is None:
-        return None
-    texts = tuple(effects_text.effects_lines(found, findings.results))
-    clear = found.significant[: effects_text.MOST_EFFECTS]
-    rows = effects_text.effects_rows(found)
-    return PageSection(
-        "flags",
-        "Flags and parameters",
-        texts if found.is_enough else texts[:1],
-        findings.picture(plots.effects, clear) if clear else "",
-        PageTable(effects_text.EFFECTS_HEAD, rows) if rows else None,
-        tuple(effects_text.pairs_lines(found.pairs)) if found.is_enough else texts[1:],
-    )
-
-
 def _explained(findings: Findings) -> Iterator[PageSection]:
     """Show the importance of parameters and features, and the tree as a plot and as text."""
     found = findings.explanation
@@ -319,8 +300,8 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
     shared = effects_text.shared_samples(count, found.measurements)
     drawn = "all" if found.unbiased == count else f"{found.unbiased:,}"
     text = (
-        f"From {count:,} samples{shared}, {drawn} of them designed or drawn uniformly. "
-        f"Trees of this kind predict held-out samples with R2 {found.accuracy.r2:.3f} and a median "
+        f"From {count:,} samples{shared}, {drawn} of them drawn uniformly. Trees of "
+        f"this kind predict held-out samples with R2 {found.accuracy.r2:.3f} and a median "
         f"error of {found.accuracy.error.median.value:.1%}."
     )
     shares = importance(found.tree)

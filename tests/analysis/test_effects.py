@@ -14,16 +14,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.analysis.effects import Trials, causes, effects_on_time
+from harness.analysis.effects import Trials, causes
 from harness.analysis.effects.conditions import conditions
-from harness.analysis.effects.factors import MOST_LEVELS, factors
-from harness.analysis.effects.text import ablation_lines, effects_rows
+from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.commands.analyse import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.results.ablation import Ablation, AblationStep, StepResult
-from harness.search.techniques.designed import _OptimalDesign
-from harness.space import ConstrainedSpace, Space
 from harness.stats.timing import TimeRatio
 from harness.tuning.ablation import ablate
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
@@ -70,7 +67,7 @@ def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Trial
         name: pd.Series([row[name] for row in rows], dtype=object) for name in ("n", *DEFAULT)
     }
     features = ("n",) if inputs > 1 else ()
-    return Trials(pd.DataFrame(settings), whole[ENDS], features, tuple(DEFAULT), DEFAULT)
+    return Trials(pd.DataFrame(settings), whole[ENDS], features, tuple(DEFAULT))
 
 
 # ----------------------------------------------------------------------------- failures
@@ -129,8 +126,7 @@ def test_two_causes_that_are_perfect_together_are_both_found() -> None:
     ends = pd.DataFrame(
         {"outcome": np.where(failed, "wrong_result", "ok"), "configuration": range(len(rows))}
     )
-    default = {name: values[0] for name, values in EVERY.items()}
-    both = causes(Trials(pd.DataFrame(rows, dtype=object), ends, (), tuple(EVERY), default))
+    both = causes(Trials(pd.DataFrame(rows, dtype=object), ends, (), tuple(EVERY)))
     assert {str(c) for cause in both for c in cause.conditions} == {"real=float", "fast=true"}
     assert [(cause.failed, cause.count, cause.others_failed) for cause in both] == [
         (20, 20, 10)
@@ -222,159 +218,6 @@ def test_bounds_are_written_as_the_numbers_are_written() -> None:
     sizes = [2**k for k in range(20, 40)]
     listed, _ = conditions(pd.DataFrame({"n": sizes}, dtype=object), ["n"])
     assert "n <= 67108864" in map(str, listed)
-
-
-# -------------------------------------------------------------------------------- times
-
-
-def slow(config: dict[str, Value], rng: random.Random) -> float:
-    """Two first-order effects, and one of a pair."""
-    factor = (0.8 if config["fast"] else 1) * (1.3 if config["unroll"] == 4 else 1)
-    factor *= 0.7 if config["ftz"] and config["layout"] == "tile" else 1
-    n = config["n"]
-    assert isinstance(n, int)
-    return 1e-3 * 10**n * factor * math.exp(rng.gauss(0, 0.05))
-
-
-def test_effects_have_the_planted_size_and_others_are_none() -> None:
-    found = effects_on_time(tried(slow))
-    clear = {effect.label: effect for effect in found.first if effect.is_significant}
-    assert set(clear) == {"fast=true", "unroll=4", "ftz=true", "layout=tile"}
-    assert clear["fast=true"].ratio.low < 0.8 < clear["fast=true"].ratio.high
-    assert clear["unroll=4"].ratio.low < 1.3 < clear["unroll=4"].ratio.high
-    assert clear["unroll=4"].baselines == ("1",)
-    (pair,) = found.pairs
-    assert pair.label == "ftz=true and layout=tile"
-    assert pair.ratio.low < 0.7 < pair.ratio.high
-    assert next(iter(found.shares)) == "fast"
-    assert sum(found.shares.values()) < 1
-
-
-def test_the_share_of_a_parameter_stands_once() -> None:
-    def times(config: dict[str, Value], rng: random.Random) -> float:
-        unroll = config["unroll"]
-        assert isinstance(unroll, int)
-        return 1e-3 * unroll * math.exp(rng.gauss(0, 0.01))
-
-    rows = effects_rows(effects_on_time(tried(times)))
-    assert [row[0] for row in rows] == ["unroll"] * 3
-    assert [bool(row[-1]) for row in rows] == [True, False, False]
-
-
-def test_every_input_has_a_level_of_its_own_and_a_configuration_is_one_cluster() -> None:
-    one, many = (effects_on_time(tried(slow, 200, inputs)) for inputs in (1, 3))
-    assert many.counts.samples == 3 * one.counts.samples
-    widths = [
-        next(math.log(e.ratio.high / e.ratio.low) for e in found.first if e.label == "fast=true")
-        for found in (one, many)
-    ]
-    assert widths[0] / 3 < widths[1] < widths[0]
-
-
-@pytest.mark.parametrize("tail", [0.0, 1.0])
-def test_configurations_that_differ_by_chance_on_several_inputs_have_no_effects(
-    tail: float,
-) -> None:
-    """Each is slow or fast by chance, alike on all its inputs; some are very slow."""
-
-    def end(config: dict[str, Value], _: random.Random) -> float:
-        own = random.Random(Config({k: v for k, v in config.items() if k != "n"}).digest)
-        return 1e-3 * math.exp(own.gauss(0, 0.1) + tail * (own.random() < 0.1))
-
-    found = [effects_on_time(tried(end, 50, inputs=4, seed=seed)) for seed in range(12)]
-    assert all(one.is_enough for one in found)
-    assert sum(any(e.is_significant for e in one.first) or bool(one.pairs) for one in found) <= 1
-
-
-def shared(code: Callable[[dict[str, Value]], object], seed: int) -> Trials:
-    """300 configurations of pure noise, of which those of one code share one measurement."""
-    own: dict[object, tuple[int, float]] = {}
-    found = tried(lambda config, _: 1e-3, 300, seed=seed)
-    rng = random.Random(seed)
-    made = [
-        own.setdefault(code(config), (len(own), math.exp(rng.gauss(0, 0.1))))
-        for config in found.settings[list(DEFAULT)].to_dict("records")
-    ]
-    numbers, times_s = zip(*made, strict=True)
-    return dataclasses.replace(found, ends=found.ends.assign(measurement=numbers, time_s=times_s))
-
-
-CODES: dict[str, Callable[[dict[str, Value]], object]] = {
-    "parameters that change nothing": lambda c: (c["fast"], c["unroll"], c["cache"], c["layout"]),
-    "most do nothing without one": lambda c: tuple(c.items()) if c["f0"] else (c["f1"], c["f2"]),
-}
-
-
-@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
-def test_noise_that_many_configurations_share_has_no_effects(
-    code: Callable[[dict[str, Value]], object],
-) -> None:
-    found = [effects_on_time(shared(code, seed)) for seed in range(12)]
-    assert all(one.is_enough for one in found)
-    assert all(one.counts.measurements < 0.7 * one.counts.samples for one in found)
-    assert sum(any(e.is_significant for e in one.first) for one in found) <= 2
-    assert sum(bool(one.pairs) for one in found) <= 2
-
-
-def test_few_measurements_of_many_configurations_tell_no_effects() -> None:
-    found = effects_on_time(shared(lambda config: config["unroll"], 0))
-    assert not found.is_enough
-    counts = found.counts
-    assert (counts.samples, counts.measurements, counts.independent) == (300, 4, 4)
-    assert counts.to_request == counts.needed * counts.configurations / 4
-
-
-def test_an_effect_that_one_measurement_alone_has_is_not_estimated() -> None:
-    """All with `tile` share one; it is slower by chance, and no interval can say by how much."""
-    found = effects_on_time(
-        shared(lambda c: 0 if c["layout"] == "tile" else tuple(c.items()), seed=1)
-    )
-    assert found.is_enough
-    assert "layout=tile" not in {effect.label for effect in found.first}
-    assert "layout=column" in {effect.label for effect in found.first}
-    assert not any("tile" in pair.label for pair in found.pairs)
-
-
-def test_those_that_fail_are_asked_for_as_well() -> None:
-    found = effects_on_time(tried(lambda c, _: "crashed" if c["fast"] else 1e-3, count=30))
-    assert not found.is_enough
-    counts = found.counts
-    assert counts.to_request == math.ceil(counts.needed * 30 / counts.configurations)
-
-
-def test_the_defaults_level_is_its_own_among_many_words() -> None:
-    rng = random.Random(0)
-    words = [f"w{number}" for number in range(15)]
-    values = [*rng.choices(words[1:], k=100), words[0]]
-    empty = pd.DataFrame()
-    (made,) = factors(
-        pd.DataFrame({"word": values}, dtype=object),
-        Trials(empty, empty, (), ("word",), {"word": words[0]}),
-    )
-    assert made.levels[0] == words[0]
-    assert len(made.levels) == MOST_LEVELS
-
-
-def test_intervals_cover_and_chance_is_not_clear() -> None:
-    hits, clear = [], 0
-    for seed in range(20):
-        found = effects_on_time(tried(slow, 120, seed=seed))
-        effect = next(effect for effect in found.first if effect.label == "fast=true")
-        hits.append(effect.ratio.low < 0.8 < effect.ratio.high)
-        clear += sum(
-            effect.is_significant for effect in found.first if effect.names[0].startswith("f1")
-        )
-    assert np.mean(hits) > 0.8
-    assert clear <= 1
-
-
-def test_what_a_search_asked_for_is_not_used() -> None:
-    found = tried(slow)
-    biased = dataclasses.replace(found, ends=found.ends.assign(unbiased=False))
-    none = effects_on_time(biased)
-    assert not none.is_enough
-    assert none.counts.samples == 0
-    assert effects_on_time(tried(slow, none.counts.needed)).is_enough
 
 
 # ------------------------------------------------------------------------------- minimal
@@ -511,41 +354,6 @@ def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be() -
     ]
 
 
-# ------------------------------------------------------------------------------- designed
-
-TWO_LEVELS = f"""\
-name: two
-kernel: {{function: kernel, source: kernel.cl, host: kernel.py}}
-parameters:
-{chr(10).join(f"  P{number}: {{type: boolean, default: false}}" for number in range(11))}
-launch: {{group: [1], grid: [1]}}
-inputs: {{features: [n], values: [{{n: 1}}]}}
-"""
-
-
-@pytest.fixture
-def two_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Space:
-    kernel = "kernel " + " ".join(f"P{number}" for number in range(11))
-    monkeypatch.setattr("tests.helpers.replays.KERNEL", kernel)
-    spec = make_spec(tmp_path, TWO_LEVELS)
-    return ConstrainedSpace.of(spec, spec.inputs[0], None)
-
-
-def test_a_design_of_two_levels_is_plackett_and_burmans_with_its_mirror_image(
-    two_levels: Space,
-) -> None:
-    design, taken = _OptimalDesign(two_levels, random.Random(3)), list[Config]()
-    for _ in range(32):
-        asked = Config(design.propose(two_levels, set(taken), []))
-        design.add(asked)
-        taken.append(asked)
-    signs = 2 * two_levels.encode_all(taken) - 1
-    first = np.column_stack([np.ones(16), signs[:16]])
-    assert (first.T @ first == 16 * np.eye(12)).all()
-    pairs = np.array([signs[:, a] * signs[:, b] for a in range(11) for b in range(a)]).T
-    assert (pairs.T @ signs == 0).all()  # no first-order effect has a pairwise one in it
-
-
 # ------------------------------------------------------------------------------- the command
 
 SPACE = """\
@@ -562,47 +370,17 @@ inputs: {features: [n], values: [{n: 8}, {n: 16}, {n: 32}]}
 
 
 def flag_s(_: Input, config: Config) -> float:
-    """256 with TILE=2 does not build; UNROLL=4 costs a fifth."""
+    """256 with TILE=2 does not build."""
     if config["BLOCK"] == 256 and config["TILE"] == 2:
         return math.inf
-    return 1e-3 * (1.2 if config["UNROLL"] == 4 else 1)
+    return 1e-3
 
 
-def test_analyse_prints_causes_and_effects(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
-    with opened(spec, database, FormulaMeasurer(flag_s), technique=["Designed"]) as (run, _):
-        run.run()
-    assert main([str(database)]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"build_failed: 100% \[\d+%, 100%\] of \d configurations with ", out)
-    assert "with BLOCK=256 and TILE=2 (0% of the others); explains 100% of these" in out
-    assert re.search(r"from \d+ designed or uniform samples of \d+ configurations", out)
-    assert "UNROLL 4 1 1.20x [1.20, 1.20]" in out
-    assert re.search("No significant effect: (BLOCK|TILE|CACHE), ", out)
-
-
-def test_with_too_few_unbiased_samples_the_command_that_draws_enough_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
-    with opened(spec, database, FormulaMeasurer(flag_s), test_limit=12) as (run, _):
-        run.run()
-    assert main([str(database)]) == 0
-    out = capsys.readouterr().out
-    assert "0 configurations were designed or drawn uniformly" in out
-    command = r"/space\.yaml --technique Designed --test-limit \d+ --database \S*r.db\n"
-    assert re.search(command, out)
-
-
-def test_a_space_that_was_measured_whole_needs_no_draws(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_analyse_prints_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec, database = make_spec(tmp_path, SPACE), tmp_path / "r.db"
     with opened(spec, database, FormulaMeasurer(flag_s), test_limit=60) as (run, _):
         run.run()
     assert main([str(database)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "from 126 designed or uniform samples of 42 configurations" in out
-    assert "of 126 samples, all designed, drawn uniformly or the whole space" in out
+    assert re.search(r"build_failed: 100% \[\d+%, 100%\] of \d configurations with ", out)
+    assert "with BLOCK=256 and TILE=2 (0% of the others); explains 100% of these" in out

@@ -46,7 +46,7 @@ def assorted() -> list[MeasurementRow]:
     found += [make_failed(outcome, 11) for outcome in (Outcome.TIMEOUT, Outcome.BUILD_FAILED)]
     found += [make_ok(3, [0.9e-3, 0.8e-3], SECOND)]
     return [
-        MeasurementRow(number, "search", m, None, f"{number:032x}", "Designed", "2026-01-01")
+        MeasurementRow(number, "search", m, None, f"{number:032x}", "UniformRandom", "2026-01-01")
         for number, m in enumerate(found)
     ]
 

@@ -133,8 +133,8 @@ def _print(
         lines = list(part)
         print_lines(console, [*lines, *([""] if lines else [])])
     _print_energy(console, found)
-    with console.status("estimating the effects of parameters"):
-        effects.print_effects(console, results)
+    with console.status("finding the causes of failures"):
+        effects.print_failures(console, results)
     with console.status("growing trees"):
         is_complete = tree.print_tree(console, results, found.matrix, options, found.kept)
     console.print()

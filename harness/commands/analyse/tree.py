@@ -192,9 +192,9 @@ def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
 def _origin(known: Explanation) -> str:
     """Say how many of the samples are unbiased."""
     if known.unbiased == len(known.tree.samples):
-        return "all designed, drawn uniformly or the whole space"
+        return "all drawn uniformly or the whole space"
     if known.unbiased:
-        return f"{known.unbiased:,} of them designed or drawn uniformly, the others by a search"
+        return f"{known.unbiased:,} of them drawn uniformly, the others by a search"
     return "all of them chosen by a search, so they are biased"
 
 
