@@ -223,6 +223,14 @@ class Explanation:
         return f"Nothing explains the {target}: a tree's R2 on held-out samples is {r2:.3f}."
 
 
+def shared_samples(samples: int, measurements: int) -> str:
+    """Say in brackets how many samples were measured; empty if all were."""
+    shared = samples - measurements
+    if not shared:
+        return ""
+    return f" ({measurements:,} measured; {shared:,} have the machine code of one of these)"
+
+
 def grown(found: Samples, target: TreeTarget) -> Tree:
     """Grow a tree on at most MOST_SAMPLES.
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis.effects import causes
-from harness.analysis.effects import text as effects_text
-from harness.analysis.effects.text import ablation_lines
+from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
+from harness.analysis.explain import shared_samples
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config
@@ -38,6 +37,7 @@ from harness.models.starchart.drawing import lay_out
 from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
+from harness.results.ablation import ablation_lines
 from harness.results.flag_files import file_lines
 
 _MOST_FAILURES = 40
@@ -274,16 +274,16 @@ def _no_choice(found: Study) -> PageSection:
 
 def _failures(findings: Findings) -> PageSection:
     """Show a table of the kinds of failures, their causes, and the commonest reasons."""
-    rows = effects_text.failures_rows(findings.results)
+    rows = failures_rows(findings.results)
     later = findings.results.failed_later
     if not rows and not later:
         return PageSection("failures", "Failures", ("No configuration failed.",))
-    explained = effects_text.causes_lines(causes(findings.trials))
+    explained = causes_lines(causes(findings.results))
     reasons = tuple(describe_failures(findings.results.measured, findings.default, later))
     return PageSection(
         "failures",
         "Failures",
-        table=PageTable(effects_text.FAILURES_HEAD, rows) if rows else None,
+        table=PageTable(FAILURES_HEAD, rows) if rows else None,
         lines=(*explained, "", *reasons[:_MOST_FAILURES]),
     )
 
@@ -297,7 +297,7 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
         yield PageSection("importance", "Importance for the slowdown", (found.nothing,))
         return
     count = len(found.tree.samples)
-    shared = effects_text.shared_samples(count, found.measurements)
+    shared = shared_samples(count, found.measurements)
     drawn = "all" if found.unbiased == count else f"{found.unbiased:,}"
     text = (
         f"From {count:,} samples{shared}, {drawn} of them drawn uniformly. Trees of "

@@ -14,8 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.effects.text import shared_samples
-from harness.analysis.explain import Explanation, Samples, explain, grown, pooled, samples
+from harness.analysis.explain import (
+    Explanation,
+    Samples,
+    explain,
+    grown,
+    pooled,
+    samples,
+    shared_samples,
+)
 from harness.commands.analyse.options import TreeOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError

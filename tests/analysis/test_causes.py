@@ -1,4 +1,4 @@
-"""What values of parameters do: to failures, to times, and to a winner."""
+"""What values of parameters do: to failures, and to a winner."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import math
 import random
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from harness.analysis.effects import Trials, causes
-from harness.analysis.effects.conditions import conditions
-from harness.analysis.effects.text import ablation_lines
+from harness.analysis.causes import Cause, causes_among
 from harness.analysis.failures import describe_failures
 from harness.commands.analyse import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
-from harness.results.ablation import Ablation, AblationStep, StepResult
+from harness.results.ablation import Ablation, AblationStep, StepResult, ablation_lines
 from harness.stats.timing import TimeRatio
 from harness.tuning.ablation import ablate
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
@@ -39,76 +37,99 @@ VALUES: dict[str, Sequence[Value]] = {
     "layout": ("row", "column", "tile"),
 }
 
-ENDS = ["outcome", "message", "time_s", "unbiased", "input", "configuration", "measurement"]
-Ends = Callable[[dict[str, Value], random.Random], str | float]
+Ends = Callable[[dict[str, Value], random.Random], Outcome]
 
 
-def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Trials:
-    """Uniform samples of DEFAULT's parameters: each ends with a time or an outcome."""
-    rng, rows = random.Random(seed), []
+@dataclass
+class Tried:
+    """Features and parameters, ends and configurations of tests."""
+
+    settings: dict[str, list[Value]]
+    outcomes: list[Outcome]
+    configurations: list[int]
+
+    def causes(self) -> list[Cause]:
+        return causes_among(self.settings, self.outcomes, np.array(self.configurations))
+
+
+def tried(ends: Ends, count: int = 600, inputs: int = 1, seed: int = 0) -> Tried:
+    """Uniform samples of DEFAULT's parameters, each on so many inputs."""
+    rng = random.Random(seed)
+    found = Tried({name: [] for name in ("n", *DEFAULT)}, [], [])
     for number in range(count):
         config = {name: rng.choice(VALUES.get(name, (False, True))) for name in DEFAULT}
         for problem in range(inputs):
-            end = ends({**config, "n": problem}, rng)
-            failed = isinstance(end, str)
-            row = {
-                "n": problem,
-                "outcome": end if failed else "ok",
-                "message": "as planned" if failed else "",
-                "time_s": math.nan if failed else end,
-                "unbiased": True,
-                "input": problem,
-                "configuration": number,
-                "measurement": number * inputs + problem,
-            }
-            rows.append({**config, **row})
-    whole = pd.DataFrame({name: pd.Series([row[name] for row in rows]) for name in rows[0]})
-    settings = {
-        name: pd.Series([row[name] for row in rows], dtype=object) for name in ("n", *DEFAULT)
-    }
-    features = ("n",) if inputs > 1 else ()
-    return Trials(pd.DataFrame(settings), whole[ENDS], features, tuple(DEFAULT))
+            row = {**config, "n": problem}
+            for name, value in row.items():
+                found.settings[name].append(value)
+            found.outcomes.append(ends(row, rng))
+            found.configurations.append(number)
+    return found
 
 
 # ----------------------------------------------------------------------------- failures
 
 
-def planted(config: dict[str, Value], rng: random.Random) -> str | float:
+def planted(config: dict[str, Value], rng: random.Random) -> Outcome:
     """Fast mathematics with ftz is wrong nearly always, `cg` never builds, else little fails."""
     if config["cache"] == "cg":
-        return "build_failed"
+        return Outcome.BUILD_FAILED
     wrong = 0.94 if config["fast"] and not config["ftz"] else 0.02
-    return "wrong_result" if rng.random() < wrong else 1e-3
+    return Outcome.WRONG_RESULT if rng.random() < wrong else Outcome.OK
 
 
 def test_the_pair_and_the_value_that_explain_failures_are_found() -> None:
-    found = causes(tried(planted))
-    assert [(cause.kind, [str(c) for c in cause.conditions]) for cause in found] == [
-        ("build_failed", ["cache=cg"]),
-        ("wrong_result", ["fast=true", "ftz=false"]),
-    ]
-    builds, wrong = found
-    assert builds.failed == builds.count
-    assert builds.others_failed == 0
+    builds, wrong = tried(planted).causes()
+    assert (builds.kind, builds.conditions) == (Outcome.BUILD_FAILED, ("cache=cg",))
+    assert (builds.failed, builds.others_failed) == (builds.count, 0)
+    assert (wrong.kind, set(wrong.conditions)) == (
+        Outcome.WRONG_RESULT,
+        {"fast=true", "ftz=false"},
+    )
     assert wrong.count + wrong.others == 600 - builds.count  # what did not build tells nothing
-    assert wrong.share.low < 0.94 < wrong.share.high
-    assert str(wrong) == (
-        f"wrong_result: {wrong.failed / wrong.count:.0%} "
-        f"[{wrong.share.low:.0%}, {wrong.share.high:.0%}] of {wrong.count} "
-        f"configurations with fast=true and ftz=false "
-        f"({wrong.others_failed / wrong.others:.0%} of the others); explains "
-        f"{wrong.failed / (wrong.failed + wrong.others_failed):.0%} of these failures"
+    assert wrong.failed > 0.8 * wrong.count
+    assert str(builds) == (
+        f"build_failed: {builds.count} of {builds.count} tests with cache=cg failed, 0 of "
+        f"{builds.others} others"
     )
 
 
 def test_a_bound_on_numbers_and_two_causes_of_one_kind_are_found() -> None:
-    def end(config: dict[str, Value], _: random.Random) -> str | float:
+    def end(config: dict[str, Value], _: random.Random) -> Outcome:
         unroll = config["unroll"]
         assert isinstance(unroll, int)
-        return "launch_failed" if unroll >= 4 or (config["f0"] and config["f1"]) else 1e-3
+        return Outcome.LAUNCH_FAILED if unroll >= 4 or config["f0"] else Outcome.OK
 
-    listed = [{str(c) for c in cause.conditions} for cause in causes(tried(end))]
-    assert listed == [{"unroll >= 4"}, {"f0=true", "f1=true"}]
+    found = tried(end).causes()
+    assert [set(cause.conditions) for cause in found] == [
+        {"f0=true"},
+        {"unroll >= 4", "f0=false"},
+    ]
+    assert all(cause.failed == cause.count and not cause.others_failed for cause in found)
+    assert found[0].others == found[1].others == 600 - found[0].count - found[1].count
+
+
+@pytest.mark.parametrize(
+    ("name", "failing", "condition"),
+    [
+        ("cache", ("ca", "cg"), "cache given"),
+        ("cache", (None,), "cache=absent"),
+        ("layout", ("row", "tile"), "layout not column"),
+        ("size", tuple(range(4, 12)), "4 <= size <= 11"),
+        ("unroll", (8,), "unroll=8"),
+        ("unroll", (1, 2, 8), "unroll not 4"),
+        ("regs", (None, 32), "regs <= 32 or absent"),
+        ("regs", (64, 128), "regs >= 64"),
+    ],
+)
+def test_a_condition_names_the_values_that_fail(
+    name: str, failing: Sequence[Value], condition: str
+) -> None:
+    values = {**VALUES, "regs": (None, 32, 64, 128), "size": tuple(range(20))}[name] * 20
+    outcomes = [Outcome.CRASHED if value in failing else Outcome.OK for value in values]
+    (found,) = Tried({name: list(values)}, outcomes, list(range(len(values)))).causes()
+    assert found.conditions == (condition,)
+    assert found.failed == found.count
 
 
 EVERY = {
@@ -121,17 +142,16 @@ EVERY = {
 
 def test_two_causes_that_are_perfect_together_are_both_found() -> None:
     """All of 40 configurations: each value alone leaves half of the others failing too."""
-    rows = [dict(zip(EVERY, values, strict=True)) for values in itertools.product(*EVERY.values())]
-    failed = [row["real"] == "float" or row["fast"] for row in rows]
-    ends = pd.DataFrame(
-        {"outcome": np.where(failed, "wrong_result", "ok"), "configuration": range(len(rows))}
-    )
-    both = causes(Trials(pd.DataFrame(rows, dtype=object), ends, (), tuple(EVERY)))
-    assert {str(c) for cause in both for c in cause.conditions} == {"real=float", "fast=true"}
+    rows = list(itertools.product(*EVERY.values()))
+    settings = {name: [row[place] for row in rows] for place, name in enumerate(EVERY)}
+    failed = [real == "float" or fast for real, fast, *_ in rows]
+    outcomes = [Outcome.WRONG_RESULT if one else Outcome.OK for one in failed]
+    both = Tried(settings, outcomes, list(range(len(rows)))).causes()
+    assert {"real=float", "fast=true"} < {c for cause in both for c in cause.conditions}
     assert [(cause.failed, cause.count, cause.others_failed) for cause in both] == [
-        (20, 20, 10)
-    ] * 2
-    assert all(cause.p_value <= 0.05 for cause in both)
+        (20, 20, 0),
+        (10, 10, 0),
+    ]
 
 
 def test_the_example_of_a_failure_is_the_one_that_differs_least_from_the_default() -> None:
@@ -162,62 +182,52 @@ def test_failures_after_the_search_are_listed_of_configurations_that_had_worked(
 
 
 def test_failures_by_chance_have_no_cause() -> None:
-    for seed in range(5):
-        assert (
-            causes(tried(lambda _, rng: "crashed" if rng.random() < 0.2 else 1e-3, seed=seed)) == []
+    for seed in range(10):
+        found = tried(
+            lambda _, rng: Outcome.CRASHED if rng.random() < 0.2 else Outcome.OK, seed=seed
         )
+        assert found.causes() == []
+
+
+def by_digest(kind: Outcome, one_in: int) -> Ends:
+    """Fail by chance, alike on every input."""
+
+    def end(config: dict[str, Value], _: random.Random) -> Outcome:
+        digest = int(Config({k: v for k, v in config.items() if k != "n"}).digest[:4], 16)
+        return kind if digest % one_in == 0 else Outcome.OK
+
+    return end
 
 
 def test_the_same_failure_on_many_inputs_is_evidence_once() -> None:
     """Two of three configurations with an accidental value fail, on each of 50 inputs."""
-
-    def end(config: dict[str, Value], _: random.Random) -> str | float:
-        digest = int(Config({k: v for k, v in config.items() if k != "n"}).digest[:4], 16)
-        return "build_failed" if digest % 4 == 0 else 1e-3
-
-    assert causes(tried(end, count=24, inputs=50)) == []
+    assert tried(by_digest(Outcome.BUILD_FAILED, 4), count=24, inputs=50).causes() == []
 
 
 @pytest.mark.parametrize("flips", [0, 1, 20])
 def test_one_test_that_ends_by_chance_makes_no_cause(flips: int) -> None:
     """Configurations fail at random, each alike on all its inputs but for a few tests."""
-
-    def end(config: dict[str, Value], _: random.Random) -> str | float:
-        digest = int(Config({k: v for k, v in config.items() if k != "n"}).digest[:4], 16)
-        return "crashed" if digest % 3 == 0 else 1e-3
-
     for seed in range(4):
-        found = tried(end, count=30, inputs=24, seed=seed)
+        found = tried(by_digest(Outcome.CRASHED, 3), count=30, inputs=24, seed=seed)
         for row in random.Random(seed).sample(range(720), flips):
-            failed = found.ends.at[row, "outcome"] == "crashed"
-            found.ends.at[row, "outcome"] = "ok" if failed else "crashed"
-        assert causes(found) == []
+            failed = found.outcomes[row] is Outcome.CRASHED
+            found.outcomes[row] = Outcome.OK if failed else Outcome.CRASHED
+        assert found.causes() == []
 
 
 def test_what_fails_on_some_inputs_is_explained_by_the_input_and_by_chance_alike() -> None:
     """Large inputs with unroll=4 time out always; where f0 is set a third of the tests crash."""
 
-    def end(config: dict[str, Value], rng: random.Random) -> str | float:
+    def end(config: dict[str, Value], rng: random.Random) -> Outcome:
         n = config["n"]
         assert isinstance(n, int)
         if n >= 4 and config["unroll"] == 4:
-            return "timeout"
-        return "crashed" if config["f0"] and rng.random() < 0.35 else 1e-3
+            return Outcome.TIMEOUT
+        return Outcome.CRASHED if config["f0"] and rng.random() < 0.35 else Outcome.OK
 
-    found = {cause.kind: cause for cause in causes(tried(end, count=80, inputs=6))}
-    assert {str(c) for c in found["timeout"].conditions} == {"n >= 4", "unroll=4"}
-    assert (found["timeout"].unit, found["crashed"].unit) == ("tests", "configurations")
-    assert [str(c) for c in found["crashed"].conditions] == ["f0=true"]
-    assert found["crashed"].count + found["crashed"].others == 80
-    assert (
-        found["timeout"].share.low < 0.9
-    )  # of 27 configurations or so, not of twice as many tests
-
-
-def test_bounds_are_written_as_the_numbers_are_written() -> None:
-    sizes = [2**k for k in range(20, 40)]
-    listed, _ = conditions(pd.DataFrame({"n": sizes}, dtype=object), ["n"])
-    assert "n <= 67108864" in map(str, listed)
+    found = {cause.kind: cause for cause in tried(end, count=80, inputs=6).causes()}
+    assert set(found[Outcome.TIMEOUT].conditions) == {"n >= 4", "unroll=4"}
+    assert found[Outcome.CRASHED].conditions == ("f0=true",)
 
 
 # ------------------------------------------------------------------------------- minimal
@@ -382,5 +392,4 @@ def test_analyse_prints_causes(tmp_path: Path, capsys: pytest.CaptureFixture[str
         run.run()
     assert main([str(database)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"build_failed: 100% \[\d+%, 100%\] of \d configurations with ", out)
-    assert "with BLOCK=256 and TILE=2 (0% of the others); explains 100% of these" in out
+    assert "build_failed: 18 of 18 tests with BLOCK=256 and TILE=2 failed, 0 of 126 others" in out
