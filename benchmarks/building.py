@@ -1,4 +1,4 @@
-"""Measure the CPU time that nvcc and NVRTC take for a build, and whether their code is the same.
+"""Measure the CPU time that nvcc and NVRTC take for a build.
 
     python -m benchmarks.building
     python -m benchmarks.building spaces/mvmul.yaml --arch sm_120 --configs 10
@@ -6,9 +6,8 @@
 It compiles the default and some other legal configurations of each space with both compilers, in
 turns, and needs no GPU. CPU seconds are those of the compiler and of all processes that it starts;
 the wall time of a build depends on what else the machine does. NVRTC is loaded once, as in a
-process of harness that builds many configurations. `same code` counts the configurations of which
-both make the same machine code. Releases differ: compare those of the last line. It takes some
-twenty seconds on an idle machine. The last line is one JSON object.
+process of harness that builds many configurations. Releases differ: compare those of the last line.
+It takes some twenty seconds on an idle machine. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from harness.commands.run import run_command
 from harness.core.program import Program
 from harness.display.text import make_table
 from harness.measure.backends.base import Compiler
-from harness.measure.backends.cubin import loaded_code
 from harness.measure.backends.cuda_compilers import CUDA_COMPILERS
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
@@ -44,11 +42,10 @@ _DEFAULT = (_SPACES / "mvmul.yaml", *sorted((_SPACES / "modern").glob("*.yaml"))
 
 @dataclass(frozen=True)
 class Builds:
-    """The median CPU seconds of a build by compiler, and of how many builds the code is equal."""
+    """The median CPU seconds of a build by compiler."""
 
     kernel: str
     cpu_s: dict[str, float]
-    same: int
     configs: int
 
     @property
@@ -96,17 +93,13 @@ def _measured(
     kernel: str, programs: Sequence[Program], compilers: Mapping[str, Compiler]
 ) -> Builds:
     seconds: dict[str, list[float]] = {name: [] for name in compilers}
-    same = 0
     for program in programs:
-        codes = []
         for name, compiler in compilers.items():
             begin_s = _cpu_s()
-            binary = compiler.compile(program)
+            compiler.compile(program)
             seconds[name].append(_cpu_s() - begin_s)
-            codes.append(loaded_code(binary.data))
-        same += codes.count(codes[0]) == len(codes)
     medians = {name: statistics.median(found) for name, found in seconds.items()}
-    return Builds(kernel, medians, same, len(programs))
+    return Builds(kernel, medians, len(programs))
 
 
 def _cpu_s() -> float:
@@ -116,14 +109,13 @@ def _cpu_s() -> float:
 
 
 def _print_table(found: Sequence[Builds]) -> None:
-    head = ["kernel", "nvcc", "NVRTC", "ratio", "same code"]
+    head = ["kernel", "nvcc", "NVRTC", "ratio"]
     rows = (
         [
             each.kernel,
             f"{each.cpu_s['nvcc']:.3f} s",
             f"{each.cpu_s['nvrtc']:.3f} s",
             f"{each.ratio:.1f}",
-            f"{each.same} of {each.configs}",
         ]
         for each in found
     )
@@ -134,7 +126,6 @@ def _figures(found: Sequence[Builds], compilers: Mapping[str, Compiler]) -> dict
     kernels = {
         each.kernel: {
             **{f"{name}_cpu_s": round(value, 4) for name, value in each.cpu_s.items()},
-            "same_code": each.same,
             "configs": each.configs,
         }
         for each in found

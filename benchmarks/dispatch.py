@@ -46,9 +46,10 @@ from benchmarks.dispatch_runs import (
 )
 from benchmarks.dispatch_tables import LEGEND, Result, cases_table, figures, verdict_table
 from benchmarks.search_tables import print_whole
+from benchmarks.shortlists import Tries, judged_lists, stacked
 from harness.commands.run import run_command
 from harness.core.errors import UsageError
-from harness.dispatch.verdict import ORACLE, Judged, judged, judged_lists, stacked
+from harness.dispatch.verdict import ORACLE, Judged, judged
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.display.text import print_line
@@ -126,17 +127,20 @@ def _result(
     """Put the folds of a data set together."""
     data = data_sets(path)[index]
     folds = folds_of(path, index, seed)
-    by_name, fit_s, leaves, splits = dict[str, Judged](), {}, {}, {}
+    by_name, tries = dict[str, Judged](), dict[str, Tries]()
+    fit_s, leaves, splits = {}, {}, {}
     for name in names:
         parts = [done[Job(path, index, fold, name, seed)] for fold in range(len(folds))]
         lists = stacked(folds, [part.lists for part in parts])
-        by_name |= {one.name: one for one in judged_lists(name, data.matrix, lists)}
+        rows, of_lists = judged_lists(name, data.matrix, lists)
+        by_name |= {one.name: one for one in rows}
+        tries |= of_lists
         fit_s[name] = float(np.mean([part.fit_s for part in parts]))
         if parts[0].leaves is not None:
             leaves[name] = float(np.mean([part.leaves for part in parts if part.leaves]))
             splits[name] = float(np.mean([part.splits for part in parts]))
     by_name[ORACLE] = judged(ORACLE, data.matrix, data.matrix.best)
-    return Result(data, by_name, fit_s, leaves, splits, _oracle_leaves(data))
+    return Result(data, by_name, fit_s, leaves, splits, _oracle_leaves(data), tries)
 
 
 def _oracle_leaves(data: DataSet) -> dict[str, int]:

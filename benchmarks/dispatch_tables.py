@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from rich.table import Table
 
 from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import OURS, STATIC
+from benchmarks.shortlists import Tries
 from harness.core.arrays import Array
 from harness.dispatch.study import SPLIT_S, to_ship
 from harness.dispatch.verdict import Judged, compare, with_selection
@@ -29,7 +30,8 @@ LEGEND = (
 @dataclass(frozen=True)
 class Result:
     """A data set with each learner's slowdowns on its inputs, in the same order; processor seconds
-    to fit, leaves, and the splits that a choice passes are means over folds."""
+    to fit, leaves, and the splits that a choice passes are means over folds. `tries` has what
+    trying costs, by the names of the rows of shortlists."""
 
     data: DataSet
     judged: Mapping[str, Judged]
@@ -37,6 +39,7 @@ class Result:
     leaves: Mapping[str, float]
     splits: Mapping[str, float]
     oracle_leaves: Mapping[str, int]
+    tries: Mapping[str, Tries] = field(default_factory=dict)
 
     @property
     def dispatcher(self) -> str:
@@ -83,7 +86,7 @@ def _cells(result: Result, name: str) -> Iterator[str]:
     judged, leaves, fit_s = result.judged[name], result.leaves.get(name), result.fit_s.get(name)
     yield name
     yield _shown(judged.mean)
-    yield _shown(judged.percentile_99)
+    yield f"{judged.percentile_99:.3f}"
     yield f"{judged.worst:.2f}"
     yield f"{judged.near:.1%}"
     yield f"{leaves:,.0f}" if leaves else ""
@@ -133,18 +136,14 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
             "dispatcher_geomean": round(math.exp(float(logs[kept].mean())), 4),
             "dispatcher_p99": _tail(logs[kept]),
         },
-        "shortlists": {name: _of_shortlist(results, name) for name in _shortlists(results[0])},
+        "shortlists": {name: _of_shortlist(results, name) for name in results[0].tries},
         "dispatchers": {result.data.name: result.dispatcher for result in results},
     }
 
 
-def _shortlists(result: Result) -> list[str]:
-    return [name for name, one in result.judged.items() if one.tries]
-
-
 def _of_shortlist(results: Sequence[Result], name: str) -> dict[str, float]:
     found = [result.judged[name] for result in results]
-    tries = [one.tries for one in found if one.tries]
+    tries = [result.tries[name] for result in results]
     unsure = np.concatenate([one.unsure for one in tries])
     excess = np.concatenate([one.excess_calls for one in tries])
     cases = [judged[name] for result in results for judged in result.cases().values()]

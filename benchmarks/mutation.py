@@ -1,23 +1,28 @@
 """Measure how many small faults the tests notice: mutation testing (DeMillo et al., 1978).
 
-A mutant is a copy of harness in which one comparison, operator, constant or condition is changed.
-The tests that import the mutated module run on it; the mutant is killed if one of them fails.
-Mutants are drawn at random, the same number from each module. Run it where harness is installed:
+A mutant is a copy of the project in which one comparison, operator, constant or condition of a room
+is changed. All tests of the room, tests/ROOM/, run on it; it is noticed if one of them fails. The
+places that change are drawn at random from a group of rooms, each with the same probability. Run it
+where harness is installed:
 
-    python -m benchmarks.mutation [--each 12] [--seed 0] [--jobs 2] [--tests TEST ...] [MODULE ...]
+    python -m benchmarks.mutation --out FILE [--group NAME] [--count 60] [--seed 0] [--jobs 1]
 
-MODULE is a file or a folder, `harness/stats` for instance; without one, the modules behind every
-claim of harness are taken. Where tests are named after the module, as test_judge.py after
-space/judge.py, these alone run: they are quick. `--tests` names others. A survivor is printed as a
-diff: either a test is missing, or the mutant does the same as the original. A mutant takes as long
-as its tests, from seconds to a minute, so a run over all modules takes hours. The last line is one
-JSON object.
+It tests the commit that is checked out, without later changes, and without the tests that need
+PostgreSQL or PyCUDA. Where a test fails, this test runs on the unchanged project next: it may fail
+because the machine is busy. Then the mutant is tried once more. So `nice -n 19` does no harm. First
+of all, the unchanged tests of each room must pass.
+
+A mutant takes from seconds to ten minutes, so 60 of each group take hours. FILE gets a line of JSON
+for each mutant, and the same command goes on where it was stopped. At the end come a table, the
+mutants that no test noticed, as diffs, and one JSON line: for each of those, either a test is
+missing, or the mutant does the same as the original.
 """
 
 from __future__ import annotations
 
 import ast
 import compileall
+import ctypes
 import difflib
 import json
 import multiprocessing
@@ -30,65 +35,31 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
+from typing import Any
 
-from benchmarks.arguments import make_parser
+from benchmarks.arguments import count, make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
-TIMEOUT_S = 600.0
-CORE = (
-    "harness/stats",
-    "harness/measure/trial.py",
-    "harness/measure/verify.py",
-    "harness/measure/plausibility.py",
-    "harness/measure/kernel_runner.py",
-    "harness/measure/kernel_data.py",
-    "harness/measure/programs/proof.py",
-    "harness/tuning/finals.py",
-    "harness/tuning/crossing.py",
-    "harness/tuning/interleaved.py",
-    "harness/dispatch/candidates.py",
-    "harness/dispatch/portfolio.py",
-    "harness/dispatch/matrix.py",
-    "harness/dispatch/searched_times.py",
-    "harness/dispatch/verdict.py",
-    "harness/dispatch/tree.py",
-    "harness/dispatch/growing.py",
-    "harness/compare",
-    "harness/space/judge.py",
-    "harness/search/interface.py",
-    "harness/search/techniques/gaussian_process.py",
-    "harness/search/transfer",
-    "harness/results/read.py",
-    "harness/results/merge.py",
-    "harness/results/validate.py",
-    "harness/results/compatible.py",
-    "harness/models/gaussian_process.py",
-    "harness/models/starchart/growing.py",
-    "harness/models/starchart/regression.py",
-)
-
-_TESTS = {
-    "harness/compare/comparison.py": ("comparison", "compare"),
-    "harness/compare/machine.py": ("compare_machine",),
-    "harness/compare/matching.py": ("matching",),
-    "harness/compare/reports.py": ("compare_table", "compare"),
-    "harness/compare/rerun": ("rerun",),
-    "harness/compare/statistics.py": ("comparison",),
-    "harness/compare/table.py": ("compare_table", "compare"),
-    "harness/compare/": ("compare",),
-    "harness/measure/kernel_": ("trial", "launches", "plausibility"),
-    "harness/measure/programs/proof.py": ("program_doubts", "program_proofs"),
-    "harness/results/merge.py": ("merge", "versions"),
-    "harness/results/read.py": ("results_read", "columns", "results"),
-    "harness/tuning/crossing.py": ("candidates", "crossing", "shared_time"),
-    "harness/tuning/interleaved.py": ("finals",),
+GROUPS = {
+    "measuring": "measure fleet",
+    "results": "results dispatch search recordings",
+    "spaces": "space_file source discover constraints space stencil models",
+    "commands": "commands api tuning report compare display analysis core stats",
 }
-"""The tests of modules that have none named after them, by the first start of their path."""
+"""The rooms whose mutants are counted together."""
+
+ORIGINAL = "project"  # the unchanged copy; the others lie beside it
+_LEFT_OUT = "not postgres and not pycuda"
+_ALL_LEFT_OUT = 5  # pytest's exit code
+_PR_SET_PDEATHSIG = 1
+Line = dict[str, Any]
+"""A line of the file: what the file is of, a room whose unchanged tests pass, or a mutant."""
 
 _FORKS = multiprocessing.get_context("forkserver")
 """Each mutant's tests run in a fork of a process that has loaded what takes longest."""
@@ -225,80 +196,85 @@ class _Finder(ast.NodeVisitor):
             self.generic_visit(node)
 
 
-def mutants_of(path: str, source: bytes) -> list[Mutant]:
-    """Return every mutant of a module that still compiles."""
-    finder = _Finder(path, source)
-    finder.visit(ast.parse(source))
-    return [mutant for mutant in finder.found if _compiles(mutant.applied(source))]
+def drawn(root: Path, group: str, most: int, seed: int) -> list[Mutant]:
+    """Draw places of a group, and a mutant of each. A larger `most` only adds some at the end."""
+    places: dict[tuple[str, int, int], list[Mutant]] = {}
+    for room in GROUPS[group].split():
+        for file in sorted((root / "harness" / room).rglob("*.py")):
+            finder = _Finder(file.relative_to(root).as_posix(), file.read_bytes())
+            finder.visit(ast.parse(file.read_bytes()))
+            for mutant in finder.found:
+                places.setdefault((mutant.path, mutant.start, mutant.end), []).append(mutant)
+    order, chance = list(places), random.Random(f"{seed}:{group}")
+    chance.shuffle(order)
+    chosen: list[Mutant] = []
+    while order and len(chosen) < most:
+        mutant = chance.choice(places[order.pop()])
+        with suppress(SyntaxError):
+            compile(mutant.applied((root / mutant.path).read_bytes()), mutant.path, "exec")
+            chosen.append(mutant)
+    return chosen
 
 
-def _compiles(source: bytes) -> bool:
-    try:
-        compile(source, "mutant", "exec")
-    except SyntaxError:
-        return False
-    return True
+def tests_for(path: str, root: Path) -> list[str]:
+    """Return all tests of a module's room: those named after it, then those that import it, then
+    those that import its package, then the others."""
+    parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    names = [".".join(parts[:length]) for length in range(len(parts), 1, -1)]
+
+    def rank(test: Path) -> tuple[bool, int, str]:
+        text = test.read_text(encoding="utf-8")
+        imported = (level for level, name in enumerate(names) if _imports(text, name))
+        return not test.stem.endswith(f"_{parts[-1]}"), next(imported, len(names)), test.stem
+
+    tests = (root / "tests" / _room(path)).rglob("test_*.py")
+    return [test.relative_to(root).as_posix() for test in sorted(tests, key=rank)]
 
 
-def tests_of(path: str) -> list[str]:
-    """Return the tests that import a module, those named after it alone where there are such; where
-    none imports it, the tests of its package. Some modules have a list of their own."""
-    for start, names in _TESTS.items():
-        if path.startswith(start):
-            return [f"tests/test_{each}.py" for each in names]
-    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    last = name.rpartition(".")[2]
-    while name != "harness":
-        found = [each for each in _test_modules() if _names(each, name)]
-        named = [each for each in found if each.stem.endswith(f"_{last}")]
-        if found:
-            return sorted(str(each.relative_to(ROOT)) for each in named or found)
-        name = name.rpartition(".")[0]
-    return []
+def _room(path: str) -> str:
+    return path.split("/")[1]
 
 
-def _test_modules() -> Iterator[Path]:
-    return (ROOT / "tests").glob("test_*.py")
-
-
-def _names(test: Path, name: str) -> bool:
+def _imports(text: str, name: str) -> bool:
     package, _, last = name.rpartition(".")
-    text = test.read_text()
     direct = rf"(from|import) {re.escape(name)}(\.| |$)"
     through = rf"from {re.escape(package)} import [^\n]*\b{re.escape(last)}\b"
     return re.search(f"{direct}|{through}", text, re.MULTILINE) is not None
 
 
-def drawn(paths: Sequence[str], each: int, seed: int) -> list[Mutant]:
-    """Draw mutants of every module, at most `each` of one."""
-    mutants: list[Mutant] = []
-    for path in paths:
-        found = mutants_of(path, (ROOT / path).read_bytes())
-        random.Random(f"{seed}:{path}").shuffle(found)
-        mutants += found[:each]
-    return mutants
+@dataclass(frozen=True)
+class Ended:
+    """How tests ended; in `how`, for where no test failed and yet not all passed."""
+
+    passed: bool
+    failed: list[str]
+    how: str
+    late: bool = False
 
 
-def survives(mutant: Mutant, tree: Path, tests: Sequence[str]) -> bool:
-    """Run the tests on the mutant in a copy of the project; say whether all pass."""
-    target = tree / mutant.path
-    original = target.read_bytes()
-    target.write_bytes(mutant.applied(original))
-    process = _FORKS.Process(target=_run_tests, args=(tree, tests))
+def run_tests(tree: Path, arguments: Sequence[str], timeout_s: float) -> Ended:
+    """Run pytest in a copy of the project."""
+    failures = tree.with_suffix(".failed")
+    failures.write_text("")
+    process = _FORKS.Process(target=_be_pytest, args=(tree, failures, arguments))
+    process.start()
+    assert process.pid is not None
     try:
-        process.start()
-        process.join(TIMEOUT_S)
-        if process.is_alive() and process.pid is not None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.join()
+        process.join(timeout_s)
+        code = process.exitcode
     finally:
-        target.write_bytes(original)
-    return process.exitcode == 0
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # what it started ends as well
+    process.join()
+    if code is None:
+        return Ended(False, [], f"no end within {timeout_s:.0f} s", late=True)
+    failed = failures.read_text().splitlines()
+    return Ended(code in (0, _ALL_LEFT_OUT), failed, f"pytest ends with {code}")
 
 
-def _run_tests(tree: Path, tests: Sequence[str]) -> None:
-    """Be a process that runs tests in a copy of the project."""
+def _be_pytest(tree: Path, failures: Path, arguments: Sequence[str]) -> None:
     os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # its parent ends with this program
     os.chdir(tree)
     sys.path.insert(0, str(tree))
     os.environ["PYTHONPATH"] = str(tree)
@@ -307,91 +283,187 @@ def _run_tests(tree: Path, tests: Sequence[str]) -> None:
         os.dup2(sink, stream)
     import pytest
 
-    sys.exit(pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]))
+    class Failures:
+        """Keeps the failed tests, and the files that cannot be imported."""
+
+        def pytest_collectreport(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+            """Keep one."""
+            if report.failed:
+                with failures.open("a") as file:
+                    file.write(f"{report.nodeid}\n")
+
+        pytest_runtest_logreport = pytest_collectreport
+
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-m", _LEFT_OUT]
+    options.append(f"--basetemp={tree.with_suffix('.temporary')}")
+    sys.exit(pytest.main([*options, *arguments], plugins=[Failures()]))
 
 
-def _copy(tree: Path) -> Path:
-    """Copy what git does not ignore to a folder, and compile it, so that each mutant need not."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tree / name)
+def noticed_by(mutant: Mutant, tree: Path, timeout_s: float) -> str:
+    """Return the test that notices a mutant, or what else it does to the tests; "" for nothing.
+
+    A test notices it if it fails, and passes without the change.
+    """
+    target = tree / mutant.path
+    source = target.read_bytes()
+    tests = ["-x", *tests_for(mutant.path, tree)]
+    for _ in range(2):
+        target.write_bytes(mutant.applied(source))
+        ended = run_tests(tree, tests, timeout_s)
+        target.write_bytes(source)
+        if ended.passed:
+            return ""
+        if ended.late:
+            break
+        if ended.failed and run_tests(tree, ended.failed[:1], timeout_s).passed:
+            return ended.failed[0]
+        shutil.rmtree(tree)
+        shutil.copytree(tree.with_name(ORIGINAL), tree)  # a mutant may have written there
+    return "" if ended.failed else ended.how
+
+
+class Journal:
+    """The file: what was found out so far, to which lines are added."""
+
+    def __init__(self, path: Path, commit: str, seed: int) -> None:
+        self._path = path
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]  # the last line may have been cut off
+        self._lines: list[Line] = [json.loads(line) for line in whole.splitlines()]
+        if whole != text:
+            path.write_text(whole, encoding="utf-8")
+        if not self._lines:
+            self.add({"commit": commit, "seed": seed})
+        of = self._lines[0]
+        if (of.get("commit"), of.get("seed")) != (commit, seed):
+            sys.exit(
+                f"{path} is of commit {of.get('commit')} and seed {of.get('seed')}, not of commit "
+                f"{commit} and seed {seed}: go on with its own, or name another file"
+            )
+
+    def add(self, line: Line) -> None:
+        """Write a line now."""
+        self._lines.append(line)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def find(self, part: Line) -> Line | None:
+        """Return the line that has these fields, if there is one."""
+        return next((line for line in self._lines if part.items() <= line.items()), None)
+
+
+def _describe(group: str, mutant: Mutant, root: Path) -> Line:
+    source = (root / mutant.path).read_bytes()
+    before, after = source.decode(), mutant.applied(source).decode()
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")
+    line = source.count(b"\n", 0, mutant.start) + 1
+    diff = "\n".join(list(lines)[2:])
+    return {"group": group, "path": mutant.path, "line": line, "diff": diff}
+
+
+def _copy(commit: str, tree: Path) -> Path:
+    """Write the files of a commit to a folder, and compile it, so that each mutant need not."""
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True)
+    tree.mkdir()
+    subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
     checked = py_compile.PycInvalidationMode.CHECKED_HASH
     compileall.compile_dir(tree / "harness", quiet=1, invalidation_mode=checked)
     return tree
 
 
-def _describe(mutant: Mutant, source: bytes) -> str:
-    before, after = source.decode(), mutant.applied(source).decode()
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm="")
-    return "\n".join([f"survived in {mutant.path}", *list(lines)[2:]])
+def check(room: str, journal: Journal, tree: Path, timeout_s: float) -> None:
+    """End the program if a test of a room fails twice without a mutant."""
+    tests, start = tests_for(f"harness/{room}/__init__.py", tree), time.monotonic()
+    if not tests:
+        sys.exit(f"tests/{room} has no tests, so nothing can notice a mutant of harness/{room}")
+    first = run_tests(tree, tests, timeout_s)
+    again = first if first.passed else run_tests(tree, tests, timeout_s)
+    twice = [test for test in first.failed if test in again.failed]
+    if twice or not (again.passed or again.failed):
+        found = "\n".join(twice or [again.how])
+        sys.exit(f"tests/{room} fails without a mutant, so no mutant can be tried there:\n{found}")
+    seconds = round(time.monotonic() - start, 1)
+    journal.add({"room": room, "seconds": seconds})
+    print(f"tests/{room} passes without a mutant, in {seconds:.0f} s", flush=True)
 
 
-def run(mutants: Sequence[Mutant], jobs: int, tests: Sequence[str]) -> list[Mutant]:
-    """Return the mutants that survive; each job has a copy of the project of its own."""
-    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
-        trees: SimpleQueue[Path] = SimpleQueue()
-        for number in range(jobs):
-            trees.put(_copy(Path(folder, str(number))))
-        tests_for = {mutant.path: tests or tests_of(mutant.path) for mutant in mutants}
-        path = mutants[0].path
-        for chosen in dict.fromkeys(map(tuple, tests_for.values())):
-            if not survives(Mutant(path, 0, 0, ""), Path(folder, "0"), chosen):
-                sys.exit(f"{' '.join(chosen)} fail without a change; run them first")
+def try_mutants(
+    found: Iterable[tuple[Line, Mutant]], journal: Journal, trees: list[Path], timeout_s: float
+) -> None:
+    """Try mutants and add them to the journal, as many at a time as there are copies."""
 
-        def tried(mutant: Mutant) -> Mutant | None:
-            tree = trees.get()
-            try:
-                survived = survives(mutant, tree, tests_for[mutant.path])
-                source = (tree / mutant.path).read_bytes()
-            finally:
-                trees.put(tree)
-            found = _describe(mutant, source) if survived else f"killed in {mutant.path}"
-            print(found, flush=True)
-            return mutant if survived else None
+    def tried(line: Line, mutant: Mutant) -> Line:
+        room = journal.find({"room": _room(mutant.path)})
+        tree, start = trees.pop(), time.monotonic()
+        try:
+            by = noticed_by(mutant, tree, max(timeout_s, 3 * room["seconds"] if room else 0.0))
+        finally:
+            trees.append(tree)
+        seconds = round(time.monotonic() - start, 1)
+        return {**line, "noticed": bool(by), "by": by, "seconds": seconds}
 
-        with ThreadPoolExecutor(jobs) as pool:
-            return [mutant for mutant in pool.map(tried, mutants) if mutant is not None]
+    pool = ThreadPoolExecutor(len(trees))
+    try:
+        for done in as_completed([pool.submit(tried, *each) for each in found]):
+            line = done.result()
+            journal.add(line)
+            print(f"{line['path']}:{line['line']} noticed by {line['by'] or 'nothing'}", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _modules(names: Sequence[str]) -> list[str]:
-    found = []
-    for name in names:
-        path = (ROOT / name).resolve()
-        files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-        found += [str(file.relative_to(ROOT)) for file in files if file.name != "__main__.py"]
-    return [path for path in dict.fromkeys(found) if tests_of(path)]
+def show(groups: Sequence[str], lines: Sequence[Line]) -> None:
+    """Print the table, the diffs of what nothing noticed, and the JSON line."""
+    from harness.stats.proportions import clopper_pearson  # here: the tests import a copy's
+
+    figures = {}
+    print("\ngroup      mutants  noticed  share, 95 %")
+    for group in groups:
+        outcomes = [line["noticed"] for line in lines if line["group"] == group]
+        mutants, noticed = len(outcomes), sum(outcomes)
+        share = clopper_pearson(noticed / mutants, mutants, alpha=0.05)
+        percent = f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]"
+        print(f"{group:<10} {mutants:>7} {noticed:>8}  {percent}")
+        shares = [round(each, 3) for each in (share.value, share.low, share.high)]
+        figures[group] = {"mutants": mutants, "noticed": noticed, "share": shares[0]}
+        figures[group]["share_95"] = shares[1:]
+    for line in lines:
+        if not line["noticed"]:
+            print(f"\nnot noticed: {line['path']}, line {line['line']}\n{line['diff']}")
+    print(f"\n{json.dumps(figures)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each mutant, a table by module and the JSON line."""
+    """Try the mutants that the file lacks, and print what it holds then."""
     parser = make_parser("mutation", __doc__)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", default=list(CORE))
-    parser.add_argument("--each", type=int, default=12, help="the most mutants of one module")
-    parser.add_argument("--seed", type=int, default=0, help="the seed of the draw")
-    parser.add_argument("--jobs", type=int, default=2, help="how many run at a time")
-    parser.add_argument("--tests", nargs="+", default=[], metavar="TEST", help="run these alone")
+    add = parser.add_argument
+    add("--out", type=Path, required=True, metavar="FILE", help="where the mutants are kept")
+    add("--group", action="append", choices=GROUPS, help="only this group; may be repeated")
+    add("--count", type=count, default=60, help="mutants of a group (default 60)")
+    add("--seed", type=int, default=0, help="the seed of the draw (default 0)")
+    add("--jobs", type=count, default=1, help="how many run at a time (default 1)")
+    limit = "a mutant is noticed after S, or thrice the time without it if more (default 600)"
+    add("--timeout", type=float, default=600.0, metavar="S", help=limit)
     args = parser.parse_args(arguments)
-    mutants = drawn(_modules(args.modules), args.each, args.seed)
-    survivors = run(mutants, args.jobs, args.tests)
-    print(f"\n{'killed':>8} {'of':>4}  module")
-    for path in dict.fromkeys(mutant.path for mutant in mutants):
-        count = sum(mutant.path == path for mutant in mutants)
-        lost = sum(mutant.path == path for mutant in survivors)
-        print(f"{count - lost:>8} {count:>4}  {path}")
-    killed = len(mutants) - len(survivors)
-    from harness.stats.proportions import clopper_pearson  # here: the tests import a copy's
-
-    share = clopper_pearson(killed / len(mutants), len(mutants), alpha=0.05)
-    figures = {
-        "mutants": len(mutants),
-        "killed": killed,
-        "killed_share": round(share.value, 3),
-        "killed_share_95": [round(share.low, 3), round(share.high, 3)],
-    }
-    print(json.dumps(figures))
+    groups = list(dict.fromkeys(args.group or GROUPS))
+    head = ["git", "rev-parse", "HEAD"]
+    ran = subprocess.run(head, cwd=ROOT, capture_output=True, text=True, check=True)
+    commit = ran.stdout.strip()
+    journal = Journal(args.out, commit, args.seed)
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        original = _copy(commit, Path(folder, ORIGINAL))
+        found = [
+            (_describe(group, mutant, original), mutant)
+            for group in groups
+            for mutant in drawn(original, group, args.count, args.seed)
+        ]
+        left = [each for each in found if journal.find(each[0]) is None]
+        trees = [shutil.copytree(original, Path(folder, str(job))) for job in range(args.jobs)]
+        for room in dict.fromkeys(_room(mutant.path) for _, mutant in left):
+            if journal.find({"room": room}) is None:
+                check(room, journal, trees[0], 6 * args.timeout)
+        try_mutants(left, journal, trees, args.timeout)
+    show(groups, [line for each, _ in found if (line := journal.find(each)) is not None])
 
 
 if __name__ == "__main__":

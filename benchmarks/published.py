@@ -10,7 +10,7 @@ It takes 5 minutes, `--claim` one takes seconds, `--quick` makes a smoke test of
 has the recordings: `flags/*.csv.gz` for the flags of nvcc, and
 `spaces/convolution_milo_{A100,W6600}.json.gz`; the claims that need them have no figure without.
 `--record` adds the figures to results/published.jsonl; `--recorded` prints the tables from there
-and measures nothing, which is how the table of results/README.md was made. The last line is one
+and measures nothing, which is how results/papers.md was made. The last line is one
 JSON object.
 """
 

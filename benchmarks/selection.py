@@ -11,8 +11,7 @@ answer. Needs a C compiler:
 
 Each figure is the least of several repeats of a loop over all inputs, in processor time, which
 other programs disturb least; C is compiled with -O2. `a split` is the time of a selection in Python
-over the splits that it passes: SPLIT_S of harness/dispatch/study.py is that of ensembles. The last
-line of the table is of calls that are counted into a file, as HARNESS_WORKLOAD asks. It takes
+over the splits that it passes: SPLIT_S of harness/dispatch/study.py is that of ensembles. It takes
 a minute; learning from a recording takes some minutes more. The last line is one JSON object; times
 are of one selection.
 """
@@ -21,7 +20,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -49,7 +47,6 @@ from harness.models.encoding.columns import column_values
 
 REPEATS = 15
 PYTHON_INPUTS = 200
-COUNTED_INPUTS = 200
 
 MAIN = """\
 #include <stdio.h>
@@ -119,22 +116,7 @@ def time_c(dispatcher: Dispatcher, inputs: Inputs, loops: int) -> dict[str, floa
     return found
 
 
-def time_counting(dispatcher: Dispatcher, inputs: Inputs) -> dict[str, float]:
-    """Return the seconds of a call in C that cannot count, of one that does not, and of one that
-    counts into a file: few inputs over and over, and inputs that are mostly new."""
-    header, few = c_header(dispatcher), inputs[:COUNTED_INPUTS]
-    again = c_program(dispatcher, few, 1000)
-    new = c_program(dispatcher, inputs, 2)
-    return {
-        "bare_s": _run_c(header, c_program(dispatcher, few, 1000, "timed_choice("))[0],
-        "off_s": _run_c(header, again)[0],
-        "counted_s": _run_c(header, again, counts=True)[0],
-        "new_off_s": _run_c(header, new)[0],
-        "new_counted_s": _run_c(header, new, counts=True)[0],
-    }
-
-
-def _run_c(header: str, program: str, counts: bool = False) -> tuple[float, float]:
+def _run_c(header: str, program: str) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "timed.h").write_text(header)
@@ -142,10 +124,7 @@ def _run_c(header: str, program: str, counts: bool = False) -> tuple[float, floa
         begin_s = time.perf_counter()
         subprocess.run(["cc", "-O2", "main.c", "-o", "main"], cwd=folder, check=True)
         compile_s = time.perf_counter() - begin_s
-        environment = {**os.environ, "HARNESS_WORKLOAD": name if counts else ""}
-        said = subprocess.run(
-            [folder / "main"], env=environment, capture_output=True, text=True, check=True
-        ).stdout
+        said = subprocess.run([folder / "main"], capture_output=True, text=True, check=True).stdout
     return min(map(float, said.split())), compile_s
 
 
@@ -173,10 +152,6 @@ def splits_of(dispatcher: Dispatcher, inputs: Inputs) -> float:
     features = pd.DataFrame(inputs, columns=[feature.name for feature in dispatcher.features])
     program = dispatcher.program
     return splits_passed(program.choice, column_values(program.columns, features))
-
-
-def _ns(seconds: float) -> str:
-    return f"{seconds * 1e9:.1f} ns"
 
 
 def _imported(path: Path) -> ModuleType:
@@ -231,14 +206,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{c['header_bytes'] / 1e3:>7.1f} kB {c['compile_s']:>10.2f} s"
         )
         figures[name] = {"c": c, "python": python, "splits": splits}
-    dispatcher, inputs = cases["tree"]
-    figures["counting"] = counting = time_counting(dispatcher, inputs)
-    print(
-        f"counting the calls, C, tree: {_ns(counting['bare_s'])} without the code for it, "
-        f"{_ns(counting['off_s'])} off, {_ns(counting['counted_s'])} on, with {COUNTED_INPUTS} "
-        f"inputs; {_ns(counting['new_off_s'])} off, {_ns(counting['new_counted_s'])} on, with "
-        f"{len(inputs):,} inputs"
-    )
     print(json.dumps(figures))
     return 0
 

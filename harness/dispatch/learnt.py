@@ -13,7 +13,6 @@ from harness.core.records import Config
 from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.portfolio import first_applicable
 from harness.dispatch.program import (
-    WORTH_A_TRY,
     Choice,
     DispatchProgram,
     EnsembleChoice,
@@ -58,31 +57,6 @@ class LearntSelector:
         is_chosen = tuned_rows(self.tuned, features) & (chosen >= 0)
         indices: Indices = np.where(is_chosen, chosen, static)
         return indices
-
-    def shortlists(self, features: pd.DataFrame, applies: Flags, most: int) -> Indices:
-        """List up to `most` candidates that are worth a try on each input, as the program does:
-        their indices, shape (inputs, most), likeliest first, -1 behind the last."""
-        members = np.array(self.portfolio)
-        costs = expected_costs(self.costed, column_values(self.columns, features))
-        usable = applies[:, members]
-        costs = np.where(usable, costs, np.inf)
-        worth: Flags = usable & (costs <= costs.min(axis=1, keepdims=True) + WORTH_A_TRY)
-        static = np.where(usable.any(axis=1), usable.argmax(axis=1), -1)
-        leads = np.flatnonzero(~tuned_rows(self.tuned, features) & (static >= 0))
-        costs[leads, static[leads]] = -np.inf
-        worth[leads, static[leads]] = True
-        order = np.argsort(np.where(worth, costs, np.inf), axis=1, kind="stable")[:, :most]
-        found: Indices = np.full((len(applies), most), -1)
-        listed = np.take_along_axis(worth, order, axis=1)
-        found[:, : order.shape[1]] = np.where(listed, members[order], -1)
-        return found
-
-    @property
-    def costed(self) -> EnsembleChoice | ForestChoice:
-        """The choice, which must predict times; raises ValueError for one that does not."""
-        if isinstance(self.choice, TreeChoice) or not self.choice.predicts_times:
-            raise ValueError("only an ensemble predicts times, by which candidates are listed")
-        return self.choice
 
     def splits_passed(self, features: pd.DataFrame) -> float:
         """Compute the mean number of comparisons that choosing takes, over these inputs."""

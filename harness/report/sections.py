@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
 from harness.analysis.explain import shared_samples
 from harness.analysis.failures import describe_failures
@@ -19,8 +17,6 @@ from harness.dispatch.text import shown_tree, verdict_lines
 from harness.dispatch.tree_text import tree_lines
 from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
 from harness.display.energy import ENERGY_HEAD, energy_lines, energy_rows
-from harness.display.formats import format_share
-from harness.display.hot import HOT_HEAD, HOT_NOTE, HOT_TITLE, hot_rows
 from harness.display.inputs import (
     MOST_SHOWN,
     baselines_rows,
@@ -73,18 +69,15 @@ class PageSection:
 def sections(findings: Findings) -> Iterator[PageSection | None]:
     """Make each section; None for a section without content."""
     yield _winners(findings)
-    yield _hot(findings)
     if findings.results.measured:
         yield _boxes(findings)
         yield _search(findings)
-        yield _distribution(findings)
         yield _workload(findings)
         yield from _across(findings)
         yield _failures(findings)
         yield from _explained(findings)
         yield _energy(findings)
         yield _power(findings)
-        yield _noise(findings)
     lines = tuple(commands(findings.results))
     yield PageSection("commands", "Commands to reproduce", lines=lines)
 
@@ -177,19 +170,6 @@ def _search(findings: Findings) -> PageSection | None:
     return PageSection("search", "Search progress", (text,), picture)
 
 
-def _distribution(findings: Findings) -> PageSection | None:
-    found = figures.distribution(findings.results)
-    if not len(found.slowdowns):
-        return None
-    near = float((found.slowdowns <= 1.05).mean())
-    text = (
-        f"Over all inputs, {len(found.slowdowns):,} tests worked and {found.failed:,} "
-        f"failed. {near:.1%} of those that worked are within 5 % of the best of the input's search."
-    )
-    picture = findings.picture(plots.times, found)
-    return PageSection("times", "Distribution of slowdowns", (text,), picture)
-
-
 # -------------------------------------------------------------------------- across inputs
 
 
@@ -245,8 +225,7 @@ def _across(findings: Findings) -> Iterator[PageSection]:
         "by-input",
         "Worst, default and predicted",
         (by_input_title(found.best), *not_shown(len(rows))),
-        findings.picture(plots.slowdowns_by_input, figures.some_rows(rows)),
-        PageTable(BY_INPUT_HEAD, list(by_input_rows(rows))),
+        table=PageTable(BY_INPUT_HEAD, list(by_input_rows(rows))),
     )
 
 
@@ -269,7 +248,7 @@ def _no_choice(found: Study) -> PageSection:
     return PageSection("choice", _CHOICE, (sentence(found, found.best),))
 
 
-# -------------------------------------------------------------- explanations and noise
+# ---------------------------------------------------------------------- explanations
 
 
 def _failures(findings: Findings) -> PageSection:
@@ -321,16 +300,6 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
     )
 
 
-def _hot(findings: Findings) -> PageSection | None:
-    """Show the hot times of the best configuration and of the default."""
-    rows = list(hot_rows(findings.reports[:MOST_SHOWN]))
-    return (
-        PageSection("hot", HOT_TITLE, (HOT_NOTE,), table=PageTable(HOT_HEAD, rows))
-        if rows
-        else None
-    )
-
-
 def _energy(findings: Findings) -> PageSection | None:
     """Show the energy of the default, of the best configuration, and the least."""
     found = findings.energies
@@ -358,16 +327,3 @@ def _power(findings: Findings) -> PageSection | None:
         plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)
     )
     return PageSection("power", "Tree of power", (text,), picture, lines=tuple(lines))
-
-
-def _noise(findings: Findings) -> PageSection | None:
-    found = figures.noise(findings.results)
-    if not len(found):
-        return None
-    middle, tail = np.quantile(found, [0.5, 0.9])
-    text = (
-        f"The standard deviation of a measurement's samples is below {format_share(middle)} of "
-        f"their mean for half of the measurements, and below {format_share(tail)} for nine in ten."
-    )
-    picture = findings.picture(plots.spreads, found)
-    return PageSection("noise", "Measurement noise", (text,), picture)

@@ -93,11 +93,6 @@ class Ablation:
         return tuple(differing(self.config, self.default))
 
     @property
-    def is_worth_it(self) -> bool:
-        """Whether something was dropped, and noise does not hide what that costs."""
-        return self.ratio is not None and not self._may_lose
-
-    @property
     def is_decided(self) -> bool:
         """Whether noise hides neither what the dropped settings cost nor what a kept one is
         worth."""
@@ -160,8 +155,8 @@ def ablation_lines(found: Mapping[Input, Ablation]) -> Iterator[str]:
     """Yield the flags that each winner needs, then the winners where noise hides which, with
     advice."""
     parts = {
-        True: "Flags that the winners need (the others were dropped: without them the time is at "
-        f"most {TOLERANCE:.0%} longer, within noise):",
+        True: "Flags that the winners need (without the others, which they set too, the time is "
+        f"at most {TOLERANCE:.0%} longer, within noise):",
         False: "Flags that noise leaves open. To decide, close other programs or use more "
         "--repeats:",
     }

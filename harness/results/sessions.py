@@ -58,11 +58,6 @@ def command_of(row: Mapping[Any, Any]) -> Command:
     )
 
 
-def stored_inputs(inputs: Iterable[Input]) -> list[dict[str, object]]:
-    """Return inputs as `command_of` reads them."""
-    return [dict(problem) for problem in inputs]
-
-
 def stored_begin(
     inputs: Iterable[Input], arguments: Sequence[str], started_at: str
 ) -> dict[str, object]:
@@ -70,7 +65,7 @@ def stored_begin(
     return {
         "uuid": uuid.uuid4().hex,
         "started_at": started_at,
-        "inputs": stored_inputs(inputs),
+        "inputs": [dict(problem) for problem in inputs],
         "arguments": list(map(escaped, arguments)),
         **stored_end({}, {}),
     }

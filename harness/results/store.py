@@ -113,15 +113,12 @@ class Store(Transactions):
 
         return self.transact(begin)
 
-    def change_command(self, command_id: int, row: Mapping[str, object]) -> None:
-        """Store what becomes known of a command later (see harness.results.sessions)."""
-        self.transact(lambda: update_row(self.connection, schema.commands, command_id, row))
-
     def end_command(
         self, command_id: int, left_out: Mapping[Input, str], stages: Mapping[str, str]
     ) -> None:
         """Store what a finished command left out."""
-        self.change_command(command_id, stored_end(left_out, stages) | {"ended_at": now()})
+        row = stored_end(left_out, stages) | {"ended_at": now()}
+        self.transact(lambda: update_row(self.connection, schema.commands, command_id, row))
 
     # ------------------------------------------------------------------- runs
 

@@ -196,7 +196,7 @@ class Results:
         return {
             problem: one
             for problem, one in found.items()
-            if {one.winner, one.config} & {m.config for m in self.finals.get(problem, ())}
+            if one.winner in {m.config for m in self.finals.get(problem, ())}
         }
 
     @property

@@ -362,7 +362,8 @@ def test_a_line_says_of_each_flag_either_that_it_is_needed_or_that_it_may_be() -
     assert str(one).startswith("1 of 8 settings is needed: f0=true; 0.990x")
     first, second = Input({"n": 1}), Input({"n": 2})
     assert [line.split(":")[0] for line in ablation_lines({first: part, second: one})] == [
-        "Flags that the winners need (the others were dropped",
+        "Flags that the winners need (without the others, which they set too, the time is at most "
+        "5% longer, within noise)",
         "    n=2",
         "Flags that noise leaves open. To decide, close other programs or use more --repeats",
         "    n=1",

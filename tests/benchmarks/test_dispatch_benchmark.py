@@ -7,13 +7,17 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks.dispatch import main
 from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import Job, oracle_leaves, run
 from benchmarks.dispatch_tables import Result, figures
+from benchmarks.shortlists import judged_lists
 from harness.core.errors import RecordingError
+from harness.core.records import Config
+from harness.dispatch.matrix import make_matrix
 from harness.dispatch.verdict import judged
 
 HEADER = (
@@ -114,6 +118,21 @@ def test_figures_are_over_cases(tmp_path: Path) -> None:
     assert (found["dispatcher_geomean"], found["dispatcher_p99"]) == (1.0, 1.0)
     assert found["static_geomean"] == pytest.approx(math.sqrt(2), abs=1e-4)
     assert (found["oracle_leaves"], found["fit_s"]) == (2.0, 1.5)
+
+
+def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_costs() -> None:
+    times = np.array([[1.0, 2.0, 4.0], [3.0, 1.0, 2.0], [1.0, 1.0, 2.0]])
+    candidates = [Config({"BLOCK": block}) for block in (32, 64, 128)]
+    matrix = make_matrix(pd.DataFrame({"n": [1, 2, 3]}), candidates, times)
+    lists = np.array([[1, 2, 0], [0, 2, -1], [2, -1, -1]])
+    (one, two, three), tries = judged_lists("ensemble", matrix, lists)
+    assert (one.name, three.name) == ("ensemble", "ensemble, best of top 3")
+    np.testing.assert_allclose(one.slowdown, [2.0, 3.0, 2.0])
+    np.testing.assert_allclose(two.slowdown, [2.0, 2.0, 2.0])
+    np.testing.assert_allclose(three.slowdown, [1.0, 2.0, 2.0])
+    assert list(tries) == [two.name, three.name]
+    assert tries[three.name].unsure.tolist() == [True, True, False]
+    np.testing.assert_allclose(tries[three.name].excess_calls, [1.0 + 3.0, 2.0 + 1.0, 1.0])
 
 
 def test_oracle_needs_a_leaf_for_each_change_of_the_best(tmp_path: Path) -> None:

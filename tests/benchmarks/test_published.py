@@ -18,7 +18,7 @@ from harness.core.errors import UsageError
 from harness.models.starchart import published_growth
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "results" / "papers.md").read_text(encoding="utf-8")
 CLAIMS = list(published.claims(published.all_papers()))
 BY_NAME = {claim.name: claim for claim in CLAIMS}
 FROM_RESULTS = [claim for claim in CLAIMS if claim.measure and "published" not in claim.command]

@@ -45,6 +45,7 @@ PAGES = {
         "docs/python.md",
         "docs/suite.md",
         "results/README.md",
+        "results/papers.md",
     )
 }
 

@@ -26,7 +26,7 @@ from harness.core.errors import (
 )
 from harness.core.flag_file import FlagFile
 from harness.core.program import Binary, Program
-from harness.core.records import Build, Config, Environment, Input, Measurement, Outcome, Timing
+from harness.core.records import Build, Config, Input, Measurement, Outcome, Timing
 from harness.fleet import measurers, wire
 from harness.fleet.address import check_address, local_count
 from harness.fleet.agent import Agent
@@ -36,10 +36,7 @@ from harness.fleet.fleet_device import FleetDevice
 from harness.fleet.held import Held
 from harness.fleet.late import LateDevices
 from harness.fleet.measurers import (
-    FleetRequest,
     Opener,
-    _opened_groups,
-    _with_late,
     open_measurers,
 )
 from harness.fleet.messages import (
@@ -303,13 +300,6 @@ def test_several_configurations_run_interleaved_on_a_worker(
     space, configs = space_of(faults, remote), [fault("none"), fault("wrong_element")]
     found = remote.measure_interleaved(space, GIVEN, configs, 3)
     assert [each.outcome for each in found] == [Outcome.OK, Outcome.WRONG_RESULT]
-
-
-def test_a_worker_times_the_reference_kernels(remote: KernelMeasurer) -> None:
-    times = remote.time_reference()
-    assert 0 < times.arithmetic < 10
-    assert 0 < times.memory < 10
-    assert remote.cpu == "here"
 
 
 def test_files_are_sent_once(remote: KernelMeasurer, loopback: Loopback) -> None:
@@ -597,18 +587,21 @@ class FakeCluster:
 
 
 def _late(
-    cluster: FakeCluster, busy: Collection[str] = (), most: int = 9, tuned: Collection[str] = ()
+    cluster: FakeCluster,
+    busy: Collection[str] = (),
+    most: int = 9,
+    error: HarnessError = BackendUnavailable("used by another driver"),  # noqa: B008 (read only)
 ) -> LateDevices:
     """Devices that join one whose UUID is a, of the worker one."""
 
     def opened(device: FleetDevice) -> Any:
         if device.offered.uuid in busy:
-            raise BackendUnavailable("used by another driver")
+            raise error
         return device.offered.uuid
 
     workers: Any = cluster
     used = [FleetDevice(OfferedDevice("a", "GPU", None), "one", workers, "one")]
-    return LateDevices(workers, opened, used, most, tuned, tuple(cluster.workers))
+    return LateDevices(workers, opened, used, most, tuple(cluster.workers))
 
 
 def _look(late: LateDevices) -> set[Any]:
@@ -657,9 +650,12 @@ def test_a_worker_that_does_not_answer_is_asked_again() -> None:
 
 
 @pytest.mark.usefixtures("_named")
-def test_a_device_that_another_driver_uses_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [BackendUnavailable("used by another driver"), UsageError("no")])
+def test_a_device_that_cannot_be_opened_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, error: HarnessError
+) -> None:
     busy = {"b"}
-    late = _late(FakeCluster(one=("a",), two=("b", "c")), busy)
+    late = _late(FakeCluster(one=("a",), two=("b", "c")), busy, error=error)
     assert _look(late) == {"c"}
     busy.clear()
     assert _look(late) == set(), "not at once"
@@ -670,70 +666,16 @@ def test_a_device_that_another_driver_uses_is_tried_again(monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("_named")
 def test_devices_that_join_and_cannot_be_used_are_reported() -> None:
     cluster = FakeCluster(one=("a", "T4-there"))
-    late, other = _late(cluster, tuned=["GPU"]), _late(cluster)
+    late = _late(cluster)
     cluster.workers |= {"two": ("b", "T4-late"), "older": ()}
     assert _look(late) == {"b"}
     reasons = late.unused()
     assert reasons == [
         "a worker has joined and is not used: another version",
-        "T4-late has joined and is not used: it is a T4, and this command tunes GPU. To tune all "
-        "models: --device all-models",
+        "T4-late has joined and is not used: it is a T4, and this command tunes GPU",
     ]
     assert _look(late) == set()
     assert late.unused() == [], "each once"
-    assert _look(other) == {"b"}
-    assert other.unused() == [], "another campaign of the same command says it"
-
-
-class Described:
-    """A measurer's environment."""
-
-    def __init__(self, device: str, driver: str) -> None:
-        self.environment = Environment("opencl", device, "p", driver, "c")
-        self.is_closed = False
-
-    def close(self) -> None:
-        """Note it."""
-        self.is_closed = True
-
-
-@pytest.mark.usefixtures("_named")
-def test_models_of_a_fleet_are_opened_by_model_driver_and_compiler() -> None:
-    """Of two groups of one model, devices join the first alone."""
-    there = {"a": ("H100", "1"), "b": ("T4", "1"), "c": ("H100", "2"), "d": ("H100", "1")}
-    opened: list[Described] = []
-
-    class FakeOpener:
-        def open(self, device: FleetDevice) -> Any:
-            if device.offered.uuid == "lost":
-                raise BackendUnavailable("gone")
-            opened.append(Described(*there[device.offered.uuid]))
-            return opened[-1]
-
-    backend: Any = None
-
-    def device(uuid: str, name: str) -> FleetDevice:
-        return FleetDevice(OfferedDevice(uuid, name, backend), uuid, backend, uuid)
-
-    h100s = [device(uuid, "H100") for uuid in "acd"]
-    models = [h100s, [device("b", "T4")], [device("lost", "A100")]]
-    request = FleetRequest("tls://x:1", ["all-models"], 9, False, "this", print)
-    make: Any = lambda first: FakeOpener()  # noqa: E731
-    groups = _opened_groups(make, models, request)
-    used = [[each.offered.uuid for each in found.used] for _, found in groups]
-    assert used == [["a", "d"], ["c"], ["b"]]
-    assert groups[0][1].skipped == ["A100 is not used: gone"]
-    cluster: Any = FakeCluster()
-    late = [each.late for each in _with_late(cluster, groups, 9, ())]
-    assert [each is None for each in late] == [False, True, False]
-    assert late[0] is not None
-    assert late[0]._used.keys() == {"a", "c", "d"}
-    assert [bool(each and each._tuned) for each in late] == [True, False, False]
-    for _, found in groups:
-        found.close()
-    assert all(each.is_closed for each in opened)
-    with pytest.raises(BackendUnavailable, match="gone"):
-        _opened_groups(make, models[2:], request)
 
 
 @pytest.mark.usefixtures("_named")

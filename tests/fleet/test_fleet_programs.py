@@ -25,7 +25,6 @@ from harness.measure.programs import worker as worker_module
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec, make_spec
-from harness.space_file.adaptive import AdaptivePlan, ListedPool
 from tests.helpers.fakes import HereProcesses
 
 SPACE = """\
@@ -137,12 +136,6 @@ def test_files_of_the_inputs_of_a_workload_travel_with_those_of_the_space(spec: 
     assert {f"data_{n}.txt" for n in (3, 4, 5)} <= names
 
 
-def test_inputs_that_tuning_chooses_have_no_files_of_their_own(spec: Spec) -> None:
-    plan = AdaptivePlan(ListedPool({Input({"n": 5}): 1.0}), 4, "--most-inputs")
-    with pytest.raises(UsageError, match=r"\(data_\{n\}.txt\), .* leave out --most-inputs"):
-        pack_program(dataclasses.replace(spec, adaptive=plan))
-
-
 def test_a_space_of_python_is_refused() -> None:
     program = {"run": ["true", "{A}", "{n}"], "time": "wall"}
     parameters = {"A": {"values": [1, 2], "default": 1}}
@@ -241,7 +234,7 @@ def test_a_fleet_measures_a_program_over_dask(
     ) as local:
         request = FleetRequest(local.scheduler_address, (), 2, False, "this", print)
         with fleet_measurers(spec, request) as fleet:
-            (measurer,) = fleet[0].opened.measurers.values()  # two workers of one machine
+            (measurer,) = fleet.opened.measurers.values()  # two workers of one machine
             space = ConstrainedSpace.of(spec, Input({"n": 3}), None)
             found = measurer.measure(space, Input({"n": 3}), _mode("right"), None)
             assert found.outcome is Outcome.OK, found.message

@@ -338,16 +338,6 @@ def test_numpy_integers_are_a_shape(device, module):
     assert device.read("z").tolist() == [2.0] * 64
 
 
-def test_hot_launches_follow_one_another_between_two_events(device, module, stub, monkeypatch):
-    monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "add:3000")
-    device.launch(module, [ADD])
-    stub.calls()
-    assert device.launch_hot(module, ADD, 20) == pytest.approx(3e-6, rel=0.01)
-    calls = stub.calls()
-    begin, end = (i for i, call in enumerate(calls) if call == "cuEventRecord")
-    assert [call.split()[0] for call in calls[begin + 1 : end]] == ["cuLaunchKernel"] * 20
-
-
 def test_cooperative_launch_must_fit_the_device_at_once(stub, kernels, package):
     device = CudaDevice()
     device.bind({"x": ONES, "y": ONES})

@@ -451,7 +451,7 @@ def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(DeviceClient, "made_s", lambda *_: 1000.0)
     monkeypatch.setattr(DeviceClient, "run", run)
-    refusal = local._run_proof(space, job, found)
+    refusal = local._why_unproved(space, job, found)
     assert refusal is not None
     assert refusal.reason == "a second run on other data failed: it was started"
     assert timeouts_s[0] > 2 * 2 * 1000
@@ -475,7 +475,7 @@ def test_a_proof_whose_process_is_lost_ends_so_and_may_be_repeated(
     job = local._job(space, FOUR, space.default, None)
     assert isinstance(job, KernelJob)
     monkeypatch.setattr(DeviceClient, "run", mock.Mock(side_effect=error))
-    refusal = local._run_proof(space, job, found)
+    refusal = local._why_unproved(space, job, found)
     assert refusal is not None
     assert refusal.outcome is outcome
 

@@ -16,18 +16,16 @@ from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary, Program
 from harness.measure.backends import nvrtc, nvrtc_headers
-from harness.measure.backends.cubin import loaded_code
 from harness.measure.backends.elf import sections
 from harness.measure.backends.kernel_parameters import parameter_places
 from harness.measure.backends.kernel_symbols import kernel_symbol
-from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.nvrtc import Nvrtc, load_nvrtc
 from harness.measure.build_cache import BuildCache, digests
 from harness.measure.occupancy import occupancy
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
-from tests.measure.test_nvcc import SOURCE, needs_nvcc
+from tests.measure.test_nvcc import SOURCE
 
 SPACES = Path(__file__).parents[2] / "spaces"
 
@@ -93,18 +91,6 @@ def test_kernels_of_the_repository_compile_and_say_what_they_take(name: str, arc
     build = found.build
     assert build.registers
     assert occupancy(arch, 256, build.registers, build.shared_bytes).active_groups > 0
-
-
-@needs_nvcc
-@needs_nvrtc
-def test_templates_have_the_same_code_where_only_their_symbols_differ(compiler):
-    text = "template <int N> __global__ void f(int *x) { *x = N; }\n"
-    text += 'extern "C" { __device__ auto harness_kernel_x = &f<3>; }\n'
-    other = Nvcc("sm_90").compile(program(text)), compiler.compile(program(text))
-    nvcc, nvrtc_code = (loaded_code(each.data) for each in other)
-    assert nvcc == nvrtc_code
-    changed = compiler.compile(program(text.replace("3", "4")))
-    assert loaded_code(changed.data) != nvrtc_code
 
 
 @needs_nvrtc

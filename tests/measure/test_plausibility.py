@@ -26,7 +26,6 @@ from harness.measure.plausibility import (
     why_below,
     why_first_is_slow,
     why_too_fast,
-    why_unproved,
 )
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
@@ -97,8 +96,6 @@ def test_implausible_time_wins_only_when_it_is_proved(
     assert proved.observed[PROVED] == 1
     assert reason in proved.message
     assert proofs.settle(measured, reason, never) == proved
-    again = proofs.settle(measured, reason, lambda: SLOWER, always=True)
-    assert again.outcome is Outcome.IMPLAUSIBLE
 
 
 def test_only_a_proof_with_wrong_results_makes_a_wrong_result() -> None:
@@ -111,14 +108,6 @@ def test_only_a_proof_with_wrong_results_makes_a_wrong_result() -> None:
     refused = Proofs().settle(timed(0.01), "too fast", lambda: failed_proof(crashed))
     assert refused.outcome is Outcome.CRASHED, "which may have been chance"
     assert "ended differently: crashed: it died. Its results are right" in refused.message
-
-
-def test_proof_must_end_well_and_be_about_as_fast() -> None:
-    assert why_unproved(timed(1.9), timed(1.0)) is None
-    slower = Refusal(Outcome.IMPLAUSIBLE, "a second build and run took 3.00 s")
-    assert why_unproved(timed(3.0), timed(1.0)) == slower
-    crashed = Measurement(OTHER, GIVEN, Outcome.CRASHED, message="it died")
-    assert "ended differently: crashed: it died" in str(why_unproved(crashed, timed(1.0)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,10 +149,8 @@ def test_kernel_that_knows_the_data_is_found_on_other_data(tmp_path: Path) -> No
 def test_limits_of_what_is_plausible_are_plausible_themselves() -> None:
     assert why_too_fast(0.1, 1.0) is None, "exactly ten times as fast"
     assert why_too_fast(0.0999, 1.0) is not None
-    assert why_below(2.0, 2.0, "it") is None
-    assert why_below(1.99, 2.0, "it") == "its 1.99 s are less than it takes (2.00 s)"
-    assert why_unproved(timed(2.0), timed(1.0)) is None, "exactly twice the time"
-    assert why_unproved(timed(2.01), timed(1.0)) is not None
+    assert why_below(2.0, 2.0) is None
+    assert why_below(1.99, 2.0) == "its 1.99 s are less than any launch takes (2.00 s)"
 
 
 def test_no_launch_takes_less_than_the_floor_of_its_device() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import itertools
@@ -256,51 +255,6 @@ def test_processes_outlive_the_thread_that_began_them() -> None:
     assert begun[0].run(os.getpid, timeout_s=SOON_S) == pids[0]
     begun[0].close()
     assert until(lambda: not Path(f"/proc/{pids[0]}").exists())
-
-
-def stop_once(journal: Path) -> int:
-    """Stop this process, but only at the first call."""
-    if not journal.exists():
-        journal.touch()
-        os.kill(os.getpid(), signal.SIGSTOP)
-    return os.getpid()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that a process is stopped")
-def test_stopped_worker_is_named_at_once_and_replaced_at_its_deadline(
-    processes: Processes,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("harness.measure.processes._LOOK_S", 0.05)
-    pid = processes.run(os.getpid, timeout_s=SOON_S)
-    assert processes.run(stop_once, tmp_path / "stopped", timeout_s=0.5) != pid
-    said = capsys.readouterr().err
-    assert said.count(f"the worker process {pid} is stopped; continue it with `kill -CONT") == 1
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that a process is stopped")
-def test_worker_that_was_stopped_while_idle_is_replaced(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("harness.measure.processes._LOOK_S", 0.05)
-    pid = processes.run(os.getpid, timeout_s=SOON_S)
-    os.kill(pid, signal.SIGSTOP)
-    assert processes.run(os.getpid, timeout_s=0.5) != pid
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says that a process is stopped")
-def test_a_stopped_worker_of_others_excuses_no_timeout(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("harness.measure.processes._LOOK_S", 0.05)
-    with contextlib.closing(Processes(1)) as others:
-        os.kill(others.run(os.getpid, timeout_s=SOON_S), signal.SIGSTOP)
-        with pytest.raises(ProcessLost) as caught:
-            processes.run_once(time.sleep, SOON_S, timeout_s=0.3)
-    assert caught.value.hung
-    assert not caught.value.by_chance
 
 
 def test_deadline_that_passed_while_the_machine_slept_is_no_functions_fault(

@@ -18,8 +18,8 @@ from harness.commands.analyse import tree
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
 from harness.commands.run import print_json
 from harness.core.errors import UsageError
+from harness.core.files import check_output
 from harness.core.kept import Kept
-from harness.core.outputs import check_output
 from harness.dispatch.by_input import slowdowns_by_input
 from harness.dispatch.study import AUTO, learners
 from harness.display.across import print_across
@@ -58,7 +58,7 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
     each = [wanted] if is_one else list(map(wanted.with_picture_of, names))
     for one in each:
         if one.picture is not None:
-            check_output(one.picture, tree.PICTURE, "--picture")
+            check_output(one.picture)
     complete = [
         _print(console, results, title, its, options.by_input)
         for its, results, title in zip(each, found, _titles(found), strict=False)

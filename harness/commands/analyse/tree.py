@@ -26,8 +26,8 @@ from harness.analysis.explain import (
 from harness.commands.analyse.options import TreeOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
+from harness.core.files import WRITTEN_BY, write_output
 from harness.core.kept import Kept, content_key
-from harness.core.outputs import marked, write_output
 from harness.core.text import counted
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import gadapt_judgement
@@ -55,12 +55,6 @@ _MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, i
 _PARTS = 10
 _MOST_SETTINGS = 20
 _DRAWN_DEPTH = 4
-_OWN = "harness.analyse"
-PICTURE = marked(
-    "a picture of a tree",
-    rb"Software\0harness\.analyse|<dc:title>harness\.analyse|/Creator \(harness\.analyse\)",
-)
-"""The key of the program's name differs between PNG, SVG and PDF."""
 
 
 def check_options(found: Sequence[Results], options: TreeOptions, platforms: bool) -> None:
@@ -267,7 +261,9 @@ def _settings_table(trees: Sequence[tuple[Tree, float]], regions: pd.DataFrame) 
 
 def _print_picture(console: Console, tree: Tree, depth: int, path: Path) -> None:
     ending, content = path.suffix[1:].lower(), io.BytesIO()
-    program = {"Software" if ending == "png" else "Creator": _OWN}
+    program = {"Software" if ending == "png" else "Creator": WRITTEN_BY}
     draw(tree, depth).savefig(content, format=ending, dpi=120, metadata=program)
-    write_output(path, content.getvalue(), PICTURE, "--picture")
+    comment = f"?><!-- {WRITTEN_BY} -->".encode()
+    picture = content.getvalue()
+    write_output(path, picture.replace(b"?>", comment, 1) if ending == "svg" else picture)
     print_line(console, f"{path}: the tree")

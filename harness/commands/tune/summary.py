@@ -66,8 +66,7 @@ def print_result(console: Console, done: Tuned, learnt: ChoiceByInput | None) ->
     later = learnt.results.failed_later if learnt else ()
     failures = list(describe_failures(campaign.measured(), default, later))
     clocks = list(clock_lines(learnt.results)) if learnt else []
-    added = list(campaign.describe_added_inputs())
-    for lines in (added, list(campaign.describe_tests()), failures, clocks):
+    for lines in (list(campaign.describe_tests()), failures, clocks):
         if lines:
             print_line(console, "\n".join([*lines, ""]))
 
