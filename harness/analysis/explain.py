@@ -1,8 +1,7 @@
 """Explain the times in a results database with a tree, and judge how well it predicts.
 
 Pure functions on plain tables, for scripts, harness.analyse and harness.report; `samples` makes the
-table. The models are Starchart's tree (harness.models.starchart) and, as its baseline, Stargazer's
-linear model (harness.models.stargazer).
+table. The model is Starchart's tree (harness.models.starchart).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,13 +30,9 @@ from harness.models.starchart import (
     cross_validate,
     grow,
     pool,
-    published_growth,
 )
 from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
-from harness.models.starchart.boxes import Interval, Region, WordSet
-from harness.models.starchart.growing import NodeSplit, TreeNode, regrown
 from harness.models.starchart.regression import ErrorSummary
-from harness.models.stargazer import fit_linear
 from harness.results import MeasurementRows
 from harness.results.view import Results
 from harness.stats import Estimate
@@ -51,8 +46,8 @@ MEASUREMENT = "measurement"
 
 FEWEST_SAMPLES = 20
 MOST_SAMPLES = 4_000
-"""If there are more, so many are drawn at random. The tree's first splits no longer change then,
-and the cost of the linear model grows with the number of its interactions."""
+"""If there are more, so many are drawn at random. The tree's first splits no longer change
+then."""
 
 _FOLDS = 5
 
@@ -191,23 +186,11 @@ def pooled(found: Sequence[Results]) -> Samples:
 
 
 @dataclass(frozen=True)
-class PublishedAccuracy:
-    """The number of leaves of a tree of all samples with the published stopping rule, and the
-    accuracy of such trees on held-out samples."""
-
-    leaves: int
-    accuracy: Accuracy
-
-
-@dataclass(frozen=True)
 class Explanation:
-    """A tree of all samples, the accuracy of such trees on held-out samples, and that of trees with
-    the published stopping rule and of the linear model."""
+    """A tree of all samples, and the accuracy of such trees on held-out samples."""
 
     tree: Tree
     accuracy: Accuracy
-    published: PublishedAccuracy
-    linear: Accuracy
     unbiased: int
     """How many samples were drawn uniformly, or are the whole space; a search chose the
     others."""
@@ -240,32 +223,12 @@ def grown(found: Samples, target: TreeTarget) -> Tree:
     return grow(usable, target, axes_of(usable, found.parameters), Growth(groups=MEASUREMENT))
 
 
-class _Learnt(NamedTuple):
-    """The tree's threshold and nodes, its accuracy, and those of the other models."""
-
-    threshold: float
-    root: TreeNode
-    accuracy: Accuracy
-    published: PublishedAccuracy
-    linear: Accuracy
-
-
-_CLASSES = (
-    TreeNode,
-    NodeSplit,
-    Region,
-    Interval,
-    WordSet,
-    Accuracy,
-    ErrorSummary,
-    Estimate,
-    PublishedAccuracy,
-)
+_CLASSES = (Accuracy, ErrorSummary, Estimate)
 
 
 def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Explanation:
-    """Grow a tree on at most MOST_SAMPLES, and judge it and the linear model on held-out samples;
-    what was grown and judged before is `kept`.
+    """Grow a tree on at most MOST_SAMPLES, and judge such trees on held-out samples; the threshold
+    and the accuracy that were found before are `kept`.
 
     Raises UsageError for an unknown target, one that is the same for all samples, and for too few
     samples.
@@ -274,36 +237,27 @@ def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Exp
     axes = axes_of(usable, found.parameters)  # of all samples, since a fold may lack a word
     table = [[str(name), str(usable[name].dtype), usable[name].tolist()] for name in usable.columns]
     wanted = [target.column, target.per, target.log, found.parameters]
-    key = content_key("explained by two rules", table, wanted)
+    key = content_key("a tree's threshold and accuracy", table, wanted)
     make = partial(_learn, usable, target, axes)
-    learnt = _Learnt(*(kept or Kept()).recall(key, make, _CLASSES))
-    growth = Growth(groups=MEASUREMENT)
+    threshold, accuracy = (kept or Kept()).recall(key, make, _CLASSES)
+    growth = Growth(relative_threshold=threshold, groups=MEASUREMENT)
     return Explanation(
-        regrown(usable, target, axes, growth, learnt.threshold, learnt.root),
-        learnt.accuracy,
-        learnt.published,
-        learnt.linear,
+        grow(usable, target, axes, growth),
+        accuracy,
         int(usable["unbiased"].sum()),
         usable[MEASUREMENT].nunique(),
     )
 
 
-def _learn(usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis]) -> _Learnt:
-    growth, published = Growth(folds=_FOLDS, groups=MEASUREMENT), published_growth(MEASUREMENT)
-    judged = partial(
-        cross_validate, table=usable, target=target.column, folds=_FOLDS, groups=MEASUREMENT
+def _learn(
+    usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis]
+) -> tuple[float, Accuracy]:
+    """Return the threshold that cross-validation chooses, and the accuracy of such trees."""
+    growth = Growth(folds=_FOLDS, groups=MEASUREMENT)
+    accuracy = cross_validate(
+        lambda part: grow(part, target, axes, growth), usable, target.column, _FOLDS, MEASUREMENT
     )
-    tree = grow(usable, target, axes, Growth(groups=MEASUREMENT))
-    return _Learnt(
-        tree.threshold,
-        tree.root,
-        judged(lambda part: grow(part, target, axes, growth)),
-        PublishedAccuracy(
-            sum(1 for _ in grow(usable, target, axes, published).root.leaves()),
-            judged(lambda part: grow(part, target, axes, published)),
-        ),
-        judged(lambda part: fit_linear(part, target.column, axes)),
-    )
+    return grow(usable, target, axes, Growth(groups=MEASUREMENT)).threshold, accuracy
 
 
 def _usable(found: Samples, target: TreeTarget) -> pd.DataFrame:

@@ -180,12 +180,6 @@ def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
         f"    accuracy on held-out samples, leaves as cross-validation chooses ({count}): "
         f"{_accuracy(known.accuracy, known.measurements)}"
     )
-    yield (
-        f"    of trees with the published stopping rule ({known.published.leaves} leaves): "
-        f"{_accuracy(known.published.accuracy, known.measurements)}"
-    )
-    linear = _accuracy(known.linear, known.measurements)
-    yield f"    of a linear model with interactions (Stargazer): {linear}"
     if depth:
         yield from (f"    {line}" for line in describe(known.tree, depth))
 
