@@ -25,7 +25,7 @@ from harness.results.config_table import ConfigTable
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results, read_results, the_one
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
-from harness.stats.timing import is_within_noise
+from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 from tests.helpers.results_examples import KEY, SPEC, make_config, make_failed, make_ok, write
 
