@@ -130,7 +130,7 @@ def _alarms(logs: Logs, threshold: float, variance: Logs, freedom: Logs) -> npt.
     error = np.sqrt(variance.sum(axis=1))
     joint = variance.sum(axis=1) ** 2 / (variance**2 / freedom).sum(axis=1)
     p_values = np.minimum(1, 2 * stdtr(joint, -beyond / error))
-    return holm(p_values, len(p_values)) <= LEVEL
+    return holm(p_values) <= LEVEL
 
 
 def welch(logs: Logs, threshold: float) -> npt.NDArray[np.bool_]:

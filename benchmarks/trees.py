@@ -1,4 +1,4 @@
-"""How long trees and their baselines take to learn from 100,000 samples and to predict as many.
+"""How long trees take to learn from 100,000 samples and to predict as many.
 
 The samples are synthetic, from a seeded generator: 20 columns, of which 8 are sizes (powers of two
 from 16 to 2^20), 8 are parameters (powers of two from 1 to 128) and 4 are choices (0 or 1). The
@@ -6,7 +6,7 @@ time is the product of the first three sizes to the powers 1, 0.5 and 0.25, time
 of three parameters that differs from the value that a ratio of sizes wants, times a choice's
 factor, with 5 % of log-normal noise. As many samples of another seed are predicted.
 
-Starchart and Stargazer learn the time from the 20 columns; G-ADAPT's model learns the three
+Starchart learns the time from the 20 columns; G-ADAPT's model learns the three
 parameters that the sizes want; the dispatcher learns which of eight candidates, the values of one
 parameter, to choose for sizes, choices and the other parameters as features.
 
@@ -42,7 +42,6 @@ from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.tree import TreeLearner
 from harness.models import gadapt
 from harness.models.starchart import Growth, TreeTarget, axes_of, cross_validate, describe, grow
-from harness.models.stargazer import fit_linear
 
 ROWS = 100_000
 FOLDS = 10
@@ -135,11 +134,6 @@ def measure_costs(rows: int) -> dict[str, Cost]:
         "Starchart, size by validation": _cost(
             lambda: tree(Growth(folds=3)), lambda model: model.predict(unseen.table), ("R2", r2)
         ),
-        "Stargazer": _cost(
-            lambda: fit_linear(known.table, LOG_TIME, COLUMNS),
-            lambda model: model.predict(unseen.table),
-            ("R2", r2),
-        ),
         "G-ADAPT": _cost(
             lambda: gadapt.fit(known.table[COLUMNS], known.asked),
             lambda model: model.predict(unseen.table[COLUMNS]),
@@ -183,19 +177,15 @@ def _judge_target(table: pd.DataFrame, target: str) -> dict[str, float | str]:
     axes = axes_of(table, KMEANS)
     tree = grow(table, target, axes)
     accuracy = cross_validate(lambda part: grow(part, target, axes), table, target, FOLDS)
-    linear = cross_validate(lambda part: fit_linear(part, target, axes), table, target, FOLDS)
     print(*describe(tree, depth=2), sep="\n")
     print(
         f"In {FOLDS}-fold cross-validation: R2 {accuracy.r2:.4f}, median error "
-        f"{accuracy.error.median.value:.2%}; Stargazer: R2 {linear.r2:.4f}, "
-        f"{linear.error.median.value:.2%}\n"
+        f"{accuracy.error.median.value:.2%}\n"
     )
     return {
         "r2": accuracy.r2,
         "median_error": accuracy.error.median.value,
         "first_split": tree.root.split.parameter if tree.root.split else "none",
-        "stargazer_r2": linear.r2,
-        "stargazer_median_error": linear.error.median.value,
     }
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.analysis.coverage import input_reports
-from harness.analysis.effects import Effects, Trials, effects_on_time, trials
 from harness.analysis.energy import InputEnergy, input_energies
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
@@ -85,18 +84,6 @@ class Findings:
     def advice(self) -> str | None:
         """The sentence that says what to use, as `tune` prints it; None where nothing worked."""
         return recommendation(self.reports, self.across, self.single, self.default)
-
-    @cached_property
-    def trials(self) -> Trials:
-        """The tests, or a sample of many, including failures."""
-        return trials(self.results)
-
-    @cached_property
-    def effects(self) -> Effects | None:
-        """The effect of each value on the time; None where no parameter varied."""
-        if not self.trials.parameters:
-            return None
-        return effects_on_time(trials(self.results, unbiased=True))
 
     @cached_property
     def explanation(self) -> Explanation | None:

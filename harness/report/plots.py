@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.analysis.effects import Effect
 from harness.core.arrays import Array
 from harness.models.starchart import Tree, draw
 from harness.report.figures import HeatMap, InputBoxes, SearchCurve, SpeedUp
-from harness.stats import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,30 +188,22 @@ def tuned_against_baselines(found: Sequence[InputBoxes]) -> str:
 
 
 def gains(found: Sequence[SpeedUp]) -> str:
-    """Draw the speed-up of each input with its interval."""
-    return _estimates(
-        [(one.label, one.ratio) for one in found],
-        "speed-up over the default, with 95 % confidence interval",
-    )
-
-
-def _estimates(rows: Sequence[tuple[str, Estimate]], label: str) -> str:
-    """Draw labelled ratios with their intervals, one a row; `label` names the axis."""
-    labels, ratios = [name for name, _ in rows], [ratio for _, ratio in rows]
+    """Draw the speed-up of each input with its interval, one a row."""
+    labels, ratios = [one.label for one in found], [one.ratio for one in found]
 
     def paint(axes: Axes) -> None:
-        heights = np.arange(len(rows))
+        heights = np.arange(len(found))
         spans = [[r.value - r.low for r in ratios], [r.high - r.value for r in ratios]]
         values = np.array([ratio.value for ratio in ratios])
         axes.errorbar(values, heights, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
         axes.set_yticks(heights, labels=labels)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_ylim(len(found) - 0.4, -0.6)
         axes.axvline(1, color=_FAINT, linewidth=0.8)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
-        axes.set_xlabel(label)
+        axes.set_xlabel("speed-up over the default, with 95 % confidence interval")
 
-    return _drawn(0.7 + _ROW * len(rows), paint, _width_with(labels))
+    return _drawn(0.7 + _ROW * len(found), paint, _width_with(labels))
 
 
 # --------------------------------------------------------------------------- across inputs
@@ -270,14 +260,6 @@ def importances(shares: pd.Series) -> str:
 
     height = 0.8 + _ROW * max(1, len(kept))
     return _drawn(height, paint, _width_with(map(str, kept.index)))
-
-
-def effects(found: Sequence[Effect]) -> str:
-    """Draw the ratio of times of each value with its interval."""
-    return _estimates(
-        [(one.label, one.ratio) for one in found],
-        "time over the time with the default's value, with 95 % confidence interval",
-    )
 
 
 def tree_picture(tree: Tree) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.effects import causes
-from harness.analysis.effects import text as effects_text
-from harness.analysis.effects.text import ablation_lines
+from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
+from harness.analysis.explain import shared_samples
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config
@@ -34,6 +33,7 @@ from harness.models.starchart.drawing import lay_out
 from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
+from harness.results.ablation import ablation_lines
 from harness.results.flag_files import file_lines
 
 _MOST_FAILURES = 40
@@ -75,7 +75,6 @@ def sections(findings: Findings) -> Iterator[PageSection | None]:
         yield _workload(findings)
         yield from _across(findings)
         yield _failures(findings)
-        yield _flags(findings)
         yield from _explained(findings)
         yield _energy(findings)
         yield _power(findings)
@@ -254,35 +253,17 @@ def _no_choice(found: Study) -> PageSection:
 
 def _failures(findings: Findings) -> PageSection:
     """Show a table of the kinds of failures, their causes, and the commonest reasons."""
-    rows = effects_text.failures_rows(findings.results)
+    rows = failures_rows(findings.results)
     later = findings.results.failed_later
     if not rows and not later:
         return PageSection("failures", "Failures", ("No configuration failed.",))
-    explained = effects_text.causes_lines(causes(findings.trials))
+    explained = causes_lines(causes(findings.results))
     reasons = tuple(describe_failures(findings.results.measured, findings.default, later))
     return PageSection(
         "failures",
         "Failures",
-        table=PageTable(effects_text.FAILURES_HEAD, rows) if rows else None,
+        table=PageTable(FAILURES_HEAD, rows) if rows else None,
         lines=(*explained, "", *reasons[:_MOST_FAILURES]),
-    )
-
-
-def _flags(findings: Findings) -> PageSection | None:
-    """Show the effects of values on the time, alone and in pairs."""
-    found = findings.effects
-    if found is None:
-        return None
-    texts = tuple(effects_text.effects_lines(found, findings.results))
-    clear = found.significant[: effects_text.MOST_EFFECTS]
-    rows = effects_text.effects_rows(found)
-    return PageSection(
-        "flags",
-        "Flags and parameters",
-        texts if found.is_enough else texts[:1],
-        findings.picture(plots.effects, clear) if clear else "",
-        PageTable(effects_text.EFFECTS_HEAD, rows) if rows else None,
-        tuple(effects_text.pairs_lines(found.pairs)) if found.is_enough else texts[1:],
     )
 
 
@@ -295,11 +276,11 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
         yield PageSection("importance", "Importance for the slowdown", (found.nothing,))
         return
     count = len(found.tree.samples)
-    shared = effects_text.shared_samples(count, found.measurements)
+    shared = shared_samples(count, found.measurements)
     drawn = "all" if found.unbiased == count else f"{found.unbiased:,}"
     text = (
-        f"From {count:,} samples{shared}, {drawn} of them designed or drawn uniformly. "
-        f"Trees of this kind predict held-out samples with R2 {found.accuracy.r2:.3f} and a median "
+        f"From {count:,} samples{shared}, {drawn} of them drawn uniformly. Trees of "
+        f"this kind predict held-out samples with R2 {found.accuracy.r2:.3f} and a median "
         f"error of {found.accuracy.error.median.value:.1%}."
     )
     shares = importance(found.tree)

@@ -56,9 +56,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-UNBIASED = ("Designed", "UniformRandom")
-"""Techniques whose samples are fit for statistics over parameters: they follow a design or draw
-uniformly, whatever was measured before. A search prefers what it expects to be fast."""
+UNBIASED = "UniformRandom"
+"""The technique whose samples are fit for statistics over parameters: it draws uniformly, whatever
+was measured before. A search prefers what it expects to be fast."""
 
 
 @dataclass(frozen=True)
@@ -207,10 +207,10 @@ class Results:
         return self.notes.get(problem, {}).get(EXHAUSTED) == "yes"
 
     def unbiased(self, rows: MeasurementRows) -> Flags:
-        """Say which measurements are fit for statistics over parameters: they were designed or
-        drawn uniformly, or every legal configuration of their input was measured."""
+        """Say which measurements are fit for statistics over parameters: they were drawn
+        uniformly, or every legal configuration of their input was measured."""
         columns = rows.columns
-        drawn = np.array([name in UNBIASED for name in columns.requestors.values], dtype=np.bool_)
+        drawn = np.array([name == UNBIASED for name in columns.requestors.values], dtype=np.bool_)
         whole = np.array(list(map(self._is_exhausted, columns.inputs.values)), dtype=np.bool_)
         unbiased: Flags = drawn[rows.of(columns.requestors.codes)]
         unbiased |= whole[rows.of(columns.inputs.codes)]

@@ -24,7 +24,8 @@ from harness.core.records import (
 )
 from harness.results.view import Results, read_results
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
-from harness.stats.timing import is_within_noise, log_time, time_ratio
+from harness.stats.timing import log_time, time_ratio
+from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 from tests.helpers.results_examples import query
 

@@ -21,7 +21,8 @@ from harness.measure.clock_tick import clock_error, delay_randomly, find_tick, r
 from harness.measure.occasions import join
 from harness.measure.trial import measure, measure_interleaved
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
-from harness.stats.timing import half_width, half_width_of, is_within_noise, time_ratio
+from harness.stats.timing import half_width, half_width_of, time_ratio
+from tests.helpers.noise import is_within_noise
 
 TICK_S = 1.024e-6
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
+from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
 from harness.analysis.coverage import input_reports, rerun_lines, reservations
-from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.analysis.summary import summarize
 from harness.api.across import advice
 from harness.api.describing import describe_analysis, describe_summary
 from harness.api.documents import AnalyseDocument
 from harness.api.results import findings_of
-from harness.commands.analyse import effects, tree
+from harness.commands.analyse import tree
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
 from harness.commands.run import print_json
 from harness.core.errors import UsageError
@@ -31,6 +31,7 @@ from harness.display.summary import print_summary
 from harness.display.text import make_table, print_line, print_lines
 from harness.report.findings import Findings
 from harness.results import without_password
+from harness.results.ablation import ablation_lines
 from harness.results.versions import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
 
@@ -133,14 +134,22 @@ def _print(
         lines = list(part)
         print_lines(console, [*lines, *([""] if lines else [])])
     _print_energy(console, found)
-    with console.status("estimating the effects of parameters"):
-        effects.print_effects(console, results)
+    _print_failures(console, results)
     with console.status("growing trees"):
         is_complete = tree.print_tree(console, results, found.matrix, options, found.kept)
     console.print()
     print_across(console, found.matrix, learners(), found.kept)
     console.print()
     return (by_input is None or _print_by_input(console, found, by_input)) and is_complete
+
+
+def _print_failures(console: Console, results: Results) -> None:
+    """Print failures by kind with their causes."""
+    rows = failures_rows(results)
+    if rows:
+        columns = range(len(FAILURES_HEAD))
+        console.print(make_table(FAILURES_HEAD, rows, left=columns, wrap=columns))
+        print_lines(console, [*causes_lines(causes(results)), ""])
 
 
 def _print_energy(console: Console, findings: Findings) -> None:

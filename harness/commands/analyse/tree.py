@@ -14,8 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.effects.text import shared_samples
-from harness.analysis.explain import Explanation, Samples, explain, grown, pooled, samples
+from harness.analysis.explain import (
+    Explanation,
+    Samples,
+    explain,
+    grown,
+    pooled,
+    samples,
+    shared_samples,
+)
 from harness.commands.analyse.options import TreeOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
@@ -173,12 +180,6 @@ def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
         f"    accuracy on held-out samples, leaves as cross-validation chooses ({count}): "
         f"{_accuracy(known.accuracy, known.measurements)}"
     )
-    yield (
-        f"    of trees with the published stopping rule ({known.published.leaves} leaves): "
-        f"{_accuracy(known.published.accuracy, known.measurements)}"
-    )
-    linear = _accuracy(known.linear, known.measurements)
-    yield f"    of a linear model with interactions (Stargazer): {linear}"
     if depth:
         yield from (f"    {line}" for line in describe(known.tree, depth))
 
@@ -186,9 +187,9 @@ def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
 def _origin(known: Explanation) -> str:
     """Say how many of the samples are unbiased."""
     if known.unbiased == len(known.tree.samples):
-        return "all designed, drawn uniformly or the whole space"
+        return "all drawn uniformly or the whole space"
     if known.unbiased:
-        return f"{known.unbiased:,} of them designed or drawn uniformly, the others by a search"
+        return f"{known.unbiased:,} of them drawn uniformly, the others by a search"
     return "all of them chosen by a search, so they are biased"
 
 

@@ -186,7 +186,10 @@ def grow(
     Raises UsageError for columns that are missing or cannot be used, and for too few rows.
     """
     growth = growth or Growth()
-    kept, target, axes = _prepared(table, target, parameters, growth)
+    target = TreeTarget(target) if isinstance(target, str) else target
+    must_have(table, [growth.groups] if growth.groups else [])
+    kept = usable(table, target, [_name(parameter) for parameter in parameters])
+    axes = tuple(p if isinstance(p, Axis) else axis_of(kept, p) for p in parameters)
     codes, values = positions(axes, kept), target.of(kept)
     groups = kept[growth.groups].tolist() if growth.groups else None
     threshold = _threshold(axes, codes, values, growth, groups)
@@ -194,16 +197,6 @@ def grow(
     root = _root(fitted, target, codes, values)
     left_out = len(table) - len(kept)
     return Tree(target, axes, growth, threshold, root, kept, left_out, fitted)
-
-
-def _prepared(
-    table: pd.DataFrame, target: TreeTarget | str, parameters: Sequence[str | Axis], growth: Growth
-) -> tuple[pd.DataFrame, TreeTarget, tuple[Axis, ...]]:
-    """Return the rows with a target, the target and the axes; see `grow`."""
-    target = TreeTarget(target) if isinstance(target, str) else target
-    must_have(table, [growth.groups] if growth.groups else [])
-    kept = usable(table, target, [_name(parameter) for parameter in parameters])
-    return kept, target, tuple(p if isinstance(p, Axis) else axis_of(kept, p) for p in parameters)
 
 
 def _fit(
