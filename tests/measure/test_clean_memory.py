@@ -10,17 +10,15 @@ import numpy as np
 import pytest
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Argument, Contents, Launch, Program
-from harness.core.records import Config, Input, Outcome
+from harness.core.program import Argument, Contents, Launch
+from harness.core.records import Outcome
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
-from harness.measure.verify import Tolerance
-from harness.stats.timing import Sampling
-from tests.helpers.fakes import Array, FakeBackend, FakeCompiler, FakeDevice
+from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker
+from tests.helpers.fakes import Array, FakeDevice
 
-GIVEN = Input({"n": 4})
 OVERRUN = StrayWrite("y", 1670, behind=True)
 
 HOST = """
@@ -61,14 +59,8 @@ class Spoilable(FakeDevice):
 
 
 def job_of(kernel: str, group: int = 4) -> KernelJob:
-    return KernelJob(
-        config=Config({"KERNEL": kernel}),
-        input=GIVEN,
-        binary=FakeCompiler().compile(Program(f"kernel {kernel}", (kernel,), ())),
-        launches=(Launch(kernel, (group,), (1,), ("x", "kept", "y", "sum")),),
-        tolerance=Tolerance(),
-        sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
-    )
+    launch = Launch(kernel, (group,), (1,), ("x", "kept", "y", "sum"))
+    return fake_job(kernel, launches=(launch,))
 
 
 @pytest.fixture
@@ -115,12 +107,9 @@ def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
 @pytest.fixture
 def worker(tmp_path: Path) -> DeviceWorker:
     """A worker with a device that can be spoilt, and the data of an input on it."""
-    host = tmp_path / "host.py"
-    host.write_text(HOST)
-    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), host)
-    worker.__dict__["_device"] = device = Spoilable()
+    worker = fake_worker(tmp_path, device := Spoilable(), HOST)
     give_kernels(device, worker)
-    worker.prepare(GIVEN)
+    worker.prepare(FOUR)
     return worker
 
 

@@ -16,10 +16,8 @@ import numpy as np
 import pytest
 
 from harness.core.errors import HostTooSlow
-from harness.core.program import Launch, Program
-from harness.core.records import Config, Environment, Input, Outcome
+from harness.core.records import Environment, Outcome
 from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, log, open_sensors
 from harness.measure.sensors import energy as energy_module
@@ -38,9 +36,9 @@ from harness.measure.sensors.energy import (
 from harness.measure.sensors.nvml import NvmlGpu, load_nvml, of_both
 from harness.measure.sensors.processes import other_processes, processes_notice
 from harness.measure.sensors.rapl import RaplCounter
-from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
-from tests.helpers.fakes import Array, FakeCompiler, FakeDevice
+from tests.helpers.fake_kernels import fake_job
+from tests.helpers.fakes import Array, FakeDevice
 from tests.helpers.stub_nvml import BUS, Script
 
 GPU = Environment("cuda", "a GPU", "CUDA", "1", "nvcc", notes={"pci_bus_id": BUS})
@@ -373,15 +371,7 @@ def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
 # ------------------------------------------------------------------- as a kernel is measured
 
 X = np.arange(1, 5, dtype=np.float32)
-JOB = KernelJob(
-    config=Config({"A": 1}),
-    input=Input({"n": 4}),
-    binary=FakeCompiler().compile(Program("kernel twice", (), ())),
-    launches=(Launch("twice", (4,), (1,), ("x", "y")),),
-    tolerance=Tolerance(),
-    sampling=Sampling(repeats=4, min_repeats=4, precision=0.0),
-    energy_s=0.1,
-)
+JOB = fake_job(energy_s=0.1, sampling=Sampling(repeats=4, min_repeats=4, precision=0.0))
 
 
 def measured(sensors: Sensors, meter: Meter, **changes: Any) -> tuple[FakeDevice, dict[str, float]]:

@@ -16,28 +16,21 @@ import pytest
 from harness.core.errors import HostTooSlow, OutOfDeviceMemory
 from harness.core.observations import HOST_RETRIES, RUNS_PER_SAMPLE
 from harness.core.program import Binary, Fill, Launch, Program
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason
+from harness.core.records import Config, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.kernel_checks import CheckTime, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob, Twin
 from harness.measure.kernel_runner import BIT_EXACT, measure_interleaved, measure_kernel
-from harness.measure.verify import FILLS, Tolerance
-from harness.stats.timing import Sampling
+from harness.measure.verify import FILLS
+from tests.helpers.fake_kernels import fake_job
 from tests.helpers.fakes import KERNELS, MAGIC, Array, FakeCompiler, FakeDevice, Kernel
 
 X = np.arange(1, 5, dtype=np.float32)
 CASE = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
-LAUNCH = Launch("twice", (4,), (1,), ("x", "y"))
-JOB = KernelJob(
-    config=Config({"A": 1}),
-    input=Input({"n": 4}),
-    binary=FakeCompiler().compile(Program("kernel twice", (), ())),
-    launches=(LAUNCH,),
-    tolerance=Tolerance(),
-    sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
-)
+JOB = fake_job()
+(LAUNCH,) = JOB.launches
 
 
 def device_with(kernel: Kernel | None = None, times_s: tuple[float, ...] = ()) -> FakeDevice:
