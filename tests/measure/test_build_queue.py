@@ -7,21 +7,23 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, DataDoesNotFit
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.records import Config, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.processes import Task, spare_cores
-from harness.space import ConstrainedSpace
+from harness.space import ConstrainedSpace, Space
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
+from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
+from tests.helpers.fakes import FakeBackend, HereProcesses, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, SOON_S, space_of
 
 
@@ -95,33 +97,26 @@ def test_options_are_part_of_what_is_built(edited: Path, opencl: Backend) -> Non
         measurer.close()
 
 
-FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
-
-
 @pytest.fixture
 def fake_spec(tmp_path: Path) -> Spec:
-    # The path makes the source another one for each test: nothing is in the cache.
-    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
-    (tmp_path / "twice.py").write_text(FAKE_HOST)
-    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
-    return load_spec(tmp_path / "fake.yaml")
+    return write_fake(tmp_path)
+
+
+Open = Callable[..., tuple[KernelMeasurer, Space]]
 
 
 @pytest.fixture
-def fake_measurer(
-    tmp_path: Path, fake_spec: Spec, fake_processes: None
-) -> Iterator[Callable[..., KernelMeasurer]]:
+def fake(tmp_path: Path, fake_spec: Spec, fake_processes: None) -> Iterator[Open]:
     """Opens measurers of a fake backend with these traits, and closes them."""
-    opened: list[KernelMeasurer] = []
+    with ExitStack() as opened:
 
-    def measurer(**traits: object) -> KernelMeasurer:
-        backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits)  # type: ignore[arg-type]
-        opened.append(KernelMeasurer(fake_spec, backend))
-        return opened[-1]
+        def measurer(spec: Spec = fake_spec, **traits: Any) -> tuple[KernelMeasurer, Space]:
+            traits["journal"] = tmp_path / "journal"
+            made = KernelMeasurer(spec, FakeBackend("opencl", "opencl", "a fake", **traits))
+            opened.callback(made.close)
+            return made, ConstrainedSpace.of(spec, FOUR, made.limits, "opencl")
 
-    yield measurer
-    for one in opened:
-        one.close()
+        yield measurer
 
 
 def overlaps(journal: Path) -> int:
@@ -136,16 +131,10 @@ def overlaps(journal: Path) -> int:
 
 @pytest.mark.parametrize(("shares_cpu", "spare"), [(False, 1), (True, 1), (False, 0)])
 def test_builds_overlap_measurements_but_where_they_share_its_core(
-    fake_measurer: Callable[..., KernelMeasurer],
-    fake_spec: Spec,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    shares_cpu: bool,
-    spare: int,
+    fake: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_cpu: bool, spare: int
 ) -> None:
     monkeypatch.setattr("harness.measure.kernels.spare_cores", lambda *, devices: spare)
-    measurer = fake_measurer(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
-    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
+    measurer, space = fake(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
     configs = list(space)[:4]
     measurer.expect(space, configs[:3])
     for config in configs:
@@ -191,66 +180,43 @@ def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     assert spare_cores(file) == spare
 
 
-def test_configuration_is_compiled_once_for_all_inputs(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
-) -> None:
-    measurer = fake_measurer()
+def test_configuration_is_compiled_once_for_all_inputs(fake: Open, tmp_path: Path) -> None:
+    measurer, space = fake()
     for given in (FOUR, FIVE, FOUR):
-        space = ConstrainedSpace.of(fake_spec, given, measurer.limits, "opencl")
         assert measurer.measure(space, given, space.default, None).outcome is Outcome.OK
     happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
     assert happened.count("compile") == 1
 
 
-def test_failed_build_is_not_tried_again_in_the_same_run(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
-) -> None:
-    source = tmp_path / "twice.cl"
-    source.write_text(source.read_text() + "#error it is broken\n")
-    spec = load_spec(fake_spec.path)
-    measurer = KernelMeasurer(
-        spec, FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
-    )
-    try:
-        found = []
-        for given in (FOUR, FIVE):
-            space = ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
-            measurer.expect(space, [space.default])
-            found.append(measurer.measure(space, given, space.default, None))
-            found += measurer.measure_interleaved(space, given, [space.default], 2)
-    finally:
-        measurer.close()
+def test_failed_build_is_not_tried_again_in_the_same_run(fake: Open, tmp_path: Path) -> None:
+    measurer, space = fake(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
+    found = []
+    for given in (FOUR, FIVE):
+        measurer.expect(space, [space.default])
+        found.append(measurer.measure(space, given, space.default, None))
+        found += measurer.measure_interleaved(space, given, [space.default], 2)
     assert {m.outcome for m in found} == {Outcome.BUILD_FAILED}
-    assert {m.message for m in found} == {"kernel:5: #error it is broken"}
+    assert {m.message for m in found} == {"kernel:6: #error it is broken"}
     assert [what for what, _, _ in read_journal(tmp_path / "journal")] == ["compile"]
 
 
-def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
-) -> None:
+def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: Open) -> None:
     # Four launches a configuration: each second one dies in the process of the one before.
-    measurer = fake_measurer(lives=6)
-    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
+    measurer, space = fake(lives=6)
     outcomes = [measurer.measure(space, FOUR, config, None).outcome for config in list(space)[:3]]
     assert outcomes == [Outcome.OK] * 3
 
 
-def test_process_that_dies_of_its_first_configuration_is_not_tried_again(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
-) -> None:
-    measurer = fake_measurer(lives=2)
-    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
+def test_process_that_dies_of_its_first_configuration_is_not_tried_again(fake: Open) -> None:
+    measurer, space = fake(lives=2)
     for config in list(space)[:2]:
         found = measurer.measure(space, FOUR, config, None)
         assert found.outcome is Outcome.CRASHED
         assert "SIGSEGV" in found.message
 
 
-def test_input_that_does_not_fit_on_the_device_leaves_the_others(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
-) -> None:
-    measurer = fake_measurer(memory_bytes=64)
-    space = ConstrainedSpace.of(fake_spec, FIVE, measurer.limits, "opencl")
+def test_input_that_does_not_fit_on_the_device_leaves_the_others(fake: Open) -> None:
+    measurer, space = fake(memory_bytes=64)
     with pytest.raises(DataDoesNotFit, match="80 bytes do not fit"):
         measurer.measure(space, FIVE, space.default, None)
     assert measurer.measure(space, FOUR, space.default, None).outcome is Outcome.OK

@@ -32,8 +32,8 @@ from harness.measure.process_context import ProcessStarter
 from harness.measure.processes import Processes, ProcessLost
 from harness.measure.run_folder import RunFolder
 from harness.space import ConstrainedSpace
-from harness.space_file import load_spec
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses
+from tests.helpers.fake_kernels import write_fake
+from tests.helpers.fakes import FakeBackend, HereProcesses
 from tests.helpers.planted import FAULTS, SOON_S, until
 
 ROOT = Path(__file__).parents[2]
@@ -199,10 +199,7 @@ def test_killed_process_of_the_device_is_no_outcome_unless_it_is_killed_again(
     monkeypatch.setattr(_Killed, "times", times)
     monkeypatch.setattr("harness.measure.device_client.Processes", _Killed)
     monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
-    (tmp_path / "twice.py").write_text(FAKE_HOST)
-    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
-    spec = load_spec(tmp_path / "fake.yaml")
+    spec = write_fake(tmp_path)
     backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
     with closing(KernelMeasurer(spec, backend)) as measurer:
         space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, "opencl")
