@@ -20,12 +20,10 @@ from harness.fleet.fleet_device import FleetDevice
 from harness.fleet.measurers import FleetRequest, fleet_measurers
 from harness.fleet.remote_programs import ProgramOpener, RemotePrograms
 from harness.measure.choose import fitted_to
-from harness.measure.programs import measurer as measurer_module
-from harness.measure.programs import worker as worker_module
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec, make_spec
-from tests.helpers.fakes import HereProcesses
+from tests.helpers.fake_kernels import measure_programs_here
 
 SPACE = """\
 name: script
@@ -67,9 +65,7 @@ def check(run):
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Programs are measured by this process, with a cache that no other test fills."""
-    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    monkeypatch.setattr(worker_module, "end_programs_when_terminated", lambda: None)
+    measure_programs_here(monkeypatch)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -11,10 +13,15 @@ import pytest
 
 from harness.core.program import Program
 from harness.measure.backends.cuda import device_arch, load_driver
-from harness.measure.backends.cuda_api import CooperativeDriver, CudaDriver, no_cooperative
+from harness.measure.backends.cuda_api import (
+    CooperativeDriver,
+    CudaDriver,
+    SharedWords,
+    no_cooperative,
+)
 from harness.measure.backends.cuda_bindings import BindingsDriver
-from harness.measure.backends.cuda_kernels import PTX
-from harness.measure.backends.nvcc import Nvcc
+from harness.measure.backends.cuda_kernels import PTX, WAIT_FOR_HOST, CudaKernels
+from harness.measure.backends.nvcc import Nvcc, find_nvcc
 from tests.helpers.stub_driver import BINDINGS, StubDriver
 
 pytestmark = pytest.mark.gpu
@@ -230,3 +237,59 @@ def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(driver, "_api", SimpleNamespace(cuInit=missing))
     with pytest.raises(driver.error, match=r"cuInit is not found\. .* newer .*cuda-bindings < 13"):
         driver.init()
+
+
+# ---------------------------------------------------------------------------- harness's own kernels
+
+MINUTE_NS = 60_000_000_000
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_assembler_takes_the_kernels(arch, tmp_path):
+    source = tmp_path / "kernels.ptx"
+    source.write_text(PTX)
+    command = [find_nvcc().with_name("ptxas"), "-arch", arch, source, "-o", tmp_path / "cubin"]
+    subprocess.run(command, check=True)
+
+
+@pytest.mark.gpu
+class TestOnADevice:
+    @pytest.fixture
+    def driver(self, nvidia: None) -> Iterator[CudaDriver]:
+        driver = load_driver()
+        driver.init()
+        driver.open(0)
+        yield driver
+        driver.close()
+
+    @pytest.fixture
+    def kernels(self, driver: CudaDriver) -> CudaKernels:
+        """The kernels, kept for a whole test: to unload them waits for the device."""
+        return CudaKernels(driver)
+
+    @pytest.fixture
+    def shared(self, driver: CudaDriver) -> SharedWords:
+        """Two numbers in the host's memory that the device shares."""
+        return driver.share_words(2)
+
+    def test_wait_ends_when_the_host_says_so(self, driver, kernels, shared):
+        kernels.queue(WAIT_FOR_HOST, shared.address, 7, MINUTE_NS)
+        shared.words[0] = 7
+        began_s = time.monotonic()
+        driver.synchronize()
+        assert time.monotonic() - began_s < 30
+        assert shared.words.tolist() == [7, 0]
+
+    def test_wait_for_a_number_that_has_passed_ends_at_once(self, driver, kernels, shared):
+        shared.words[0] = 7
+        kernels.queue(WAIT_FOR_HOST, shared.address, 6, MINUTE_NS)
+        driver.synchronize()
+        assert shared.words.tolist() == [7, 0]
+
+    def test_wait_ends_after_its_limit_and_says_so(self, driver, kernels, shared):
+        limit_ns = 20_000_000
+        began_s = time.monotonic()
+        kernels.queue(WAIT_FOR_HOST, shared.address, 1, limit_ns)
+        driver.synchronize()
+        assert time.monotonic() - began_s > 0.9e-9 * limit_ns
+        assert shared.words.tolist() == [0, 1]

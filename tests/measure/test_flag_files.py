@@ -28,8 +28,6 @@ from harness.measure.choose import fitted_to
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.flags.probe import ProbedCommand
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.programs import measurer as measurer_module
-from harness.measure.programs import worker
 from harness.models.encoding.columns import TunedRange
 from harness.results.flag_files import file_lines, files_note
 from harness.results.notes import read_notes
@@ -39,7 +37,7 @@ from harness.space_file import Parameter, Spec, flag_files, load_spec
 from harness.space_file.flag_files import file_name, with_values_of_files
 from harness.space_file.flags.model import ANY_FILE, Setting
 from tests.helpers.dispatch_examples import PROVENANCE
-from tests.helpers.fakes import HereProcesses
+from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.stub_driver import StubDriver
 from tests.measure.test_cuda_campaign import MVMUL, SMALL
 from tests.measure.test_flags_spaces import FILES, KERNEL
@@ -484,9 +482,7 @@ search: {test_limit: 30}
 @pytest.fixture
 def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a space that tunes ten files of controls, and its database."""
-    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    measure_programs_here(monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "packs").mkdir()
     for name, controls in PACK.items():

@@ -15,13 +15,12 @@ import pytest
 
 from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.programs import measurer as measurer_module
-from harness.measure.programs import runner, worker
+from harness.measure.programs import runner
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.sandbox import Bounds, CommandResult, run_command
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.fakes import HereProcesses
+from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.planted import until
 
 ZOO = Path(__file__).parents[1] / "data/zoo/programs"
@@ -59,9 +58,7 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
         return dataclasses.replace(result, wall_s=spent_s, cpu_s=spent_s)
 
     monkeypatch.setattr(runner, "run_command", clocked)
-    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    measure_programs_here(monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "settings_of_user").touch()
