@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +40,14 @@ def edited(tmp_path: Path) -> Path:
     return Path(shutil.copytree(FAULTS, tmp_path / "faults"))
 
 
-def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
+def measured_anew(folder: Path, opencl: Backend, **changes: Any) -> tuple[Measurement, bool]:
     """Load the space, measure once; and whether anything was compiled."""
     spec = load_spec(folder / "faults.yaml")
-    measurer = KernelMeasurer(spec, opencl)
-    try:
+    with closing(KernelMeasurer(spec, opencl)) as measurer:
         space = space_of(spec, measurer)
-        found = measurer.measure(space, GIVEN, space.default, None)
-        assert found.build is not None
-        return found, not found.build.cached
-    finally:
-        measurer.close()
+        found = measurer.measure(space, GIVEN, Config({**space.default, **changes}), None)
+    assert found.build is not None
+    return found, not found.build.cached
 
 
 def test_second_run_compiles_nothing_until_something_changes(edited: Path, opencl: Backend) -> None:
@@ -89,19 +86,12 @@ def test_options_are_part_of_what_is_built(edited: Path, opencl: Backend) -> Non
     path = edited / "faults.yaml"
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nlaunch:"
     path.write_text(path.read_text().replace("launch:", flags))
-    spec = load_spec(path)
-    measurer = KernelMeasurer(spec, opencl)
-    try:
-        space = space_of(spec, measurer)
-        flag = next(p.name for p in space.parameters if p.role == "flag")
-        with_flag = Config({**space.default, flag: True})
-        assert measurer.measure(space, GIVEN, space.default, None).outcome is Outcome.OK
-        found = measurer.measure(space, GIVEN, with_flag, None)
-        assert found.build is not None
-        assert found.build.options == "-cl-mad-enable"
-        assert not found.build.cached
-    finally:
-        measurer.close()
+    (flag,) = (p.name for p in load_spec(path).parameters if p.role == "flag")
+    assert measured_anew(edited, opencl)[0].outcome is Outcome.OK
+    found, compiled = measured_anew(edited, opencl, **{flag: True})
+    assert found.build is not None
+    assert found.build.options == "-cl-mad-enable"
+    assert compiled
 
 
 @pytest.fixture
@@ -174,8 +164,7 @@ def test_measuring_waits_for_no_build_that_was_forgotten(fake_spec: Spec) -> Non
 
 
 @pytest.mark.parametrize(
-    ("limit", "spare"),
-    [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)],
+    ("limit", "spare"), [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)]
 )
 def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, spare: int

@@ -46,25 +46,31 @@ def machine(monkeypatch: pytest.MonkeyPatch):
     return made
 
 
-def test_auto_prefers_cuda_where_a_gpu_is(machine) -> None:
-    machine(None, GPU, POCL)
-    chosen = choose("auto")
-    assert (chosen.language, chosen.compiler, chosen.opencl_device) == ("cuda", "nvcc", None)
-    assert chosen.why == "CUDA comes first, and a GPU is here; through cuda-bindings 13.0"
-
-
-def test_auto_takes_an_opencl_gpu_before_pocl_and_says_why_not_cuda(machine) -> None:
-    machine(NO_CUDA, GPU, POCL)
-    chosen = choose("auto")
-    assert (chosen.language, chosen.compiler, chosen.opencl_device) == ("opencl", "opencl", GPU)
-    assert chosen.why == f"an OpenCL GPU is here, and CUDA is not: {NO_CUDA}"
-
-
-def test_auto_falls_back_to_pocl_and_says_that_no_gpu_can_be_used(machine) -> None:
-    machine(NO_CUDA, POCL)
-    chosen = choose("auto")
-    assert chosen.opencl_device == POCL
-    assert chosen.why == "no GPU can be used (no NVIDIA driver)"
+@pytest.mark.parametrize(
+    ("no_cuda", "devices", "chosen", "why"),
+    [
+        (
+            None,
+            [GPU, POCL],
+            ("cuda", "nvcc", None),
+            "CUDA comes first, and a GPU is here; through cuda-bindings 13.0",
+        ),
+        (
+            NO_CUDA,
+            [GPU, POCL],
+            ("opencl", "opencl", GPU),
+            f"an OpenCL GPU is here, and CUDA is not: {NO_CUDA}",
+        ),
+        (NO_CUDA, [POCL], ("opencl", "opencl", POCL), "no GPU can be used (no NVIDIA driver)"),
+    ],
+)
+def test_auto_prefers_cuda_then_an_opencl_gpu_and_says_why(
+    machine, no_cuda, devices, chosen, why
+) -> None:
+    machine(no_cuda, *devices)
+    found = choose("auto")
+    assert (found.language, found.compiler, found.opencl_device) == chosen
+    assert found.why == why
 
 
 def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
@@ -86,23 +92,15 @@ def test_auto_without_pyopencl_says_what_to_install(monkeypatch) -> None:
         choose("auto")
 
 
-def test_requested_opencl_is_used_though_cuda_is_there(machine) -> None:
+def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
     machine(None, POCL)
     assert choose("opencl").opencl_device == POCL
-
-
-def test_requested_cuda_that_is_missing_is_refused_with_the_next_step(machine) -> None:
+    there = "no backend `metal`; there are auto, command, cuda, opencl"
+    with pytest.raises(UsageError, match=there):
+        choose("metal")
     machine(NO_CUDA, POCL)
     with pytest.raises(BackendUnavailable, match=f"--backend cuda cannot run here: {NO_CUDA}"):
         choose("cuda")
-
-
-def test_unknown_backend_is_reported_with_those_there_are(machine) -> None:
-    machine(None, POCL)
-    with pytest.raises(
-        UsageError, match="no backend `metal`; there are auto, command, cuda, opencl"
-    ):
-        choose("metal")
 
 
 def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None:

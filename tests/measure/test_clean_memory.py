@@ -12,12 +12,7 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
-from harness.measure.backends.guard_zones import (
-    ZONE_BYTES,
-    StrayWrite,
-    stray_write,
-    zone_content,
-)
+from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block

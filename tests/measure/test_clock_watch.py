@@ -11,12 +11,7 @@ import pytest
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.measure import clock_watch
-from harness.measure.clock_watch import (
-    GPU_WARMUP_S,
-    PAUSE_S,
-    ClockWatch,
-    SampleClocks,
-)
+from harness.measure.clock_watch import GPU_WARMUP_S, PAUSE_S, ClockWatch, SampleClocks
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.local import sampling_of
 from harness.measure.occasions import join

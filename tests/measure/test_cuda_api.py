@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -22,7 +24,7 @@ from harness.measure.backends.cuda_api import (
 from harness.measure.backends.cuda_bindings import BindingsDriver
 from harness.measure.backends.cuda_kernels import PTX, WAIT_FOR_HOST, CudaKernels
 from harness.measure.backends.nvcc import Nvcc, find_nvcc
-from tests.helpers.stub_driver import BINDINGS, StubDriver
+from tests.helpers.stub_driver import BINDINGS, StubDriver, build_stub, needs_pycuda, wanted_calls
 
 pytestmark = pytest.mark.gpu
 
@@ -293,3 +295,37 @@ class TestOnADevice:
         driver.synchronize()
         assert time.monotonic() - began_s > 0.9e-9 * limit_ns
         assert shared.words.tolist() == [0, 1]
+
+
+# ------------------------------------------------------------------------- the stand-in
+
+
+def test_memory_that_was_freed_or_ends_earlier_is_refused_by_the_stand_in(stub, driver):
+    host = np.zeros(64, np.uint8)
+    memory = driver.allocate(64)
+    address = int(memory)
+    driver.write(address, host)
+    for begin in (address + 1, address - 1):
+        with pytest.raises(driver.error, match="cuMemcpyHtoD failed: invalid argument"):
+            driver.write(begin, host)
+    driver.free(memory)
+    with pytest.raises(driver.error, match="cuMemcpyDtoH failed: invalid argument"):
+        driver.read(host, address)
+
+
+@pytest.mark.pycuda
+@needs_pycuda
+def test_driver_without_a_call_that_pycuda_needs_is_reported_with_its_cure(stub, tmp_path):
+    newest = next(name for name in wanted_calls() if name.startswith("cuEventElapsedTime"))
+    build_stub(tmp_path, without=(newest,))
+    script = "from harness.measure.backends.cuda_pycuda import load_pycuda; load_pycuda()"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "BackendUnavailable: PyCUDA needs a newer NVIDIA driver" in done.stderr
+    assert f"undefined symbol: {newest}" in done.stderr
+    assert "Update the driver" in done.stderr

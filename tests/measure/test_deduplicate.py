@@ -16,11 +16,11 @@ from harness.measure.deduplicate import EqualCode
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import load_spec
+from tests.helpers.compilers import needs_nvcc
 from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
 from tests.helpers.replays import opened
 from tests.helpers.results_examples import query
-from tests.measure.test_nvcc import needs_nvcc
 
 LAUNCH = (Launch("f", (64,), (2,), ("x",)),)
 

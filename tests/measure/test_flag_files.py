@@ -18,6 +18,7 @@ from harness import open_results
 from harness.commands.report import main as report
 from harness.commands.tune import main as tune
 from harness.core.errors import BuildFailed, SpecError, UsageError
+from harness.core.program import Program
 from harness.core.records import Config, Measurement, Outcome
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import write_dispatcher
@@ -36,6 +37,7 @@ from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec, flag_files, load_spec
 from harness.space_file.flag_files import file_name, with_values_of_files
 from harness.space_file.flags.model import ANY_FILE, Setting
+from tests.helpers.compilers import needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.stub_driver import StubDriver
@@ -43,8 +45,6 @@ from tests.measure.test_cuda_campaign import MVMUL, SMALL
 from tests.measure.test_flags_spaces import FILES, KERNEL
 
 CONTROLS = "flags: {nvcc: {controls: {files: packs/*.acf}}}"
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +84,12 @@ def flag_of(spec: Spec, name: str = "controls") -> Parameter:
 
 def names_of(spec: Spec, name: str = "controls") -> list[str | None]:
     return [file_name(value) for value in flag_of(spec, name).values]
+
+
+def program_of(spec: Spec, value: object) -> Program:
+    """What nvcc compiles with a value of `controls`."""
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
+    return make_program(spec, space, Config({**space.default, "controls": value}), "cuda")
 
 
 # --------------------------------------------------------------------------------- the values
@@ -262,27 +268,19 @@ def test_edited_file_is_another_value_of_the_same_program(load, packs: Path) -> 
     assert not flag_of(after).allows(old)
     assert before.program_sha256 == after.program_sha256, "other measurements remain"
     assert before.space_sha256 != after.space_sha256
-
-    def key(spec: Spec, value: object) -> str:
-        space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-        config = Config({**space.default, "controls": value})
-        return make_program(spec, space, config, "cuda").key("nvcc")
-
-    assert key(before, old) != key(after, new)
-    assert key(before, None) == key(after, None)
+    assert program_of(before, old).key("nvcc") != program_of(after, new).key("nvcc")
+    assert program_of(before, None).key("nvcc") == program_of(after, None).key("nvcc")
 
 
 def test_digest_of_the_whole_content_is_in_the_key_of_a_build(load) -> None:
     spec = load()
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    config = Config({**space.default, "controls": flag_of(spec).values[1]})
-    program = make_program(spec, space, config, "cuda")
+    program = program_of(spec, flag_of(spec).values[1])
     (file,) = program.files
     assert program.options == ("--apply-controls=fast.acf@115dc3606fbf",)
     assert program.words == (f"--apply-controls={file.copy}",)
     assert file.copy.name.removesuffix(".acf") == file.sha256
     other = f"{file.sha256[:-1]}x"
-    assert make_program(spec, space, space.default, "cuda").files == ()
+    assert program_of(spec, None).files == ()
     changed = type(file)(file.value, file.path, other, file.copy)
     assert type(program)(program.text, program.options, (), (), None, (changed,)).key(
         ""
@@ -399,9 +397,7 @@ def test_compiler_refuses_an_option_that_it_names_before_it_reads_a_file(
 
 def test_nvcc_gets_the_copy_and_messages_name_the_file(load, tmp_path: Path) -> None:
     spec = load()
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    config = Config({**space.default, "controls": flag_of(spec).values[1]})
-    program = make_program(spec, space, config, "cuda")
+    program = program_of(spec, flag_of(spec).values[1])
     executable = script(
         tmp_path / "nvcc",
         """

@@ -20,7 +20,7 @@ from harness.measure.backends.nvrtc import Nvrtc
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
-from tests.measure.test_nvrtc import needs_nvrtc
+from tests.helpers.compilers import needs_nvrtc
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 

@@ -264,9 +264,7 @@ def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path: Path) -
     assert [m.outcome for m in found] == [Outcome.OK] * 8
 
 
-def test_arrangement_on_the_device_is_only_written_again_when_interleaved(
-    tmp_path: Path,
-) -> None:
+def test_arrangement_on_the_device_is_only_written_again_when_interleaved(tmp_path: Path) -> None:
     case = case_of(tmp_path, ARRANGED)
     arranged = case.arranged(TrackedConfig(Config({"PACKED": 0})))
     assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]

@@ -21,9 +21,8 @@ from harness.measure.verify import Tolerance, verify
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
+from tests.helpers.compilers import needs_nvcc, needs_nvrtc
 from tests.helpers.stub_driver import StubDriver
-from tests.measure.test_nvrtc import needs_nvrtc
-from tests.measure.test_suite import needs_nvcc
 
 SPACES = Path(__file__).parents[2] / "spaces" / "modern"
 Values = Mapping[str, int | bool]
@@ -41,8 +40,7 @@ CASES: dict[str, tuple[Values, tuple[Values, ...]]] = {
     "spmv": ({"rows": 301, "row_length": 13}, ({}, {"BLOCK": 64, "LANES": 8})),
 }
 both_compilers = pytest.mark.parametrize(
-    "compiler",
-    [pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)],
+    "compiler", [pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)]
 )
 SHORT = {"warmup": 1, "repeats": 1}
 

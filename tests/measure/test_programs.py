@@ -25,12 +25,7 @@ import pytest
 
 from harness.commands.check import main as check
 from harness.commands.check.program import try_program
-from harness.core.errors import (
-    BackendUnavailable,
-    HostModuleError,
-    LaunchFailed,
-    UsageError,
-)
+from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.choose import open_measurer
 from harness.measure.programs import runner, worker
@@ -49,6 +44,7 @@ from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 from harness.space_file.templates import Template, filled_words
+from tests.helpers.compilers import needs_gcc
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.fakes import HereProcesses
 
@@ -239,7 +235,6 @@ while True:
 SLEEP = HIDE + "open('one', 'w').write(str(os.getpid())); os.execve('/bin/sleep', ['x', '60'], {})"
 
 
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
 WHO_LOADS_IT = """\
 #include <stdio.h>
 #include <stdlib.h>
@@ -488,9 +483,7 @@ def test_each_failure_is_its_outcome(
     assert message in found.message
 
 
-def test_work_that_is_left_to_another_process_is_lost_and_explained(
-    measure: Measure,
-) -> None:
+def test_work_that_is_left_to_another_process_is_lost_and_explained(measure: Measure) -> None:
     away = "early) setsid sh -c 'sleep 30; echo sum 3' & echo took 1000 us;;"
     found = measure("early", script=SCRIPT.replace("early) ;;", away))
     assert found.outcome is Outcome.WRONG_RESULT
@@ -518,9 +511,7 @@ def test_run_that_somebody_killed_is_repeated_once(
     assert killed.read_text().count("\n") == (2 if times > 1 else 1)
 
 
-def test_time_beyond_that_of_the_process_is_a_failed_launch(
-    measure: Measure,
-) -> None:
+def test_time_beyond_that_of_the_process_is_a_failed_launch(measure: Measure) -> None:
     with pytest.raises(HostModuleError, match=r"reports 1e\+03 s, but ended after .* is `unit: s`"):
         measure("right", ("unit: us", "unit: s"))
 
@@ -577,10 +568,7 @@ def test_every_run_begins_in_an_empty_folder(measure: Measure) -> None:
     ids=repr,
 )
 def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
-    measure: Measure,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     unlink, rglob = os.unlink, Path.rglob
 
@@ -784,9 +772,7 @@ def test_each_run_gets_another_seed_in_words_and_variables(
     assert len({*seeds}) == len(seeds) > 2
 
 
-def test_program_that_writes_nothing_is_not_ten_times_as_fast(
-    measure: Measure,
-) -> None:
+def test_program_that_writes_nothing_is_not_ten_times_as_fast(measure: Measure) -> None:
     script = "case $1 in right) echo took 1000 us;; *) echo took 9 us;; esac"
     nothing = ("inputs:", "verify: {against: nothing, ignore: took}\ninputs:")
     found = measure("early", nothing, script=script)

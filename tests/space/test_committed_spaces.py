@@ -104,10 +104,7 @@ CORNERS: dict[str, tuple[dict[str, int], Input]] = {
         {"X": 13, "Y": 7, "T_TEMP": 1, "T_POWER": 0, "T_BUFFER": 1},
         Input({"rows": 37, "cols": 53, "iterations": 5}),
     ),
-    "kmeans_swap": (
-        {"PPB": 33, "TPP": 7, "CONSEC": 0},
-        Input({"points": 1001, "features": 61}),
-    ),
+    "kmeans_swap": ({"PPB": 33, "TPP": 7, "CONSEC": 0}, Input({"points": 1001, "features": 61})),
     "matrix": (
         {"X": 3, "Y": 11, "TILING": 7, "UNROLL_K": 5, "T_A": 1, "T_B": 1, "USE_SMEM": 1},
         Input({"hA": 37, "wA": 65, "wB": 29}),

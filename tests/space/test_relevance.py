@@ -306,9 +306,7 @@ inputs: {features: [n], values: [{n: 1000}, {n: 10}]}
 """
 
 
-def test_winners_and_seeds_are_tried_on_other_inputs_as_they_are_told_there(
-    tmp_path: Path,
-) -> None:
+def test_winners_and_seeds_are_tried_on_other_inputs_as_they_are_told_there(tmp_path: Path) -> None:
     def time_s(on: Input, config: Config) -> float:
         return 1 / (config["BLOCK"] * config["TILE"])  # type: ignore[operator]
 

@@ -22,6 +22,7 @@ from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_o
 from harness.space_file.flags.model import FromFiles, Setting, Switch
 from harness.space_file.flags.resolve import resolve
 from harness.space_file.tuned import Flag as SpaceFlag
+from tests.helpers.compilers import needs_gcc, needs_nvcc
 
 FILES = sorted(set(COMPILERS.values()))
 
@@ -232,7 +233,7 @@ def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags() -> None
         answers(Broken("broken"), [Setting(("--fast",))])
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
+@needs_gcc
 def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
     gcc = ProbedCommand("gcc", Path(shutil.which("gcc") or ""))
     words = ("-funroll-loops", "-fno-such-option", "-fassociative-math")
@@ -242,18 +243,9 @@ def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
     assert "disabled" in (said[Setting(("-fassociative-math",))] or "")
 
 
-def _nvcc() -> Path | None:
-    try:
-        return find_nvcc()
-    except BackendUnavailable:
-        return None
-
-
-@pytest.mark.skipif(_nvcc() is None, reason="there is no nvcc")
+@needs_nvcc
 def test_nvcc_is_asked_and_its_warnings_of_conflict_count() -> None:
-    executable = _nvcc()
-    assert executable is not None
-    nvcc = ProbedCommand("nvcc", executable, "sm_90")
+    nvcc = ProbedCommand("nvcc", find_nvcc(), "sm_90")
     known, driver, ptxas, adjusted = (
         Setting(("--ftz=true",)),
         Setting(("--no-such-option",)),

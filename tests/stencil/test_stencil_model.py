@@ -27,13 +27,7 @@ from benchmarks.stencil_predictors import (
     runs_to_good,
     time_saved,
 )
-from benchmarks.stencil_tables import (
-    COLUMNS,
-    best_points,
-    campaign_medians,
-    figures_of,
-    spread,
-)
+from benchmarks.stencil_tables import COLUMNS, best_points, campaign_medians, figures_of, spread
 from harness.commands.run import EXIT_INTERRUPTED
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
@@ -41,13 +35,7 @@ from harness.measure.backends.choose import Backend
 from harness.results import Store, writing
 from harness.stencil import predicted
 from harness.stencil.features import FEATURES, OWN, PUBLISHED
-from harness.stencil.predicted import (
-    Array,
-    predicted_order,
-    read_predictor,
-    table_of,
-    throughput,
-)
+from harness.stencil.predicted import Array, predicted_order, read_predictor, table_of, throughput
 
 
 def made(programs: int = 4, points: int = 120, seed: int = 0) -> pd.DataFrame:
