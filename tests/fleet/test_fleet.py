@@ -307,18 +307,13 @@ def test_files_are_sent_once(remote: KernelMeasurer, loopback: Loopback) -> None
     assert loopback.stored == 1
 
 
-def test_an_answer_that_is_garbage_is_a_fault_of_the_worker(
-    faults: Spec, remote: KernelMeasurer, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loopback, "garble", lambda _: b"\x80\x04N.")
-    with pytest.raises(BackendUnavailable, match="cannot be read"):
-        remote.measure(space_of(faults, remote), GIVEN, fault("none"), None)
-
-
-def test_a_measurement_of_another_configuration_is_a_fault_of_the_worker(
+def test_an_answer_that_is_none_is_a_fault_of_the_worker(
     faults: Spec, remote: KernelMeasurer, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = space_of(faults, remote)
+    monkeypatch.setattr(loopback, "garble", lambda _: b"\x80\x04N.")
+    with pytest.raises(BackendUnavailable, match="cannot be read"):
+        remote.measure(space, GIVEN, fault("none"), None)
     monkeypatch.setattr(loopback, "garble", lambda answer: answer.replace(b"none", b"late"))
     with pytest.raises(BackendUnavailable, match="another configuration"):
         remote.measure(space, GIVEN, fault("none"), None)

@@ -10,13 +10,19 @@ import pytest
 
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
-from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernel_job import KernelJob
 from harness.measure.verify import Tolerance
 from harness.space_file import Spec, load_spec
 from harness.stats.timing import Sampling
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeCompiler, FakeDevice, HereProcesses
+from tests.helpers.fakes import (
+    FAKE_HOST,
+    FAKE_SPACE,
+    FakeBackend,
+    FakeCompiler,
+    FakeDevice,
+    HereProcesses,
+)
 
 FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
 
@@ -48,7 +54,7 @@ def fake_job(kernel: str = "twice", **changes: Any) -> KernelJob:
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceBackend(Backend):
+class DeviceBackend(FakeBackend):
     """A backend that opens the given device."""
 
     opened: FakeDevice = dataclasses.field(default_factory=FakeDevice)

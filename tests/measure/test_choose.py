@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.measure import measure_choose
+from harness.measure import choose as measure_choose
 from harness.measure.backends import cuda, opencl
 from harness.measure.backends.choose import Backend, choose, choose_devices, choose_one
 from harness.measure.backends.cuda_compilers import NVCC, NVRTC

@@ -257,14 +257,6 @@ def test_assembler_takes_the_kernels(arch, tmp_path):
 @pytest.mark.gpu
 class TestOnADevice:
     @pytest.fixture
-    def driver(self, nvidia: None) -> Iterator[CudaDriver]:
-        driver = load_driver()
-        driver.init()
-        driver.open(0)
-        yield driver
-        driver.close()
-
-    @pytest.fixture
     def kernels(self, driver: CudaDriver) -> CudaKernels:
         """The kernels, kept for a whole test: to unload them waits for the device."""
         return CudaKernels(driver)

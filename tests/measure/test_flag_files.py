@@ -42,7 +42,7 @@ from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.stub_driver import StubDriver
 from tests.measure.test_cuda_campaign import MVMUL, SMALL
-from tests.measure.test_flags_spaces import FILES, KERNEL
+from tests.measure.test_flags_spaces import KERNEL, loading
 
 CONTROLS = "flags: {nvcc: {controls: {files: packs/*.acf}}}"
 
@@ -64,18 +64,9 @@ def packs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def load(tmp_path: Path, packs: Path) -> Callable[..., Spec]:
-    """Loads a space with these flags."""
-    for name in ("scale.cl", "scale.py", "blur.c"):
-        shutil.copy(FILES / name, tmp_path)
-    text = (tmp_path / "scale.cl").read_text()
-    (tmp_path / "scale.cl").write_text(text.replace("UNROLL", "1"))
-
-    def loaded(flags: str = CONTROLS, space: str = KERNEL) -> Spec:
-        path = tmp_path / "space.yaml"
-        path.write_text(space.replace("FLAGS", flags))
-        return load_spec(path)
-
-    return loaded
+    """Loads the space of a kernel with these flags."""
+    loaded = loading(tmp_path)
+    return lambda flags=CONTROLS: loaded(KERNEL, flags)
 
 
 def flag_of(spec: Spec, name: str = "controls") -> Parameter:

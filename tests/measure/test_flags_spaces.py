@@ -51,20 +51,24 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def load(tmp_path: Path) -> Callable[[str, str], Spec]:
-    """Loads a space with these flags."""
+def loading(folder: Path) -> Callable[[str, str], Spec]:
+    """Copy sources to a folder; return what loads a space there with these flags."""
     for name in ("scale.cl", "scale.py", "blur.c"):
-        shutil.copy(FILES / name, tmp_path)
-    text = (tmp_path / "scale.cl").read_text()
-    (tmp_path / "scale.cl").write_text(text.replace("UNROLL", "1"))
+        shutil.copy(FILES / name, folder)
+    text = (folder / "scale.cl").read_text()
+    (folder / "scale.cl").write_text(text.replace("UNROLL", "1"))
 
     def loaded(space: str, flags: str) -> Spec:
-        path = tmp_path / "space.yaml"
+        path = folder / "space.yaml"
         path.write_text(space.replace("FLAGS", flags))
         return load_spec(path)
 
     return loaded
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str, str], Spec]:
+    return loading(tmp_path)
 
 
 def flags_of(spec: Spec, compiler: str) -> dict[str, Parameter]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.commands.check import main as check
-from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.program import Binary, Program
 from harness.measure.backends import nvrtc, nvrtc_headers
 from harness.measure.backends.elf import sections
@@ -96,24 +96,6 @@ def test_device_with_features_of_its_own_is_compiled_for_where_it_has_them():
 def test_refused_build_says_why_and_what_helps(compiler, text, options, reason):
     with pytest.raises(BuildFailed, match=f"(?s){reason}"):
         compiler.compile(program(text, *options))
-
-
-@needs_nvrtc
-@pytest.mark.parametrize(
-    ("arch", "error", "reason"),
-    [
-        ("sm90", UsageError, r"'sm90' is no.*of nvrtc; did you mean `sm_90`\?"),
-        (
-            "sm_20",
-            BackendUnavailable,
-            r"compile for sm_20.*older release of the wheel nvidia-cuda-n",
-        ),
-        ("sm_80a", BackendUnavailable, r"does not compile for sm_80a"),
-    ],
-)
-def test_unknown_architecture_is_refused_with_the_next_step(arch, error, reason):
-    with pytest.raises(error, match=reason):
-        Nvrtc(arch)
 
 
 @pytest.mark.parametrize("fault", [ImportError("no module"), RuntimeError("no libnvrtc.so.13\n")])

@@ -57,11 +57,8 @@ def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml: Script) -> 
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x04 | 0x40])
     throttled = {name for name in gpu().state() if name.startswith("throttled")}
     assert throttled == {"throttled", "throttled_by_sw_power_cap", "throttled_by_hw_thermal"}
-
-
-def test_an_idle_gpu_and_clocks_that_somebody_set_are_not_throttled(nvml: Script) -> None:
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x01 | 0x02])
-    assert gpu().state()["throttled"] == 0
+    assert gpu().state()["throttled"] == 0, "it is idle, and somebody set its clocks"
 
 
 def test_what_throttled_a_gpu_before_the_samples_counts_though_it_has_passed() -> None:
@@ -113,21 +110,15 @@ def test_a_missing_permission_is_known(nvml: Script) -> None:
     assert facts.no_energy is None
 
 
-def test_a_missing_library_names_the_command_that_installs_it(
+def test_a_missing_library_names_the_command_that_installs_it_for_nvidias_gpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     sensors = open_sensors(GPU, shares_cpu=False)
     assert "Run `pip install nvidia-ml-py`" in str(sensors.facts.no_energy)
     assert sensors.state() == {}
-
-
-def test_a_gpu_that_is_not_nvidias_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    other = dataclasses.replace(GPU, notes={})
-    assert "from GPUs with --backend cuda" in str(
-        open_sensors(other, shares_cpu=False).facts.no_energy
-    )
+    other = open_sensors(dataclasses.replace(GPU, notes={}), shares_cpu=False)
+    assert "from GPUs with --backend cuda" in str(other.facts.no_energy)
 
 
 def test_power_of_an_earlier_gpu_is_summed_up(nvml: Script) -> None:

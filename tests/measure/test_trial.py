@@ -198,13 +198,10 @@ def test_scratch_array_holds_nothing_of_an_earlier_run() -> None:
         y[...] = kept
 
     misses: list[bool] = []
-    case = dataclasses.replace(
-        CASE, arguments={**CASE.arguments, "kept": np.full(4, np.nan)}, scratch=("kept",)
-    )
-    device = FakeDevice(kernels={"twice": remembering})
-    device.bind(case.arguments)
-    launch = dataclasses.replace(LAUNCH, arguments=("x", "y", "kept"))
-    assert measure_kernel(device, case, job(launches=(launch,))).outcome is Outcome.OK
+    arguments = {**CASE.arguments, "kept": np.full(4, np.nan)}
+    case = dataclasses.replace(CASE, arguments=arguments, scratch=("kept",))
+    device, case, (job,) = jobs_of(case, [remembering], ("x", "y", "kept"))
+    assert measure_kernel(device, case, job).outcome is Outcome.OK
     assert len(misses) == len(device.launched)
 
 
@@ -364,13 +361,10 @@ def fills_memory(x: Array, y: Array) -> None:
     raise OutOfDeviceMemory("4 bytes are free")
 
 
-def test_launch_without_memory_is_nobodys_failure() -> None:
+def test_launch_or_twin_without_memory_is_nobodys_failure() -> None:
     found = measure_kernel(device_with(fills_memory), CASE, JOB)
     assert (found.outcome, found.message) == (Outcome.OUT_OF_MEMORY, "4 bytes are free")
     assert not found.outcome.settles
-
-
-def test_twin_without_memory_is_nobodys_failure() -> None:
     twin = Twin(Config({"A": 2}), JOB.binary, JOB.launches, must_repeat=True)
     found = measure_kernel(device_with(fills_memory), CASE, job(twin=twin))
     assert found.outcome is Outcome.OUT_OF_MEMORY

@@ -14,6 +14,7 @@ from harness.measure.backends.choose import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests.helpers.planted import measured
 
 ZOO = Path(__file__).parents[1] / "data/zoo/kernels.yaml"
 GIVEN = Input({"n": 100, "k": 64})
@@ -125,16 +126,11 @@ FILLS_REFUSED = {
 
 def test_kernel_that_makes_its_result_of_what_an_output_holds_is_refused(opencl: Backend) -> None:
     spec = load_spec(FILLS)
-    cheats = next(p for p in spec.parameters if p.name == "CHEAT")
-    assert set(cheats.values) == {"honest", *FILLS_REFUSED}
-    with contextlib.closing(KernelMeasurer(spec, opencl)) as local:
-        given = spec.inputs[0]
-        space = ConstrainedSpace.of(spec, given, local.limits, "opencl")
-        found = {
-            str(name): local.measure(space, given, Config({"CHEAT": name}), None)
-            for name in cheats.values
-        }
+    (names,) = (p.values for p in spec.parameters if p.name == "CHEAT")
+    assert set(names) == {"honest", *FILLS_REFUSED}
+    each = measured(spec, opencl, spec.inputs[0], *({"CHEAT": name} for name in names))
+    found = dict(zip(names, each, strict=True))
     assert found.pop("honest").outcome is Outcome.OK
-    for name, measured in found.items():
-        assert measured.outcome is Outcome.WRONG_RESULT, name
-        assert re.search(FILLS_REFUSED[name], measured.message), measured.message
+    for name, one in found.items():
+        assert one.outcome is Outcome.WRONG_RESULT, name
+        assert re.search(FILLS_REFUSED[str(name)], one.message), one.message

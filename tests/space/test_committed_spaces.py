@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,10 @@ from harness.commands import check
 from harness.commands.check.targets import ARCHITECTURE_LIMITS
 from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.kernels import KernelMeasurer
 from harness.search.techniques.hill_climb import steps_up
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
+from tests.helpers.planted import measured
 
 SPACES = Path(__file__).parents[2] / "spaces"
 DEFAULTS: dict[str, dict[str, int]] = {
@@ -84,11 +83,8 @@ def test_parameters_and_defaults_are_the_published_ones(name: str) -> None:
 def test_reduction_verifies_with_its_block_alone(opencl: Backend) -> None:
     spec = of_gadapt("reduction").with_measure({"warmup": 1, "repeats": 2, "min_repeats": 2})
     problem = spec.inputs[-2]  # several launches
-    with closing(KernelMeasurer(spec, opencl)) as measurer:
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-        for block in (32, 512):
-            found = measurer.measure(space, problem, Config({"BLOCK": block}), None)
-            assert found.outcome is Outcome.OK, found.message
+    for found in measured(spec, opencl, problem, {"BLOCK": 32}, {"BLOCK": 512}):
+        assert found.outcome is Outcome.OK, found.message
 
 
 # ---------------------------------------------------------------------------------------- Starchart
@@ -138,22 +134,14 @@ def test_parameters_are_those_of_the_everyday_space(name: str) -> None:
 
 @pytest.mark.parametrize("name", CORNERS)
 def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
-    spec, (corner, problem) = of_starchart(name), CORNERS[name]
-    with closing(KernelMeasurer(spec, opencl)) as measurer:
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-        config = Config({**space.default, **corner})
-        assert space.why_illegal(config) is None
-        found = measurer.measure(space, problem, config, None)
+    corner, problem = CORNERS[name]
+    (found,) = measured(of_starchart(name), opencl, problem, corner)
     assert found.outcome is Outcome.OK, found.message
 
 
 @pytest.mark.parametrize("y", [2, 3, 5, 8])
 def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl: Backend) -> None:
-    spec, problem = of_starchart("nbody"), Input({"n": 100})
-    with closing(KernelMeasurer(spec, opencl)) as measurer:
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-        config = Config({**space.default, "X": 16, "Y": y})
-        found = measurer.measure(space, problem, config, None)
+    (found,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})
     assert found.outcome is Outcome.OK, found.message
 
 
