@@ -21,7 +21,7 @@ from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.backends.cuda_driver import CudaGpu, driver_version, forbidden_files, list_gpus
 from harness.measure.backends.kernel_parameters import pack_arguments
 from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
-from tests.commands.test_check import needs_nvcc
+from tests.helpers.compilers import needs_nvcc
 
 LIMITS = DeviceLimits(
     max_group_size=1024,

@@ -127,11 +127,15 @@ def test_files_of_a_catalogue_exclude_each_other(load) -> None:
         ("packs/fast.acf", ["fast.acf"]),
         ("[packs/s*.acf, packs/*.acf]", ["fast.acf", "slow.acf"]),
         ("'**/*.acf'", ["fast.acf", "slow.acf"]),
-        ("packs/*", ["fast.acf", "slow.acf"]),
+        ("packs/*", ["fast.acf", "link", "slow.acf"]),
     ],
 )
-def test_each_file_that_matches_is_there_once(load, packs: Path, patterns, names) -> None:
+def test_each_file_that_matches_is_there_once(
+    load, packs: Path, tmp_path: Path, patterns, names
+) -> None:
     (packs / "folder").mkdir()
+    (tmp_path / "away").write_text("elsewhere")
+    (packs / "link").symlink_to(tmp_path / "away")  # followed out of the tree
     assert names_of(load(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))[1:] == names
 
 
@@ -141,14 +145,6 @@ def test_files_of_one_content_are_one_value_with_a_notice(load, packs: Path) -> 
     assert names_of(spec) == [None, "fast.acf", "slow.acf"]
     text = f"{packs}/z.acf is left out: its content is that of {packs}/fast.acf"
     assert [notice.text for notice in spec.notices] == [text]
-
-
-def test_link_is_followed_out_of_the_tree(load, packs: Path, tmp_path: Path) -> None:
-    away = tmp_path / "away"
-    away.write_text("elsewhere")
-    (packs / "link.acf").symlink_to(away)
-    spec = load()
-    assert names_of(spec) == [None, "fast.acf", "link.acf", "slow.acf"]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +216,7 @@ def test_selection_that_does_not_fit_files_says_why(load, selection: str, messag
     assert message in str(error.value)
 
 
-def test_expressions_baselines_and_seeds_name_a_file_alone(load) -> None:
+def test_expressions_baselines_and_seeds_name_a_file_alone(load, packs: Path) -> None:
     rest = """\
 constraints:
   - controls != 'slow.acf' or BLOCK in [64, 128]
@@ -236,15 +232,11 @@ baselines: {nvidia: {controls: fast.acf}}
     assert spec.baselines_for("nvcc")["nvidia"]["controls"] == fast
     seed = {"controls": "slow.acf", "BLOCK": 64}
     assert with_values_of_files(seed, spec.parameters) == {"controls": slow, "BLOCK": 64}
-
-
-def test_name_of_two_contents_stays_open(load, packs: Path) -> None:
     (packs / "more").mkdir()
-    (packs / "more" / "fast.acf").write_text("faster")
+    (packs / "more" / "slow.acf").write_text("slower")
     spec = load("flags: {nvcc: {controls: {files: 'packs/**/*.acf'}}}")
-    assert names_of(spec) == [None, "fast.acf", "fast.acf", "slow.acf"]
-    seed = {"controls": "fast.acf"}
-    assert with_values_of_files(seed, spec.parameters) == seed
+    assert names_of(spec) == [None, "fast.acf", "slow.acf", "slow.acf"]
+    assert with_values_of_files(seed, spec.parameters) == seed, "two contents have the name"
 
 
 # ------------------------------------------------------------------------------- the identity

@@ -20,9 +20,7 @@ from harness.measure.backends.nvrtc import Nvrtc
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
-from tests.helpers.compilers import needs_nvrtc
-
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+from tests.helpers.compilers import needs_nvcc, needs_nvrtc
 
 KERNELS = """\
 struct Pair { int a, b; };
@@ -186,7 +184,7 @@ PAIR = np.dtype({"names": ["a", "b", "c"], "formats": ["f4", "f8", "i4"],
                  "offsets": [0, 8, 16], "itemsize": 32})  # fmt: skip
 
 
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@needs_nvcc
 def test_vectors_and_structures_lie_where_the_kernel_has_them() -> None:
     cubin = Nvcc("sm_90").compile(Program(WITH_PARAMETERS, (), ())).data
     places = parameter_places(cubin, "f")

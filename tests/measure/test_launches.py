@@ -90,6 +90,8 @@ def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: 
     assert found.timing is not None
     # Four doublings and a copy, for each run: a verified one and the samples.
     assert len(device.launched) == 5 * (1 + found.timing.count)
+    both = measure_interleaved(device, case, [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)
+    assert [m.outcome for m in both] == [Outcome.OK, Outcome.OK], "the configuration chooses them"
 
 
 @pytest.mark.parametrize(
@@ -120,13 +122,6 @@ def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_p
     assert found.timing is not None
     assert set(found.timing.samples_s) == {31.0}
     assert found.observed == {"sm_clock_mhz": 970}
-
-
-def test_configuration_chooses_the_launches(tmp_path: Path) -> None:
-    case = case_of(tmp_path)
-    both = [job_of(STEPS=1), job_of(STEPS=2)]
-    found = measure_interleaved(device_of(case), case, both, rounds=2)
-    assert [m.outcome for m in found] == [Outcome.OK, Outcome.OK]
 
 
 @pytest.mark.parametrize(
