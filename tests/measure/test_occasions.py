@@ -108,7 +108,8 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measur
     with contextlib.ExitStack() as opened:
 
         def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
-            backend = DeviceBackend("opencl", "opencl", "a fake", opened=device)
+            own = {"journal": tmp_path / "journal", "opened": device}
+            backend = DeviceBackend("opencl", "opencl", "a fake", **own)
             measurer = KernelMeasurer(spec, backend)
             opened.callback(measurer.close)
             space: Space = ConstrainedSpace.of(spec, FOUR, measurer.limits, "opencl")
