@@ -29,7 +29,7 @@ from harness.display.inputs import InputsTable, baselines_rows, print_inputs
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_table
 from harness.results import RunPlan
-from harness.search import Ahead, Progress
+from harness.search import Progress
 from harness.stats.timing import TimeRatio
 from tests.helpers.replays import make_spec
 
@@ -468,12 +468,12 @@ def test_the_pace_of_several_devices_is_shown_with_the_time_left(
     with ProgressDisplay(Console(file=stream, width=100)) as display:
         devices = [display.on(f"device {number}") for number in range(2)]
         for device in devices:
-            device.begin_stage("[1/9] n=1", 20, Ahead(search=100))
+            device.begin_stage("[1/9] n=1", 20)
         for _ in range(8):
             now_s += 1
             for device in devices:
                 device.step("n=1")
-    assert "about 16 s left on these inputs, 1.8 tests/s on 2 devices" in stream.getvalue()
+    assert "about 16 s left, 1.8 tests/s on 2 devices" in stream.getvalue()
 
 
 def test_on_a_terminal_progress_is_one_live_line(tmp_path: Path) -> None:
