@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,13 +34,9 @@ from harness.models.starchart import (
     published_growth,
 )
 from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
-from harness.models.starchart.boxes import Interval, Region, WordSet
-from harness.models.starchart.growing import NodeSplit, TreeNode, regrown
-from harness.models.starchart.regression import ErrorSummary
 from harness.models.stargazer import fit_linear
 from harness.results import MeasurementRows
 from harness.results.view import Results
-from harness.stats import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,29 +228,6 @@ def grown(found: Samples, target: TreeTarget) -> Tree:
     return grow(usable, target, axes_of(usable, found.parameters), Growth(groups=MEASUREMENT))
 
 
-class _Learnt(NamedTuple):
-    """The tree's threshold and nodes, its accuracy, and those of the other models."""
-
-    threshold: float
-    root: TreeNode
-    accuracy: Accuracy
-    published: PublishedAccuracy
-    linear: Accuracy
-
-
-_CLASSES = (
-    TreeNode,
-    NodeSplit,
-    Region,
-    Interval,
-    WordSet,
-    Accuracy,
-    ErrorSummary,
-    Estimate,
-    PublishedAccuracy,
-)
-
-
 def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Explanation:
     """Grow a tree on at most MOST_SAMPLES, and judge it and the linear model on held-out samples;
     what was grown and judged before is `kept`.
@@ -267,34 +240,24 @@ def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Exp
     table = [[str(name), str(usable[name].dtype), usable[name].tolist()] for name in usable.columns]
     wanted = [target.column, target.per, target.log, found.parameters]
     key = content_key("explained by two rules", table, wanted)
-    make = partial(_learn, usable, target, axes)
-    learnt = _Learnt(*(kept or Kept()).recall(key, make, _CLASSES))
-    growth = Growth(groups=MEASUREMENT)
-    return Explanation(
-        regrown(usable, target, axes, growth, learnt.threshold, learnt.root),
-        learnt.accuracy,
-        learnt.published,
-        learnt.linear,
-        int(usable["unbiased"].sum()),
-        usable[MEASUREMENT].nunique(),
-    )
+    return (kept or Kept()).recall(key, partial(_explain, usable, target, axes))
 
 
-def _learn(usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis]) -> _Learnt:
+def _explain(usable: pd.DataFrame, target: TreeTarget, axes: Sequence[Axis]) -> Explanation:
     growth, published = Growth(folds=_FOLDS, groups=MEASUREMENT), published_growth(MEASUREMENT)
     judged = partial(
         cross_validate, table=usable, target=target.column, folds=_FOLDS, groups=MEASUREMENT
     )
-    tree = grow(usable, target, axes, Growth(groups=MEASUREMENT))
-    return _Learnt(
-        tree.threshold,
-        tree.root,
+    return Explanation(
+        grow(usable, target, axes, Growth(groups=MEASUREMENT)),
         judged(lambda part: grow(part, target, axes, growth)),
         PublishedAccuracy(
             sum(1 for _ in grow(usable, target, axes, published).root.leaves()),
             judged(lambda part: grow(part, target, axes, published)),
         ),
         judged(lambda part: fit_linear(part, target.column, axes)),
+        int(usable["unbiased"].sum()),
+        usable[MEASUREMENT].nunique(),
     )
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from harness.compare.machine import default_explains, have_same_sources, is_same_code
+from harness.compare.clocks import clock_error
+from harness.compare.machine import NONE, MachineEvidence, evidence
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
 from harness.compare.statistics import (
@@ -22,7 +23,7 @@ from harness.compare.statistics import (
 )
 from harness.core.errors import UsageError
 from harness.core.records import Environment, Input, Measurement, Outcome
-from harness.stats.timing import mean_log, relative_clock_error
+from harness.stats.timing import mean_log
 
 
 class Ending(str, Enum):
@@ -142,8 +143,9 @@ def compare(
             "kernel in common; tune the same space into both"
         )
     drafts = [
-        dataclasses.replace(draft, same_sources=have_same_sources(*pair))
+        dataclasses.replace(draft, evidence=found)
         for pair in matched
+        for found in [evidence(*pair, rules.threshold)]
         for draft in _drafts(*pair, rules.subjects)
     ]
     rows = [draft.row for draft in drafts]
@@ -167,13 +169,14 @@ def compare(
 class _Draft:
     """A row before its test, with the variance of its input; None where nothing is tested.
 
-    `differences` are those of the occasions of a rerun.
+    `differences` are those of the occasions of a rerun. `evidence` is that on the machine in the
+    two runs, which a rerun does not need.
     """
 
     row: ComparedRow
     variance: OccasionVariance | None = None
     differences: tuple[float, ...] = ()
-    same_sources: bool = False
+    evidence: MachineEvidence = NONE
 
 
 def _assumed_noise(drafts: Sequence[_Draft], rules: Rules) -> Iterator[str]:
@@ -314,7 +317,7 @@ def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
             _samples(draft.row.candidate),
             draft.variance,
             draft.differences,
-            _clock_error(draft.row),
+            clock_error(draft.row.base, draft.row.candidate),
         )
         for draft in drafts
         if draft.variance is not None
@@ -351,24 +354,16 @@ def _machine(draft: _Draft, change: Change, default: Change | None, rules: Rules
         return None
     if _is_same_code(draft):
         return "the same code, in the same environment"
-    if default and default_explains(change, default, rules.threshold):
-        return "the default, whose code is the same, changed as well"
-    return None
+    return draft.evidence.explanation(change, default, rules.threshold)
 
 
 def _is_same_code(draft: _Draft) -> bool:
     row = draft.row
-    return draft.same_sources and is_same_code(row.base, row.candidate, row.environment)
+    return draft.evidence.is_same(row.base, row.candidate, row.environment)
 
 
 def _samples(measurement: Measurement | None) -> Sequence[float]:
     return measurement.timing.samples_s if measurement and measurement.timing else ()
-
-
-def _clock_error(row: ComparedRow) -> float:
-    """Return by how much the clocks may put the logarithm of a row's ratio off."""
-    measured = (row.base, row.candidate)
-    return relative_clock_error(*(side.timing for side in measured if side and side.timing))
 
 
 def _notes_on(subject: str, old: InputResults, new: InputResults) -> Iterator[str]:

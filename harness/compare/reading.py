@@ -44,7 +44,8 @@ class InputResults:
     failed where nothing works. `uuids` identify these measurements in every copy. `groups` has the
     occasions of each configuration that was measured several times and not selected for its time.
     `tried` are the configurations that have a measurement. After a rerun (harness.compare.rerun)
-    the n-th occasions of both sides belong together.
+    the n-th occasions of both sides belong together. `default_course` has the default's mean
+    logarithms in the order in which they were measured.
     """
 
     measured: Mapping[str, Measurement]
@@ -53,6 +54,7 @@ class InputResults:
     tried: frozenset[Config]
     uuids: Mapping[str, str] = field(default_factory=dict)
     is_rerun: bool = False
+    default_course: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,8 +145,9 @@ def _of_campaigns(
         of_config[samples_s if is_replayed else row.uuid] = mean_log(samples_s)
     rows_of = by_input(results.rows)
     inputs = {
-        problem: _of_input(
-            results, problem, list(groups.get(problem, {}).values()), rows_of[problem]
+        problem: dataclasses.replace(
+            _of_input(results, problem, list(groups.get(problem, {}).values()), rows_of[problem]),
+            default_course=_default_course(rows_of[problem], results.default),
         )
         for problem in results.measured
     }
@@ -184,6 +187,15 @@ def _occasions(rows: MeasurementRows, default: Config) -> Iterator[MeasurementRo
     wanted = rows.of(columns.stages.codes) == columns.stages.code(FINAL)
     wanted |= rows.of(columns.configs.codes) == columns.config_table.find(default)
     yield from rows.where(wanted & rows.of(columns.works))
+
+
+def _default_course(rows: MeasurementRows, default: Config) -> tuple[float, ...]:
+    """Return the mean logarithms of the default's measurements on an input, oldest first."""
+    found = [row for row in _occasions(rows, default) if row.measurement.config == default]
+    found.sort(key=lambda row: row.measured_at)
+    return tuple(
+        mean_log(row.measurement.timing.samples_s) for row in found if row.measurement.timing
+    )
 
 
 def _of_input(

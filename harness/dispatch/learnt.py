@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
-from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.nodes import Node, Split
 from harness.dispatch.portfolio import first_applicable
 from harness.dispatch.program import (
     Choice,
@@ -23,8 +23,6 @@ from harness.dispatch.program import (
 from harness.dispatch.training_set import TrainingSet
 from harness.models.encoding.columns import (
     Column,
-    ColumnKind,
-    LinearTerm,
     TunedRange,
     column_values,
     tuned_range,
@@ -79,21 +77,6 @@ class LearntSelector:
             choice=choice,
             guards=tuple((guards or {}).get(config, ()) for config in configs),
         )
-
-
-LEARNT_CLASSES = (
-    LearntSelector,
-    Column,
-    ColumnKind,
-    LinearTerm,
-    TunedRange,
-    TreeChoice,
-    EnsembleChoice,
-    ForestChoice,
-    Leaf,
-    Split,
-)
-"""All that a learnt selector consists of."""
 
 
 def make_selector(

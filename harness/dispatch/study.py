@@ -10,7 +10,7 @@ from harness.core.kept import Kept, content_key
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.learners import Default, Learner, Nearest, Static
-from harness.dispatch.learnt import LEARNT_CLASSES, LearntSelector
+from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
@@ -166,7 +166,7 @@ class Study:
             learner = DISPATCHERS[name]
             key = content_key("learnt", self.matrix.key, repr(learner), self.seed)
             make = partial(learner.fit, self.matrix, self.seed)
-            self._fitted[name] = self.kept.recall(key, make, LEARNT_CLASSES)
+            self._fitted[name] = self.kept.recall(key, make)
         return self._fitted[name]
 
     @cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -121,15 +121,16 @@ def judge(
     matrix = matrix.complete()
     kept = kept or Kept()
     keys = {one.name: content_key("chosen", matrix.key, repr(one), seed) for one in learners}
-    there = {name: kept.get(key) for name, key in keys.items()}
-    chosen = {name: np.array(one, dtype=np.intp) for name, one in there.items() if one}
-    for name in [name for name in chosen for _ in range(fold_count(matrix.groups))]:
+    there = [name for name, key in keys.items() if kept.has(key)]
+    for name in [name for name in there for _ in range(fold_count(matrix.groups))]:
         step(name)
-    new = choose(matrix, [one for one in learners if one.name not in chosen], seed, step)
-    for name, indices in new.items():
-        kept.put(keys[name], indices)
-    chosen |= new
-    found = {name: judged(name, matrix, chosen[name]) for name in keys}
+    new = choose(matrix, [one for one in learners if one.name not in there], seed, step)
+
+    def chosen_by(one: Learner) -> Indices:
+        return new[one.name] if one.name in new else choose(matrix, [one], seed, step)[one.name]
+
+    chosen = {one.name: kept.recall(keys[one.name], partial(chosen_by, one)) for one in learners}
+    found = {name: judged(name, matrix, each) for name, each in chosen.items()}
     return found | {ORACLE: judged(ORACLE, matrix, matrix.best)}
 
 

@@ -14,7 +14,7 @@ from harness.analysis.energy import InputEnergy, input_energies
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
 from harness.core.errors import UsageError
-from harness.core.kept import Kept, content_key, encoded
+from harness.core.kept import Kept, content_key
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.matrix import Matrix
@@ -127,5 +127,5 @@ class Findings:
 
         `shown` is what the plot shows of its data, where that is not the data itself.
         """
-        key = content_key("picture", plot.__name__, encoded(data if shown is None else shown))
+        key = content_key("picture", plot.__name__, data if shown is None else shown)
         return self.kept.recall(key, lambda: plot(data))

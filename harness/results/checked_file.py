@@ -23,9 +23,8 @@ def check_once(database: str, what: str, check: Callable[[], None]) -> None:
     kept, key = _place(database, what)
     if key is None:
         check()
-    elif not kept.get(key):
-        check()
-        kept.put(key, True)
+    else:
+        kept.recall(key, check)
 
 
 def note_written(database: str) -> None:
@@ -33,7 +32,7 @@ def note_written(database: str) -> None:
     for what in (INDICES, WRITTEN_RECORD):
         kept, key = _place(database, what)
         if key is not None:
-            kept.put(key, True)
+            kept.recall(key, lambda: None)
 
 
 def _place(database: str, what: str) -> tuple[Kept, str | None]:

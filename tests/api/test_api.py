@@ -245,10 +245,11 @@ def test_an_input_whose_default_fails_prints_its_outcome(results: harness.TuneRe
     assert "    default:     wrong_result\n" in printed
 
 
-def test_html_shows_names_as_text(results: harness.TuneResults) -> None:
-    from harness.api.html import describe_as_html
-
-    shown = describe_as_html("<script>", results.inputs, Config({}))
+def test_html_shows_names_as_text(
+    results: harness.TuneResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness.TuneResults, "title", "<script>")
+    shown = results._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
 

@@ -435,16 +435,16 @@ PACK = {
     "hang2": "hang in another way",
     "crash": "crash",
     "wrong": "wrong",
-    "equal1": "us=60",
-    "equal2": "us=60, by other means",
-    "fast": "us=40",
-    "slow": "us=200",
-    "slower": "us=300",
-    "slowest": "us=400",
+    "equal1": "ms=60",
+    "equal2": "ms=60, by other means",
+    "fast": "ms=40",
+    "slow": "ms=200",
+    "slower": "ms=300",
+    "slowest": "ms=400",
 }
 # A compiler of shell scripts, which reads files of controls.
 NVCC = r"""
-control= output= sum=55 us=100
+control= output= sum=55 ms=100
 while [ $# -gt 0 ]; do
 case $1 in
 --version) echo "Cuda compilation tools, release 13.3, V13.3.1"; exit;;
@@ -458,9 +458,9 @@ case $control in
 hang*) exec sleep 600;;
 crash) echo "nvcc error   : 'cicc' died due to signal 11"; exit 139;;
 wrong) sum=56;;
-us=*) us=${control#us=}; us=${us%%,*};;
+ms=*) ms=${control#ms=}; ms=${ms%%,*};;
 esac
-printf '#!/bin/sh\necho sum %s\necho elapsed %s us >&2\n' $sum $us > "$output"
+printf '#!/bin/sh\nsleep 0.%03d\necho sum %s\necho elapsed %s ms >&2\n' $ms $sum $ms > "$output"
 chmod +x "$output"
 """
 SUM = """\
@@ -468,7 +468,7 @@ name: sum
 program:
   build: [./nvcc, "{flags}", -o, "{output}"]
   run: ["{output}", "{n}"]
-  time: {pattern: 'elapsed ([0-9]+) us', unit: us, read: stderr}
+  time: {pattern: 'elapsed ([0-9]+) ms', unit: ms, read: stderr}
   limits: {build_timeout_s: 1.5}
 flags:
   nvcc:
@@ -519,7 +519,7 @@ def test_files_that_hang_crash_and_miscompile_are_a_safe_search(
     for name in ("crash.acf", r"hang\d.acf", "wrong.acf"):
         assert re.search(f"for example controls={name}@", printed)
 
-    (campaign / "packs" / "fast.acf").write_text("us=90\n")
+    (campaign / "packs" / "fast.acf").write_text("ms=90\n")
     assert tune(["sum.yaml"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     old = measured["fast"].config["controls"]

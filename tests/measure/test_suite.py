@@ -178,7 +178,7 @@ def test_corners_compile_without_a_warning(case: SuiteCase) -> None:
     for number, corner in enumerate((case.configs[0], case.configs[-1])):
         target = target_of(ARCHITECTURES[(turn + number) % len(ARCHITECTURES)])
         spec = dataclasses.replace(spec_of(case), inputs=case.inputs[:1])
-        space = target_spaces(spec, target).first
+        space = target_spaces(spec, target)[spec.inputs[0]]
         config = case.config(space, corner)
         assert space.why_illegal(config) is None
         program = make_program(spec, space, config, target.language)

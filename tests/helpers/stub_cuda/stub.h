@@ -21,8 +21,8 @@
  *                                kernel@N:hang never ends. CALL has no version: cuMemAlloc@1:2
  *                                Each process counts for itself
  *   CUDA_STUB_ONCE=FILE          only one failure in all processes: that which creates this file
- *   CUDA_STUB_KERNEL_NS=NS       how long each kernel takes at 1980 MHz. Without, the time of the
- *                                function on the host
+ *   CUDA_STUB_KERNEL_NS=NS       how long each kernel takes at 1980 MHz; NAME:NS,... for some
+ *                                kernels. Without, the time of the function on the host
  *   CUDA_STUB_TICK_NS=1024       the resolution of events and of globaltimer (1)
  *   CUDA_STUB_SM_MHZ=1980,990    the SM clock in the first launch, the second, ...; the last stays.
  *                                Seen by clock64, and slows kernels with CUDA_STUB_KERNEL_NS
