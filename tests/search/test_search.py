@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import random
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,10 @@ from harness.search.drivers import InMemorySearchDriver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator, opentuner_parameter
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened, ran
+from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
+from tests.helpers.results_examples import query
 
+ONE_INPUT = SPACE.replace(", {m: 4096, n: 64}", "")
 SMALL = """\
 name: small
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
@@ -77,11 +78,6 @@ def manipulator(spec: Spec) -> SpaceManipulator:
     return SpaceManipulator(ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0))
 
 
-def rows(database: Path, query: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(database) as connection:
-        return connection.execute(query).fetchall()
-
-
 def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it(
     manipulator: SpaceManipulator,
 ) -> None:
@@ -122,6 +118,17 @@ def test_values_of_another_type_are_another_configuration(manipulator: SpaceMani
     assert manipulator.hash_config(backwards) == manipulator.hash_config(config)
 
 
+def test_a_configuration_does_not_change_with_the_proposal_it_was_made_from(
+    manipulator: SpaceManipulator,
+) -> None:
+    driver: Any = InMemorySearchDriver.__new__(InMemorySearchDriver)
+    driver._configurations, driver.manipulator = {}, manipulator
+    proposal = manipulator.seed_config()
+    configuration = driver.get_configuration(proposal)
+    proposal["DEPTH"] = 64
+    assert configuration.data == manipulator.seed_config()
+
+
 def test_a_space_smaller_than_the_budget_ends_when_it_is_exhausted(tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path, SMALL), FormulaMeasurer(lambda *_: 1e-3)
     (report,) = ran(spec, tmp_path / "r.db", measurer, test_limit=1000).reports
@@ -138,11 +145,40 @@ def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(
     found = ran(spec, tmp_path / "r.db")
     winner = found.reports[0].best
     assert winner is not None
-    assert winner.config in found.tested(spec.inputs[1])[:2]
-    counts = rows(tmp_path / "r.db", "select count(*) from result group by tuning_run_id")
-    paths = rows(tmp_path / "r.db", "select distinct path from input")
+    default = found.campaign.space(spec.inputs[1]).default
+    assert found.tested(spec.inputs[1])[:2] == [default, winner.config]
+    counts = query(tmp_path / "r.db", "select count(*) from result group by tuning_run_id")
+    paths = query(tmp_path / "r.db", "select distinct path from input")
     assert counts == [(40,), (40,)]
     assert sorted(paths) == sorted((problem.json,) for problem in spec.inputs)
+
+
+class Told(FormulaMeasurer):
+    """It remembers the best times that it is told, and the configurations that it is to expect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bests: list[float | None] = []
+        self.expected: list[Config] = []
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        self.bests.append(best_s)
+        return super().measure(space, problem, config, best_s)
+
+    def expect(self, space: Any, configs: Any) -> None:
+        self.expected += configs
+
+
+def test_a_measurer_is_told_the_best_time_and_what_is_not_known_yet(tmp_path: Path) -> None:
+    spec, told, again = make_spec(tmp_path, ONE_INPUT), Told(), Told()
+    tests = ran(spec, tmp_path / "r.db", told).tests
+    bests = [test.best and test.best.time_s for test in tests]
+    assert told.bests[:40] == [None, *bests[:39]]
+    times_s = [test.measurement.time_s for test in tests]
+    assert bests == [min(times_s[: place + 1]) for place in range(40)]
+    ran(spec, tmp_path / "r.db", again, technique=["PureRandom"])
+    assert not set(again.expected) & {config for _, config in told.asked}
+    assert set(again.expected) >= {config for _, config in again.asked} != set()
 
 
 def test_every_winner_is_measured_on_every_input(spec: Spec, tmp_path: Path) -> None:
@@ -167,9 +203,9 @@ def test_an_interrupted_run_goes_on_without_measuring_anything_twice(
     assert [r.best and r.best.config for r in found.reports] == [
         r.best and r.best.config for r in expected
     ]
-    assert rows(database, "select count(*) from tuning_run") == [(2,)]
-    assert rows(database, "select count(*) from result") == [(80,)]
-    assert rows(database, "select state from runs") == [("complete",), ("complete",)]
+    assert query(database, "select count(*) from tuning_run") == [(2,)]
+    assert query(database, "select count(*) from result") == [(80,)]
+    assert query(database, "select state from runs") == [("complete",), ("complete",)]
 
 
 def test_a_replay_that_is_written_in_one_go_keeps_what_a_search_keeps(
@@ -181,8 +217,8 @@ def test_a_replay_that_is_written_in_one_go_keeps_what_a_search_keeps(
         place = tmp_path / f"{is_replay}.db"
         monkeypatch.setattr(FormulaMeasurer, "is_replay", is_replay)
         ran(spec, place)
-        kept.append([rows(place, query) for query in _KEPT])
-        assert rows(place, "pragma foreign_key_check") == []
+        kept.append([query(place, sql) for sql in _KEPT])
+        assert query(place, "pragma foreign_key_check") == []
     assert kept[0] == kept[1]
     assert [len(found) for found in kept[0][:2]] == [80, 80]
 
@@ -220,10 +256,10 @@ def test_a_technique_that_fails_ends_the_run_with_its_own_error(
     with pytest.raises(ZeroDivisionError, match="of the technique") as raised:
         ran(spec, database, measurer, technique=["PureRandom"])
     assert raised.value.__context__ is None
-    states = rows(database, "select t.state, r.state from tuning_run t, runs r")
+    states = query(database, "select t.state, r.state from tuning_run t, runs r")
     assert states == [("ABORTED", "interrupted")]
-    assert rows(database, "select count(*) from tests") == [(0 if is_replay else 20,)]
-    assert rows(database, "pragma foreign_key_check") == []
+    assert query(database, "select count(*) from tests") == [(0 if is_replay else 20,)]
+    assert query(database, "pragma foreign_key_check") == []
 
 
 def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
@@ -303,10 +339,10 @@ def test_a_failed_configuration_never_wins_and_is_kept_with_its_reason(
     reports = ran(spec, tmp_path / "r.db", measurer).reports
     assert all(report.best and not report.best.config["CACHE"] for report in reports)
     wanted = "count(*), min(message), max(median_s)"
-    ((count, *failed),) = rows(
+    ((count, *failed),) = query(
         tmp_path / "r.db", f"select {wanted} from measurements where outcome <> 'ok'"
     )
-    errors = rows(tmp_path / "r.db", "select count(*) from result where state = 'ERROR'")
+    errors = query(tmp_path / "r.db", "select count(*) from result where state = 'ERROR'")
     assert [(count,)] == errors != [(0,)]
     assert failed == ["as the formula has it", None]
 
@@ -342,7 +378,7 @@ def test_time_that_is_up_ends_the_search_and_leaves_its_runs_interrupted(
     found = ran(spec, tmp_path / "r.db", measurer, stop_at=0.0)
     assert list(found.tests) == measurer.asked == []
     assert [report.note for report in found.reports] == ["not measured: the time was up"] * 2
-    assert rows(tmp_path / "r.db", "select state from runs") == [("interrupted",)] * 2
+    assert query(tmp_path / "r.db", "select state from runs") == [("interrupted",)] * 2
 
 
 def test_a_space_without_a_legal_configuration_on_the_device_says_why(
@@ -360,7 +396,7 @@ def test_a_space_without_a_legal_configuration_on_the_device_says_why(
 def test_another_parallelism_is_another_run(spec: Spec, tmp_path: Path) -> None:
     for parallelism in (4, 1):
         ran(spec, tmp_path / "r.db", parallelism=parallelism)
-    counts = rows(tmp_path / "r.db", "select count(*) from tests group by run_id")
+    counts = query(tmp_path / "r.db", "select count(*) from tests group by run_id")
     assert counts == [(40,)] * 4
 
 
@@ -390,7 +426,7 @@ def test_finals_are_measured_again_for_other_repeats(spec: Spec, tmp_path: Path)
     for repeats in (5, 5, 9):
         changed = spec.with_measure({"repeats": repeats})
         ran(changed, tmp_path / "r.db", FormulaMeasurer(interleaves=True))
-    turns = rows(tmp_path / "r.db", "select count(distinct turn) from measurements")
+    turns = query(tmp_path / "r.db", "select count(distinct turn) from measurements")
     assert turns == [(2 * 3 * len(spec.inputs),)]  # for 5 and for 9
 
 
@@ -411,7 +447,7 @@ def test_opentuner_can_read_what_was_written_and_no_command_line_is_there(
     finally:
         session.remove()
         engine.dispose()
-    ((args,),) = rows(tmp_path / "r.db", "select args from tuning_run limit 1")
+    ((args,),) = query(tmp_path / "r.db", "select args from tuning_run limit 1")
     assert b"r.db" not in args
 
 
