@@ -12,7 +12,7 @@ from harness.core.records import Config
 from harness.dispatch import tree as module
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.training_set import Shape, TrainingSet
-from harness.dispatch.tree import TreeLearner, _choose_shape, _is_near, _tried, leaf_counts
+from harness.dispatch.tree import _choose_shape, _is_near, _tried, leaf_counts
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,9 @@ def test_the_smallest_shape_that_is_good_enough_is_taken() -> None:
     assert _choose_shape(training(two_sided(24)), 1024, seed=0) == Shape(2, 2, 5)
     assert _choose_shape(training(two_sided(24, members=4)), 1024, seed=0).leaves == 2
     assert _choose_shape(training(two_sided(24)), 1, seed=0).leaves == 1
-
-
-def test_where_nothing_can_be_held_out_there_is_one_leaf() -> None:
-    assert _choose_shape(training(two_sided(1)), 1024, seed=0) == Shape(1, 1, 1)
     no_columns = TrainingSet(two_sided(24), np.empty((24, 0)))
-    assert _choose_shape(no_columns, 1024, seed=0) == Shape(1, 1, 1)
+    for nothing_to_hold_out in (training(two_sided(1)), no_columns):
+        assert _choose_shape(nothing_to_hold_out, 1024, seed=0) == Shape(1, 1, 1)
 
 
 def shapes(training_set: TrainingSet, most_leaves: int = 1024) -> list[Shape]:
@@ -145,11 +142,3 @@ def test_where_a_tree_follows_noise_fewer_members_are_tried(
     tried = [shape.members for shape, _ in _tried(pairs, portfolio, 64, seed=0)]
     counts = leaf_counts(6)
     assert tried == [size for size in sizes for _ in range(3 * len(counts))]
-
-
-def test_a_tree_has_at_most_1024_leaves_and_its_members_alone() -> None:
-    assert TreeLearner() == TreeLearner(most_leaves=1024, name="tree")
-    matrix = two_sided(24)
-    chosen = TreeLearner().fit(matrix, seed=0)
-    indices = chosen.indices(matrix.features, matrix.applies)
-    assert indices.tolist() == [0] * 12 + [1] * 12
