@@ -384,9 +384,7 @@ def test_a_larger_budget_goes_on_from_the_tests_of_every_input(tmp_path: Path) -
     assert not set(first.asked) & set(measurer.asked)
 
 
-def test_beside_another_technique_each_learns_and_nothing_is_measured_twice(
-    tmp_path: Path,
-) -> None:
+def test_beside_another_technique_each_learns_and_nothing_is_measured_twice(tmp_path: Path) -> None:
     measurer, tests = guided_run(tmp_path, technique=["GaussianProcess", "PureRandom"])
     assert requestors(tmp_path / "r.db") >= {"seed", "GaussianProcess", "PureRandom"}
     assert len(measurer.asked) == len(set(measurer.asked))
