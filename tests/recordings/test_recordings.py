@@ -21,6 +21,8 @@ from harness.recordings.read import read_recording
 from harness.recordings.recording import Recording
 from harness.recordings.space import ListedSpace, recording_spec
 
+Capture = pytest.CaptureFixture[str]
+
 PUBLISHED = os.environ.get("HARNESS_RECORDINGS")
 """A folder with caches of the benchmark hub (MIT), which are too large to keep here."""
 
@@ -421,10 +423,7 @@ def test_repeats_that_differ_in_a_column_nobody_reads_are_refused_with_what_to_a
 
 @pytest.mark.parametrize(
     ("ignored", "message"),
-    [
-        ("[BX]", "`ignore` names BX, but another"),
-        ("[dat]", "lacks dat among the columns"),
-    ],
+    [("[BX]", "`ignore` names BX, but another"), ("[dat]", "lacks dat among the columns")],
 )
 def test_ignored_columns_must_exist_and_are_not_read(
     tmp_path: Path, ignored: str, message: str
@@ -749,7 +748,7 @@ Replay = Callable[..., str]
 
 
 @pytest.fixture
-def replay(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Replay:
+def replay(path: Path, tmp_path: Path, capsys: Capture) -> Replay:
     """Tune the recording with options; return what is printed."""
 
     def replayed(*options: str, status: int = 0) -> str:
@@ -811,9 +810,7 @@ def test_a_validation_of_a_recording_is_printed_beside_its_optimum(
     assert "speed-up" not in message
 
 
-def test_a_wrong_option_is_refused_before_a_recording_is_read(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_option_is_refused_before_a_recording_is_read(path: Path, capsys: Capture) -> None:
     path.write_text('{"cache": x')  # which cannot be read
     for option, message in (
         (["--technique", "PureRandm"], "did you mean `PureRandom`?"),
@@ -828,7 +825,7 @@ def test_a_wrong_option_is_refused_before_a_recording_is_read(
 
 
 def test_warnings_about_a_recording_are_printed_even_with_quiet(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     read_rows(tmp_path, "64,16,row,1,1,passed,")
     path = tmp_path / "recording.csv"
@@ -838,9 +835,7 @@ def test_warnings_about_a_recording_are_printed_even_with_quiet(
     assert f"warning: {path}: the last line has no newline" in capsys.readouterr().out
 
 
-def test_inputs_choose_among_those_recorded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inputs_choose_among_those_recorded(tmp_path: Path, capsys: Capture) -> None:
     read_rows(tmp_path, "64,16,row,1,1,passed,", "32,16,row,1,1,passed,", "32,8,row,2,1,passed,")
     command = ["--replay", str(tmp_path / "recording.csv"), "--inputs", "n < 64", "--quiet"]
     assert tune.main([*command, "--database", str(tmp_path / "r.db")]) == 0
@@ -863,11 +858,7 @@ def test_inputs_choose_among_those_recorded(
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: str,
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, options: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     landscape(Path("r.json"))
