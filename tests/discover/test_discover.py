@@ -28,6 +28,8 @@ from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
 from tests.helpers.results_examples import query
 
+Capture = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parents[1] / "data" / "discover"
 
@@ -99,7 +101,7 @@ def test_a_guarded_macro_and_an_unrolled_loop_give_these_parameters() -> None:
 
 
 def test_the_page_shows_what_the_command_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     page = (ROOT / "docs" / "pragmas.md").read_text(encoding="utf-8")
     [(source, space)] = re.findall(r"```cuda\n(.*?)```.*?```yaml\n(.*?)```", page, re.DOTALL)
@@ -247,7 +249,7 @@ def test_a_fault_names_its_line_and_the_expectation(
 
 
 def test_all_faults_are_reported_together_and_nothing_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     source, output = tmp_path / "k.cu", tmp_path / "s.yaml"
     source.write_text("#pragma range 1\n#pragma eragne 1\n__global__ void f(int n) {}\n")
@@ -737,7 +739,7 @@ def text_of_error(facts: Facts) -> str:
 
 @pytest.mark.usefixtures("opencl")
 def test_check_refuses_integers_that_decide_the_work_until_they_are_filled_in(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     source = (
         "#ifndef F\n#define F 1\n#endif\n"
@@ -777,9 +779,7 @@ def test_the_host_skeleton_invents_no_reference(tmp_path: Path) -> None:
     assert "FILL IN: return a dict of the expected arrays: kernel" in "".join(to_do(text))
 
 
-def test_files_are_written_once_and_the_rest_is_listed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_are_written_once_and_the_rest_is_listed(tmp_path: Path, capsys: Capture) -> None:
     output, host = tmp_path / "s.yaml", tmp_path / "s.py"
     command = [str(DATA / "scale.cu"), "--output", str(output), "--host", str(host)]
     assert main(command) == 0
@@ -811,7 +811,7 @@ def test_an_impossible_command_is_refused(
     message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty.cu").touch()
@@ -862,9 +862,7 @@ def test_each_unroll_factor_is_a_different_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("opencl")
-def test_a_kernel_is_tuned_from_its_pragmas_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kernel_is_tuned_from_its_pragmas_alone(tmp_path: Path, capsys: Capture) -> None:
     space, database = _tuned_space(tmp_path, "- {n: 5000}"), tmp_path / "smooth.db"
     options = ["--backend", "opencl", "--test-limit", "6", "--quiet", "--repeats", "3"]
     assert tune.main([str(space), "--database", str(database), *options]) == 0
@@ -905,9 +903,7 @@ def test_the_space_of_a_template_compiles_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
-def test_a_source_with_pragmas_builds_unchanged_and_each_value_differently(
-    tmp_path: Path,
-) -> None:
+def test_a_source_with_pragmas_builds_unchanged_and_each_value_differently(tmp_path: Path) -> None:
     nvcc = Nvcc("sm_90")
     text = (DATA / "scale.cu").read_text()
     plain = nvcc.compile(Program(text, (), ())).build
