@@ -12,7 +12,7 @@ from harness.core.records import Config
 from harness.dispatch import tree as module
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.training_set import Shape, TrainingSet
-from harness.dispatch.tree import _choose_shape, _is_near, _tried, leaf_counts
+from harness.dispatch.tree import TreeLearner, _choose_shape, _is_near, _tried, leaf_counts
 
 
 @pytest.mark.parametrize(
@@ -142,3 +142,11 @@ def test_where_a_tree_follows_noise_fewer_members_are_tried(
     tried = [shape.members for shape, _ in _tried(pairs, portfolio, 64, seed=0)]
     counts = leaf_counts(6)
     assert tried == [size for size in sizes for _ in range(3 * len(counts))]
+
+
+def test_a_tree_has_at_most_1024_leaves_and_its_members_alone() -> None:
+    assert TreeLearner() == TreeLearner(most_leaves=1024, name="tree")
+    matrix = two_sided(24)
+    chosen = TreeLearner().fit(matrix, seed=0)
+    indices = chosen.indices(matrix.features, matrix.applies)
+    assert indices.tolist() == [0] * 12 + [1] * 12
