@@ -28,12 +28,12 @@ from tests.helpers.replays import SPACE, FormulaMeasurer, Tests, Times, formula_
 
 
 def space_of(
-    parameters: Mapping[str, str], constraint: str = "true", group: str = "BLOCK", grid: str = "1"
+    parameters: Mapping[str, str], constraint: str = "n == 1", group: str = "BLOCK", grid: str = "1"
 ) -> str:
     """A space of one input, n=1, with these parameters."""
     listed = "".join(f"  {name}: {{{values}}}\n" for name, values in parameters.items())
     return (
-        "name: a space\nkernel: {function: kernel, source: kernel.cl, host: kernel.py}\n"
+        "name: drawn\nkernel: {function: kernel, source: kernel.cl, host: kernel.py}\n"
         f"parameters:\n{listed}constraints: [{constraint}]\n"
         f'launch: {{group: [{group}], grid: ["{grid}"]}}\n'
         "inputs: {features: [n], values: [{n: 1}]}\n"
