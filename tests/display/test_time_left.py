@@ -11,7 +11,7 @@ import pytest
 
 from harness.core.records import Outcome, Timing
 from harness.display.time_left import TimeLeft
-from tests.helpers.replays import FormulaMeasurer, Tests, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, Tests, make_spec, opened, ran
 
 
 class Clock:
@@ -46,20 +46,25 @@ def test_the_time_has_a_unit_that_fits(clock: Clock, each_s: float, text: str) -
     assert left.text(100) == text
 
 
+Stage = tuple[str, int, int]
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
+    """The stages that begin, in order."""
+    found: list[Stage] = []
+    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: found.append(stage))
+    return found
+
+
 def test_a_stage_that_was_interrupted_knows_what_the_database_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stages: list[Stage]
 ) -> None:
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
-    stopped = FormulaMeasurer(stop_after=4)
-    with (
-        opened(spec, database, stopped, test_limit=9) as (campaign, _),
-        pytest.raises(KeyboardInterrupt),
-    ):
-        campaign.run()
-    stages: list[tuple[str, int, int]] = []
-    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
-    with opened(spec, database, FormulaMeasurer(), test_limit=9) as (campaign, _):
-        campaign.run()
+    with pytest.raises(KeyboardInterrupt):
+        ran(spec, database, FormulaMeasurer(stop_after=4), test_limit=9)
+    stages.clear()
+    ran(spec, database, test_limit=9)
     assert [(steps, stored) for _, steps, stored in stages[:2]] == [(9, 4), (9, 0)]
 
 
