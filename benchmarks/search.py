@@ -99,7 +99,7 @@ def _compare(args: argparse.Namespace) -> int:
     warm_start = tuple(files[len(args.file) :])
     spaces, refs = _read(files[: len(args.file)])
     for number, landscape in enumerate(spaces.values(), start=1):
-        _print_space(number, landscape, warm_start, console, log)
+        _print_space(number, landscape, warm_start, console)
     journal = Journal(args.output.resolve() / "searches.jsonl")
     journal.begin()
     contest = Contest(refs, chosen, args.seeds, args.budget, journal, warm_start)
@@ -146,12 +146,9 @@ def _print_space(
     landscape: Landscape,
     warm_start: Sequence[RecordingFile],
     console: Console,
-    log: Console,
 ) -> None:
     """Print a space and its warm start; raise UsageError for a useless recording."""
     print_line(console, f"[{number}] {landscape.name}: {_described(landscape)}")
-    for warning in landscape.recorded.warnings:
-        print_line(log, f"warning: {warning}")
     if warm_start:
         space = ListedSpace(landscape.recorded, landscape.problem)
         for line in transfer_sources(landscape, warm_start).describe(space, landscape.problem):

@@ -27,7 +27,6 @@ TECHNIQUES = (
     "DifferentialEvolutionAlt",
     "NormalGreedyMutation20",
     "ga-base",
-    "pso-OX1",
     "UniformRandom",
 )
 

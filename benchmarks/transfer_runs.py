@@ -65,7 +65,6 @@ class DataSet:
             f"{self.name}: {len(counts):,} inputs of {min(counts):,} to {max(counts):,} "
             f"configurations, in the median {statistics.median(counts):,g}"
         )
-        yield from (f"warning: {warning}" for warning in read.warnings)
         problem = spec.inputs[0]
         lines = TransferSources(self.recordings).describe(ListedSpace(read, problem), problem)
         yield from (f"    warm start from {line}" for line in lines)

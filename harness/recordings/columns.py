@@ -24,8 +24,8 @@ class Columns:
     `parameters` maps each name to its listed values; an empty list means the values that occur.
     `per_s` is the number of time units in a second. A time outside `least` to `most` marks a
     failed configuration. `is_mapped` is false where a space implies the columns: then a missing
-    time is an error, and a column that nobody names is only warned of. `readers` turn the
-    cells of columns with known values into these. For `compiler` see Recording.
+    time is an error. `readers` turn the cells of columns with known values into these. For
+    `compiler` see Recording.
     """
 
     title: str
@@ -39,21 +39,15 @@ class Columns:
     outcome: str | None = None
     message: str | None = None
     words: Mapping[str, Outcome] = field(default_factory=lambda: OWN_WORDS)
-    ignored: tuple[str, ...] = ()
     compiler: str | None = None
     is_mapped: bool = True
     readers: Mapping[str, Callable[[str], Value]] = field(default_factory=dict)
 
     @property
     def used(self) -> list[str]:
-        """Every column that is read."""
+        """Every column that is read, and that the file must have."""
         outcome = [name for name in (self.outcome, self.message) if name is not None]
         return [*self.features, *self.parameters, *self.times, *outcome]
-
-    @property
-    def named(self) -> list[str]:
-        """Every column that the file must have."""
-        return [*self.used, *self.ignored]
 
 
 def listed_readers(

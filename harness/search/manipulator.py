@@ -18,7 +18,6 @@ from opentuner.search.manipulator import (
     EnumParameter,
     IntegerParameter,
     LogIntegerParameter,
-    PowerOfTwoParameter,
 )
 
 from harness.core.records import Config, Value
@@ -35,7 +34,8 @@ _LEAVING = 0.1  # of the mutations of a number draw from all values
 
 class OrderedParameter(IntegerParameter):  # type: ignore[misc]
     """A list of ascending numbers, searched by index. As one of OpenTuner's enumerations it would
-    be categorical, and techniques could only randomise it."""
+    be categorical, and techniques could only randomise it. OpenTuner's powers of two round 2^29
+    and 2^31 off."""
 
     def __init__(self, parameter: Parameter) -> None:
         self._parameter = parameter
@@ -75,6 +75,10 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         for parameter in space.parameters:
             self.add_parameter(opentuner_parameter(parameter))
         self._names = [parameter.name for parameter in space.parameters]
+
+    def parameters(self, config: Cfg) -> list[Any]:
+        """Return OpenTuner's parameters; a copy, since mutations shuffle the list."""
+        return list(self.params)
 
     def seed_config(self) -> Cfg:
         """Return the default configuration."""
@@ -121,11 +125,7 @@ def opentuner_parameter(parameter: Parameter) -> Any:
         return OptionalNumberParameter(parameter)
     if parameter.kind == "enum":
         return EnumParameter(parameter.name, list(values))
-    if parameter.kind == "ordered":
+    if parameter.kind in ("ordered", "power_of_two"):
         return OrderedParameter(parameter)
-    kinds = {
-        "integer": IntegerParameter,
-        "log_integer": LogIntegerParameter,
-        "power_of_two": PowerOfTwoParameter,
-    }
-    return kinds[parameter.kind](parameter.name, values[0], values[-1])
+    kind = LogIntegerParameter if parameter.kind == "log_integer" else IntegerParameter
+    return kind(parameter.name, values[0], values[-1])

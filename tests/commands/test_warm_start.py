@@ -437,7 +437,7 @@ def test_beside_others_the_one_that_learns_has_the_warm_start(
 def test_where_nothing_is_built_each_proposal_knows_all_results(
     measuring: list[str], replaying: list[str]
 ) -> None:
-    for command, technique in ((measuring, "PureRandom"), (replaying, "PSO_GA_DE")):
+    for command, technique in ((measuring, "PureRandom"), (replaying, "AUCBanditMetaTechniqueB")):
         assert tune.main([*command, "-t", technique]) == 0
         assert tune.main([*command, "-t", technique, "--parallelism", "3"]) == 0
         query = f"select distinct parallelism from runs where technique = '{technique}'"

@@ -229,27 +229,6 @@ def test_truncated_row_says_where(path: Path, spec: Spec) -> None:
         open_replay(path, spec)
 
 
-def test_last_cell_that_may_be_cut_is_a_warning(path: Path, spec: Spec) -> None:
-    write_csv(path, [{**CELLS, "time_s": 0.00125}])
-    assert open_replay(path, spec).warnings == ()
-    path.write_bytes(path.read_bytes().rstrip()[:-1])
-    (message,) = open_replay(path, spec).warnings
-    assert message.startswith(
-        f"{path}: the last line has no newline. If the file was cut short, its "
-    )
-    assert "its last cell is incomplete: time_s = 0.0012." in message
-
-
-def test_samples_that_differ_in_another_column_are_a_warning(path: Path, spec: Spec) -> None:
-    write_csv(path, [{**CELLS, "remark": text, "kind": "x"} for text in "aab"])
-    recording = open_replay(path, spec)
-    assert only(recording).timing == Timing((1e-3,) * 3, StopReason.RECORDED)
-    assert recording.warnings == (
-        f"{path}:4: counts as another sample of a row above, though it differs in remark, which "
-        "the space does not have",
-    )
-
-
 def test_column_that_is_there_twice_is_refused(path: Path, spec: Spec) -> None:
     path.write_text(",".join([*CELLS, "time_s"]) + "\n")
     with pytest.raises(RecordingError, match="has the column time_s twice"):

@@ -13,7 +13,6 @@ from opentuner.search.manipulator import (
     EnumParameter,
     IntegerParameter,
     LogIntegerParameter,
-    PowerOfTwoParameter,
 )
 
 from harness.core.errors import HostModuleError, UsageError
@@ -83,7 +82,7 @@ def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it
 ) -> None:
     kinds = {parameter.name: type(parameter) for parameter in manipulator.params}
     assert kinds == {
-        "BLOCK": PowerOfTwoParameter,
+        "BLOCK": OrderedParameter,
         "TILE": OrderedParameter,
         "UNROLL": IntegerParameter,
         "DEPTH": LogIntegerParameter,
@@ -99,6 +98,15 @@ def test_an_ordered_list_is_searched_by_position_and_stored_by_value(
     tile = manipulator.parameters_dict(config)["TILE"]
     tile.set_value(config, 4)
     assert (config["TILE"], tile.get_value(config)) == (6, 4)
+
+
+def test_every_power_of_two_is_searched_by_its_exponent() -> None:
+    powers = tuple(2**exponent for exponent in range(32))
+    parameter = opentuner_parameter(Parameter("BLOCK", "power_of_two", powers, "launch", 1))
+    config: dict[str, Value] = {"BLOCK": 1}
+    parameter.set_value(config, 29)
+    assert (config["BLOCK"], parameter.get_value(config)) == (2**29, 29)
+    assert parameter.legal_range(config) == (0, 31)
 
 
 def test_an_illegal_proposal_becomes_a_legal_neighbour(spec: Spec) -> None:

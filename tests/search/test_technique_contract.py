@@ -81,9 +81,8 @@ HUNDRED = space_of(
 WALK = "HillClimb"
 """It leaves nothing to chance, and ends where no parameter can rise, whatever was not measured."""
 
-# Populations that are larger than the test's budget; smaller, they come to a second generation.
-SMALL_POPULATION = {"BinaryGA": 12, "DifferentialEvolution_20_100": 12}
-SMALL_SWARM = 6
+# A population that is larger than the test's budget; smaller, it comes to a second generation.
+SMALL_POPULATION = {"DifferentialEvolution_20_100": 12}
 
 
 @dataclass(frozen=True)
@@ -172,8 +171,6 @@ def technique(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     registered = next((t for t in the_registry if t.name == name), None)
     if name in SMALL_POPULATION:
         monkeypatch.setattr(registered, "population_size", SMALL_POPULATION[name])
-    if name.startswith("pso-"):
-        monkeypatch.setattr(registered, "N", SMALL_SWARM)
     return name
 
 
