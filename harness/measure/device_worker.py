@@ -305,7 +305,7 @@ class DeviceWorker:
 
     def _is_overwritten(self, held: _HeldData) -> bool:
         """Whether the device holds other inputs than were copied to it."""
-        return why_overwritten(self._device, held.data.read_only(), None) is not None
+        return why_overwritten(self._device, held.data.read_only()) is not None
 
     def _leaves_clean(self, held: _HeldData, found: Sequence[Measurement]) -> bool:
         """Copy the data again after a run that may have written elsewhere: the next configuration

@@ -6,7 +6,6 @@ import contextlib
 import math
 import random
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -18,47 +17,34 @@ from harness.measure.backends.base import Device
 from harness.measure.host_module import Array
 
 CHECK_SHARE = 0.05
-"""Checks of one kind that a measurement could do without take at most this share of its time."""
+"""Verifications that a measurement could do without take at most this share of its time; and so
+does the comparison of the inputs after it."""
 
 _OTHER_WORK_S = 0.04
 """The least that a configuration takes besides its runs: its build, the search, the database."""
 
-_FIRST_CHECKS = 2
+_FIRST_CHECKS = 2  # are made in any case
 _PART_BYTES = 1 << 22
 _FEW_BYTES = 1 << 16
 _COMPARED = 1 << 16  # wrong elements, to find out why
 _NEARLY_ALL = 0.99
-_INPUTS = "parts of the inputs, by their bytes"
-
-
-@dataclass
-class _Checks:
-    """The checks of one kind so far: how many, of how much, and the least seconds per amount."""
-
-    count: int = 0
-    amount: float = 0.0
-    least_s: float = math.inf
-    margin: float = 1.0  # the next check waits until so many would fit
-
-    def fit(self, amount: float, allowed_s: float) -> bool:
-        needed_s = (self.amount + self.margin * amount) * self.least_s
-        return self.count < _FIRST_CHECKS or needed_s <= allowed_s
 
 
 @dataclass
 class CheckTime:
-    """Which checks fit into their share of the time that the other work of a measurement takes.
+    """The time of a measurement, which says how many of its runs are verified.
 
-    A check counts as long as the fastest of its kind took: one that the machine disturbed must
-    not end all others. So the first two of each kind are made in any case. Each later one is made
-    at a random moment around that when it fits, so that no kernel can work out which of its runs
-    are checked. `draw` returns numbers from 0 to 1.
+    The first two verifications are made in any case, and each later one at a random moment, so
+    that no kernel can work out which of its runs are verified. Each counts as long as the fastest
+    took: one that the machine disturbed must not end all others. `draw` returns numbers from 0
+    to 1.
     """
 
     clock: Callable[[], float] = time.perf_counter
     draw: Callable[[], float] = field(default_factory=lambda: random.Random().random)
     _work_s: float = _OTHER_WORK_S
-    _kinds: defaultdict[str, _Checks] = field(default_factory=lambda: defaultdict(_Checks))
+    _count: int = 0
+    _least_s: float = math.inf
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -70,19 +56,22 @@ class CheckTime:
             self._work_s += self.clock() - began_s
 
     @contextlib.contextmanager
-    def checking(self, kind: str, amount: float = 1.0) -> Iterator[None]:
-        """Count what is done meanwhile as a check of this kind, which takes time by its amount."""
+    def checking(self) -> Iterator[None]:
+        """Count what is done meanwhile as a verification."""
         began_s = self.clock()
         yield
-        checks = self._kinds[kind]
-        checks.count += 1
-        checks.amount += amount
-        checks.least_s = min(checks.least_s, (self.clock() - began_s) / amount)
-        checks.margin = 2 * self.draw()
+        self._count += 1
+        self._least_s = min(self._least_s, self.clock() - began_s)
 
-    def affords(self, kind: str, amount: float = 1.0) -> bool:
-        """Say whether one more check of a kind stays within the share, or is one of the first."""
-        return self._kinds[kind].fit(amount, CHECK_SHARE * self._work_s)
+    def affords(self) -> bool:
+        """Say whether one more verification is one of the first, or within the share."""
+        needed_s = (self._count + 1 + self.draw()) * self._least_s
+        return self._count < _FIRST_CHECKS or needed_s <= self.allowed_s
+
+    @property
+    def allowed_s(self) -> float:
+        """The seconds that checks of one kind may take."""
+        return CHECK_SHARE * self._work_s
 
 
 def same_bytes(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
@@ -109,32 +98,30 @@ def _bytes_of(array: Array) -> npt.NDArray[np.uint8]:
 
 
 def why_astray(
-    device: Device, read_only: Mapping[str, Array], time: CheckTime | None
+    device: Device, read_only: Mapping[str, Array], allowed_s: float = math.inf
 ) -> str | None:
     """Return what a kernel wrote that it may not write; None where it wrote nothing else.
 
-    `read_only` is what the arrays that no run may write should hold. With a `time`, only parts
-    of large ones are compared, in random order, as far as it affords them.
+    `read_only` is what the arrays that no run may write should hold. Parts of large ones are
+    compared, in random order, until `allowed_s` have passed.
     """
     strays = device.stray_writes()
     if strays:
         return f"it writes outside of the argument {', '.join(map(str, strays))}"
-    return why_overwritten(device, read_only, time)
+    return why_overwritten(device, read_only, allowed_s)
 
 
 def why_overwritten(
-    device: Device, read_only: Mapping[str, Array], time: CheckTime | None
+    device: Device, read_only: Mapping[str, Array], allowed_s: float = math.inf
 ) -> str | None:
     """Return which array that no run may write has changed; None where none has."""
     parts = [part for name, array in read_only.items() for part in _parts_of(name, array)]
     random.Random().shuffle(parts)  # not the generator that a seed repeats a search with
-    for name, part in parts:
-        size_bytes = (part.stop - part.start) * read_only[name].itemsize
-        if time is not None and not time.affords(_INPUTS, size_bytes):
+    end_s = time.perf_counter() + allowed_s
+    for number, (name, part) in enumerate(parts):
+        if number >= _FIRST_CHECKS and time.perf_counter() > end_s:
             break
-        with time.checking(_INPUTS, size_bytes) if time else contextlib.nullcontext():
-            expected = read_only[name].reshape(-1)[part]
-            first = _first_difference(device.read(name, part), expected)
+        first = _first_difference(device.read(name, part), read_only[name].reshape(-1)[part])
         if first is not None:
             return _writes(name, np.unravel_index(part.start + first, read_only[name].shape))
     return None

@@ -37,8 +37,6 @@ _EXACT = Tolerance(0.0, 0.0)
 _KEPT_BYTES = 1 << 26
 """Interleaved configurations keep right outputs up to this size: they all do so at once."""
 
-_SAMPLE = "the outputs of a sample"
-
 
 def measure_kernel(
     device: Device, data: KernelData, job: KernelJob, sensors: Sensors | None = None
@@ -142,8 +140,8 @@ class KernelRunner:
         the device spent in the launches.
         """
         elapsed_s = self._run()
-        if self._time.affords(_SAMPLE):
-            with self._time.checking(_SAMPLE):
+        if self._time.affords():
+            with self._time.checking():
                 self.verify()
         return elapsed_s
 
@@ -182,17 +180,17 @@ class KernelRunner:
         them has written so.
         """
         if not self.interleaved:
-            astray = self._why_astray(self._time)
+            astray = self._why_astray(self._time.allowed_s)
         else:
             if self.writes.are_legal is None:
-                self.writes.are_legal = self._why_astray(None) is None
+                self.writes.are_legal = self._why_astray() is None
             astray = None if self.writes.are_legal else self._why_astray_alone()
         if astray:
             raise RunFailed(Outcome.WRONG_RESULT, f"wrong result: {astray}")
         self.data.is_clean = True
 
-    def _why_astray(self, time: CheckTime | None) -> str | None:
-        return why_astray(self.device, self.data.read_only(), time)
+    def _why_astray(self, allowed_s: float = math.inf) -> str | None:
+        return why_astray(self.device, self.data.read_only(), allowed_s)
 
     def _why_astray_alone(self) -> str | None:
         """Restore what no run may write, run and verify once more; return what that run wrote."""
@@ -200,7 +198,7 @@ class KernelRunner:
             self.device.write(name, array)
         self._run()
         self.verify()
-        return self._why_astray(None)
+        return self._why_astray()
 
     def observed(self) -> dict[str, float]:
         """Return the occupancy, the comparison with the twin, what the host module observes, the
