@@ -12,10 +12,9 @@ from typing import Protocol
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.core.text import counted
-from harness.fleet.address import check_address, local_count
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Cluster
-from harness.fleet.fleet_device import FleetDevice, devices_of
+from harness.fleet.cluster import Cluster, FleetDevice, devices_of
+from harness.fleet.engine import check_address, local_count
 from harness.fleet.held import IDLE_S
 from harness.fleet.late import LateDevices
 from harness.fleet.messages import DeviceSession, OfferedDevice

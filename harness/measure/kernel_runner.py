@@ -17,16 +17,14 @@ from harness.measure import trial
 from harness.measure.backends.base import Device
 from harness.measure.clock_tick import delay_randomly
 from harness.measure.clock_watch import SampleClocks
-from harness.measure.host_module import Array
+from harness.measure.host_module import Array, TrackedConfig
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob, Twin
 from harness.measure.sensors import Sensors
+from harness.measure.sensors.choose import SensorLog
 from harness.measure.sensors.energy import LONGEST_LAUNCH
-from harness.measure.sensors.log import SensorLog
-from harness.measure.slow_host import HostRetries
-from harness.measure.tracked_config import TrackedConfig
-from harness.measure.trial import RunFailed
+from harness.measure.trial import HostRetries, RunFailed
 from harness.measure.verify import FILLS, Tolerance, describe_wrong, verify
 
 BIT_EXACT = "bit_exact"

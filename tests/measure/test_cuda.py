@@ -14,6 +14,7 @@ from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_driver, opencl
+from harness.measure.backends.base import why_unlaunchable, why_unloadable
 from harness.measure.backends.choose import choose
 from harness.measure.backends.cuda import (
     describe_package,
@@ -30,7 +31,6 @@ from harness.measure.backends.cuda_driver import (
     list_gpus,
 )
 from harness.measure.backends.kernel_parameters import pack_arguments
-from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
 from tests.commands.test_check import needs_nvcc
 
 LIMITS = DeviceLimits(

@@ -21,7 +21,7 @@ from harness.core.records import Config, Environment, Input, Outcome
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
-from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, log, open_sensors
+from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, choose, open_sensors
 from harness.measure.sensors import energy as energy_module
 from harness.measure.sensors.energy import (
     CounterReader,
@@ -425,7 +425,7 @@ def test_a_host_that_is_too_slow_meanwhile_costs_the_energy_alone(
     def too_slow(*_: object) -> None:
         raise HostTooSlow("the device waited in vain")
 
-    monkeypatch.setattr(log, "measure_energy", too_slow)
+    monkeypatch.setattr(choose, "measure_energy", too_slow)
     _, found = measured(Sensors(None, meter, SensorFacts()), meter)
     assert "energy_j" not in found
 

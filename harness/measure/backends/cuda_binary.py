@@ -1,14 +1,16 @@
-"""Make the record of a CUDA build from a compiler's cubin and report."""
+"""What nvcc and NVRTC have in common: architectures, and the record of a build."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Sequence
 
-from harness.core.errors import BuildFailed
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
+from harness.core.text import nearest
 from harness.measure.backends.cubin import machine_code_sha256
 from harness.measure.backends.kernel_symbols import readable
 from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
@@ -69,3 +71,41 @@ def readable_log(report: str) -> str:
     if "uses too much shared data" in log:
         log += f"\n{_DYNAMIC}"
     return re.sub(rf'\n+\d+ errors? detected in the compilation of "{SOURCE_NAME}"\.', "", log)
+
+
+def checked_arch(
+    compiler: str, arch: str, known: Sequence[str], accepts: Callable[[str], bool], cure: str
+) -> str:
+    """Return an architecture that a compiler knows.
+
+    `compiler` is its name and version, and `known` what it lists: `accepts` is asked for those with
+    a feature suffix, which none lists. `cure` installs another release, with {} for older or newer.
+    Raises UsageError for a malformed name, BackendUnavailable for one that is not known.
+    """
+    choice = f"compiles for {', '.join(known)}"
+    if not re.fullmatch(r"sm_\d+[af]?", arch):
+        hint, name = _nearest(arch, known), compiler.partition(" ")[0]
+        raise UsageError(f"{arch!r} is not an architecture of {name}{hint} It {choice}")
+    if arch not in known and not (arch.rstrip("af") in known and accepts(arch)):
+        raise BackendUnavailable(
+            f"{compiler} does not compile for {arch}: it {choice}. {_advice(arch, known, cure)}"
+        )
+    return arch
+
+
+def _nearest(arch: str, known: Sequence[str]) -> str:
+    near = nearest(arch, known, cutoff=0.5)
+    return f"; did you mean `{near}`?" if near else "."
+
+
+def _advice(arch: str, known: Sequence[str], cure: str) -> str:
+    """Say which release knows an architecture that this one does not know."""
+    number, numbers = _number(arch), sorted(map(_number, known))
+    if not numbers or numbers[0] <= number <= numbers[-1]:
+        return f"No release may know it{_nearest(arch, known)}"
+    age, other = ("old", "an older") if number < numbers[0] else ("new", "a newer")
+    return f"The device is too {age} for this release: {cure.format(other)}"
+
+
+def _number(arch: str) -> int:
+    return int("".join(filter(str.isdigit, arch)))

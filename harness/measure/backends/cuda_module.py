@@ -14,6 +14,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
+from harness.measure.backends.base import three, why_unlaunchable
 from harness.measure.backends.cubin import variable_names
 from harness.measure.backends.cuda_api import (
     CooperativeDriver,
@@ -28,7 +29,6 @@ from harness.measure.backends.kernel_parameters import (
     parameter_places,
 )
 from harness.measure.backends.kernel_symbols import kernel_symbol
-from harness.measure.backends.launch_checks import three, why_unlaunchable
 
 _KEPT_LAUNCHES = 64  # of configurations of the same machine code
 

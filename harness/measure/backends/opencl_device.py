@@ -18,10 +18,9 @@ from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.kernel_name import plain_name
 from harness.core.program import Argument, Binary, Contents, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.backends.cache_flush import CacheFlush, last_cache_bytes
+from harness.measure.backends.base import three, why_unlaunchable
 from harness.measure.backends.driver_device import BoundArray, DriverDevice
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.backends.launch_checks import three, why_unlaunchable
 from harness.measure.backends.loaded_variables import LoadedVariables
 from harness.measure.backends.opencl import (
     DeviceName,
@@ -31,7 +30,13 @@ from harness.measure.backends.opencl import (
     load_pyopencl,
 )
 from harness.measure.backends.opencl_arguments import KernelParameter, local_position, why_unfit
-from harness.measure.backends.opencl_memory import DeviceMemory, DriverMemory, ProcessMemory
+from harness.measure.backends.opencl_memory import (
+    CacheFlush,
+    DeviceMemory,
+    DriverMemory,
+    ProcessMemory,
+    last_cache_bytes,
+)
 from harness.measure.backends.thread_memory import ThreadMemory, is_known
 
 POCL = "Portable Computing Language"

@@ -18,7 +18,20 @@ import time
 from collections.abc import Set
 from pathlib import Path
 
-from harness.measure.process_status import PARENT, SESSION, STATE, status_field
+STATE, PARENT, SESSION = 0, 1, 3
+"""Positions of fields in Linux's /proc/PID/stat: a letter, such as `T` for stopped and `Z` for ended;
+and two ids."""
+
+
+def status_field(pid: int, field: int) -> str | None:
+    """Return a field of a process's status; None where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The name, in brackets, may contain anything: the fields follow the last bracket.
+    return stat.rpartition(")")[2].split()[field]
+
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOKS = 2000
