@@ -16,6 +16,7 @@ from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_driver, opencl
 from harness.measure.backends.base import why_unlaunchable, why_unloadable
 from harness.measure.backends.choose import choose
+from harness.measure.backends.cubin import pack_arguments
 from harness.measure.backends.cuda import (
     describe_package,
     device_arch,
@@ -30,7 +31,6 @@ from harness.measure.backends.cuda_driver import (
     forbidden_files,
     list_gpus,
 )
-from harness.measure.backends.kernel_parameters import pack_arguments
 from tests.commands.test_check import needs_nvcc
 
 LIMITS = DeviceLimits(

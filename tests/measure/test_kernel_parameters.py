@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.core.program import Launch, Program
-from harness.measure.backends.kernel_parameters import packed_arguments, parameter_places
+from harness.measure.backends.cubin import packed_arguments, parameter_places
 from harness.measure.backends.nvcc import Nvcc
 
 KERNEL = """\

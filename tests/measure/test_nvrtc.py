@@ -16,9 +16,8 @@ from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary, Program
 from harness.measure.backends import nvrtc
+from harness.measure.backends.cubin import kernel_symbol, parameter_places
 from harness.measure.backends.elf import sections
-from harness.measure.backends.kernel_parameters import parameter_places
-from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.measure.backends.nvrtc import Nvrtc, load_nvrtc
 from harness.measure.build_cache import BuildCache, digests
 from harness.measure.occupancy import occupancy

@@ -15,7 +15,13 @@ from harness.core.program import Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
 from harness.measure.backends.base import three, why_unlaunchable
-from harness.measure.backends.cubin import variable_names
+from harness.measure.backends.cubin import (
+    ParameterPlace,
+    kernel_symbol,
+    packed_arguments,
+    parameter_places,
+    variable_names,
+)
 from harness.measure.backends.cuda_api import (
     CooperativeDriver,
     CudaDriver,
@@ -23,12 +29,6 @@ from harness.measure.backends.cuda_api import (
     no_cooperative,
 )
 from harness.measure.backends.driver_device import BoundArray
-from harness.measure.backends.kernel_parameters import (
-    ParameterPlace,
-    packed_arguments,
-    parameter_places,
-)
-from harness.measure.backends.kernel_symbols import kernel_symbol
 
 _KEPT_LAUNCHES = 64  # of configurations of the same machine code
 

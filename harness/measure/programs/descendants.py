@@ -19,8 +19,8 @@ from collections.abc import Set
 from pathlib import Path
 
 STATE, PARENT, SESSION = 0, 1, 3
-"""Positions of fields in Linux's /proc/PID/stat: a letter, such as `T` for stopped and `Z` for ended;
-and two ids."""
+"""Positions of fields in Linux's /proc/PID/stat: a letter, such as `T` for stopped and `Z` for
+ended; and two ids."""
 
 
 def status_field(pid: int, field: int) -> str | None:
