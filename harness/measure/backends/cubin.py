@@ -24,6 +24,7 @@ import numpy as np
 
 from harness.core.errors import LaunchFailed
 from harness.core.kernel_name import is_plain, reference_name
+from harness.core.machine import libc
 from harness.core.program import Launch
 from harness.core.text import first_few
 from harness.measure.backends.elf import ElfSection, sections
@@ -275,7 +276,7 @@ def readable(mangled: str) -> str:
     try:
         return ctypes.string_at(address).decode().removeprefix("void ")
     finally:
-        ctypes.CDLL(None).free(ctypes.c_void_p(address))
+        libc().free(address)
 
 
 @lru_cache(maxsize=1)

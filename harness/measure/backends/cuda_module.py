@@ -28,9 +28,7 @@ from harness.measure.backends.cuda_api import (
     Shape,
     no_cooperative,
 )
-from harness.measure.backends.driver_device import BoundArray
-
-_KEPT_LAUNCHES = 64  # of configurations of the same machine code
+from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray
 
 Bound = Mapping[str, BoundArray | np.generic]
 """The bound arguments of a device; another object after each `bind`."""
@@ -100,7 +98,7 @@ class CudaModule:
 
         Raises LaunchFailed for what the device or the kernel does not allow.
         """
-        if bound is not self._bound or len(self._prepared) == _KEPT_LAUNCHES:
+        if bound is not self._bound or len(self._prepared) == KEPT_LAUNCHES:
             self._bound = bound
             self._prepared.clear()
         kept = self._prepared.get(id(launches))

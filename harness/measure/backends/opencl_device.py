@@ -19,7 +19,7 @@ from harness.core.kernel_name import plain_name
 from harness.core.program import Argument, Binary, Contents, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.base import three, why_unlaunchable
-from harness.measure.backends.driver_device import BoundArray, DriverDevice
+from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray, DriverDevice
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.backends.loaded_variables import LoadedVariables
 from harness.measure.backends.opencl import (
@@ -43,7 +43,6 @@ POCL = "Portable Computing Language"
 """PoCL's name of its platform."""
 
 _MAX_GRID = 2**31 - 1
-_KEPT_LAUNCHES = 64  # more than are interleaved; host modules may yield new ones in every run
 _KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
 
 
@@ -287,7 +286,7 @@ class OpenClDevice(DriverDevice):
     def _launch(self, module: _LoadedProgram, launch: Launch) -> float:
         checked = self._checked.get(id(launch))
         if checked is None or checked.launch is not launch or checked.module is not module:
-            if len(self._checked) == _KEPT_LAUNCHES:
+            if len(self._checked) == KEPT_LAUNCHES:
                 self._checked.clear()
             checked = self._checked[id(launch)] = self._check(module, launch)
         kernel, size = checked.kernel, checked.size

@@ -9,14 +9,13 @@ place. Caches are emptied between runs, so that a timed run finds none of its da
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import LaunchFailed
-from harness.measure.backends.loaded_variables import libc
+from harness.core.machine import libc
 
 _SOURCE = "kernel void flush(global ulong8 *memory) { memory[get_global_id(0)] = 0; }"
 _LINE_BYTES = 64  # of a ulong8
@@ -93,7 +92,7 @@ class ProcessMemory:
                 self._context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=memory
             )
         except self._cl.Error:
-            _libc().free(address)
+            libc().free(address)
             raise
         self._addresses[buffer] = address
         return buffer
@@ -102,7 +101,7 @@ class ProcessMemory:
         self._queue.finish()  # what empties the caches may run, if the launch behind it was refused
         address = self._addresses.pop(buffer)
         buffer.release()
-        _libc().free(address)
+        libc().free(address)
 
     def write(self, buffer: Any, offset: int, array: npt.NDArray[Any]) -> None:
         ctypes.memmove(self._addresses[buffer] + offset, array.ctypes.data, array.nbytes)
@@ -120,17 +119,9 @@ class ProcessMemory:
 def _allocated(size_bytes: int) -> int | None:
     """Return the address of new memory; None where there is no room."""
     address = ctypes.c_void_p()
-    failed = _libc().posix_memalign(ctypes.byref(address), _ALIGNMENT, size_bytes)
+    sizes = ctypes.c_size_t(_ALIGNMENT), ctypes.c_size_t(size_bytes)
+    failed = libc().posix_memalign(ctypes.byref(address), *sizes)
     return None if failed else address.value
-
-
-@lru_cache(maxsize=1)
-def _libc() -> ctypes.CDLL:
-    library = libc()
-    library.posix_memalign.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
-    library.free.argtypes = (ctypes.c_void_p,)
-    library.free.restype = None
-    return library
 
 
 def last_cache_bytes(device: Any, is_cpu: bool) -> int:

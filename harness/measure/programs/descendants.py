@@ -10,13 +10,14 @@ daemon, is no descendant and cannot be found.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
 import time
 from collections.abc import Set
 from pathlib import Path
+
+from harness.core.machine import libc
 
 STATE, PARENT, SESSION = 0, 1, 3
 """Positions of fields in Linux's /proc/PID/stat: a letter, such as `T` for stopped and `Z` for
@@ -36,13 +37,12 @@ def status_field(pid: int, field: int) -> str | None:
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOKS = 2000
 _LOOK_S = 0.01
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def adopt_orphans() -> None:
     """Make orphaned descendants children of this process, where they can be found."""
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if sys.platform == "linux":
+        libc().prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def commands_children(apart_from: Set[int] = frozenset()) -> set[int]:
