@@ -18,6 +18,6 @@ held              the device that one driver uses at a time
 
 On both:
 
-messages, program_messages, wire  what crosses the network: plain data, validated on arrival
-bundle                            the user's files, by content
+messages, wire   what crosses the network: plain data, validated on arrival
+bundle           the user's files, by content
 """

@@ -22,8 +22,7 @@ from harness.fleet.remote_builds import Builders, RemoteBuilds
 from harness.fleet.remote_device import RemoteDevice
 from harness.fleet.remote_programs import ProgramOpener
 from harness.fleet.serving import local_cluster
-from harness.measure.backends.choose import Backend
-from harness.measure.backends.device_names import names_in
+from harness.measure.backends.choose import Backend, names_in
 from harness.measure.choose import with_arch, with_cache
 from harness.measure.kernels import Elsewhere, KernelMeasurer
 from harness.measure.measurer import Measurer

@@ -13,7 +13,7 @@ from harness.core.records import Config, DeviceLimits, Environment, Input, Measu
 from harness.fleet import wire
 from harness.fleet.bundle import Packed, pack_program
 from harness.fleet.cluster import FleetDevice
-from harness.fleet.program_messages import (
+from harness.fleet.messages import (
     PROGRAM_RESULTS,
     DescribePrograms,
     ExpectPrograms,

@@ -21,8 +21,7 @@ from harness.measure.host_module import Array, TrackedConfig
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob, Twin
-from harness.measure.sensors import Sensors
-from harness.measure.sensors.choose import SensorLog
+from harness.measure.sensors.choose import SensorLog, Sensors
 from harness.measure.sensors.energy import LONGEST_LAUNCH
 from harness.measure.trial import HostRetries, RunFailed
 from harness.measure.verify import FILLS, Tolerance, describe_wrong, verify

@@ -21,12 +21,15 @@ from harness.core.records import Config, Environment, Input, Outcome
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
-from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, choose, open_sensors
+from harness.measure.sensors import choose
 from harness.measure.sensors import energy as energy_module
+from harness.measure.sensors.choose import SensorFacts, Sensors, open_sensors
 from harness.measure.sensors.energy import (
     CounterReader,
     CounterUpdate,
+    RaplCounter,
     RepeatedRun,
+    SensorUnavailable,
     counted,
     energy_of,
     energy_of_runs,
@@ -35,9 +38,13 @@ from harness.measure.sensors.energy import (
     power_spread,
     repeat,
 )
-from harness.measure.sensors.nvml import NvmlGpu, load_nvml, of_both
-from harness.measure.sensors.processes import other_processes, processes_notice
-from harness.measure.sensors.rapl import RaplCounter
+from harness.measure.sensors.nvml import (
+    NvmlGpu,
+    load_nvml,
+    of_both,
+    other_processes,
+    processes_notice,
+)
 from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
 from tests.helpers.fakes import Array, FakeCompiler, FakeDevice

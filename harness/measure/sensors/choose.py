@@ -8,9 +8,13 @@ from dataclasses import dataclass
 
 from harness.core.errors import HostTooSlow
 from harness.core.records import Environment
-from harness.measure.sensors.energy import EnergyCounter, SensorUnavailable, measure_energy
+from harness.measure.sensors.energy import (
+    EnergyCounter,
+    RaplCounter,
+    SensorUnavailable,
+    measure_energy,
+)
 from harness.measure.sensors.nvml import NvmlGpu, load_nvml, of_both
-from harness.measure.sensors.rapl import RaplCounter
 
 PCI_BUS_ID = "pci_bus_id"
 """The note of an environment by which NVML finds the GPU."""
