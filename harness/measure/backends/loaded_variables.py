@@ -10,10 +10,10 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from harness.core.machine import libc
 from harness.measure.backends.elf import NO_BITS, ElfSection, sections
 
 _RELOCATED = 4  # the kind of sections that list addresses which the loader fills in
@@ -74,12 +74,6 @@ class LoadedVariables:
             ]
         for address, content in self._parts:
             ctypes.memmove(address, content, len(content))
-
-
-@lru_cache(maxsize=1)
-def libc() -> ctypes.CDLL:
-    """Return the C library of this process."""
-    return ctypes.CDLL(None, use_errno=True)
 
 
 def _loads_so_far() -> tuple[int, int]:

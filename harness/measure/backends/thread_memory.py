@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.measure.backends.loaded_variables import libc
+from harness.core.machine import libc
 
 _SOURCE = """
 kernel void overwrite(volatile global int *arrived, volatile global ulong *stacks,
