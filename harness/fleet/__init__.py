@@ -6,8 +6,7 @@ engine            Dask, and the scheduler's address
 cluster           the workers of a cluster, and the devices that they offer
 exchange          calls of a worker over a direct connection, several in one message
 measurers, late   measurers of the workers' devices, also of those that join during a campaign
-remote_device     a device of a worker, for the measurer of kernels
-remote_builds     builds on all workers
+remote_device     a device of a worker, for the measurer of kernels, and builds on all workers
 remote_programs   a measurer of programs on a worker
 
 On a worker:

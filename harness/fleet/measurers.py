@@ -18,8 +18,7 @@ from harness.fleet.engine import check_address, local_count
 from harness.fleet.held import IDLE_S
 from harness.fleet.late import LateDevices
 from harness.fleet.messages import DeviceSession, OfferedDevice
-from harness.fleet.remote_builds import Builders, RemoteBuilds
-from harness.fleet.remote_device import RemoteDevice
+from harness.fleet.remote_device import Builders, RemoteBuilds, RemoteDevice
 from harness.fleet.remote_programs import ProgramOpener
 from harness.fleet.serving import local_cluster
 from harness.measure.backends.choose import Backend, names_in

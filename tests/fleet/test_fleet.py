@@ -44,7 +44,7 @@ from harness.fleet.messages import (
     OfferedDevice,
     WorkerAnswer,
 )
-from harness.fleet.remote_builds import RemoteBuilds
+from harness.fleet.remote_device import RemoteBuilds
 from harness.fleet.serving import check_can_serve
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker

@@ -21,7 +21,6 @@ from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.base import three, why_unlaunchable
 from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray, DriverDevice
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.backends.loaded_variables import LoadedVariables
 from harness.measure.backends.opencl import (
     DeviceName,
     build_program,
@@ -37,7 +36,7 @@ from harness.measure.backends.opencl_memory import (
     ProcessMemory,
     last_cache_bytes,
 )
-from harness.measure.backends.thread_memory import ThreadMemory, is_known
+from harness.measure.backends.thread_memory import LoadedVariables, ThreadMemory, is_known
 
 POCL = "Portable Computing Language"
 """PoCL's name of its platform."""
