@@ -32,7 +32,6 @@ import numpy as np
 from rich.text import Text
 
 from benchmarks.arguments import make_parser
-from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import (
     OURS,
     STATIC,
@@ -41,7 +40,6 @@ from benchmarks.dispatch_runs import (
     data_sets,
     folds_of,
     learners,
-    oracle_leaves,
     run,
 )
 from benchmarks.dispatch_tables import LEGEND, Result, cases_table, figures, verdict_table
@@ -136,11 +134,7 @@ def _result(
             leaves[name] = float(np.mean([part.leaves for part in parts if part.leaves]))
             splits[name] = float(np.mean([part.splits for part in parts]))
     by_name[ORACLE] = judged(ORACLE, data.matrix, data.matrix.best)
-    return Result(data, by_name, fit_s, leaves, splits, _oracle_leaves(data))
-
-
-def _oracle_leaves(data: DataSet) -> dict[str, int]:
-    return {case: oracle_leaves(data.matrix.rows(rows)) for case, rows in data.parts}
+    return Result(data, by_name, fit_s, leaves, splits)
 
 
 if __name__ == "__main__":

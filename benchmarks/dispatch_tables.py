@@ -36,7 +36,6 @@ class Result:
     fit_s: Mapping[str, float]
     leaves: Mapping[str, float]
     splits: Mapping[str, float]
-    oracle_leaves: Mapping[str, int]
 
     @property
     def dispatcher(self) -> str:
@@ -103,7 +102,7 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
 
     Geometric means are over cases, each by the geometric mean of its inputs; `dispatcher_p99` is
     over the inputs of all cases together. A case beats the static one if its mean is below;
-    `clearly` if the whole interval is. `oracle_leaves` is a mean over cases. `fit_s` is the
+    `clearly` if the whole interval is. `fit_s` is the
     processor time to fit the dispatchers of all data sets. `undisturbed` covers only inputs without
     a time that must have been disturbed, because a larger batch took less than half of it: the best
     choice for a disturbed time cannot be learnt. `shortlists` has the best that each lists,
@@ -122,7 +121,6 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
         "dispatcher_geomean": round(_over_cases(ours), 4),
         "dispatcher_p99": _tail(logs),
         "static_geomean": round(_over_cases([judged[STATIC] for _, _, judged in cases]), 4),
-        "oracle_leaves": round(float(np.mean([r.oracle_leaves[case] for r, case, _ in cases])), 1),
         "fit_s": round(sum(result.fit_s[result.dispatcher] for result in results), 2),
         "geomeans": {
             name: round(_over_cases([judged[name] for _, _, judged in cases]), 4)

@@ -10,8 +10,6 @@ included. Run it where harness is installed:
 It takes a minute. The last line is one JSON object, in milliseconds per test over 100, 300, 1,000
 and 5,000 tests: all that passed (`overhead_ms_100`), and the CPU time of it (`cpu_ms_100`), which
 other work on the machine changes less. A first search of 10 tests loads all modules before.
-`--kernel-tuner PYTHON` also measures Kernel Tuner, which that Python has: its random sampling and
-its Bayesian optimisation, which store nothing (`kernel_tuner_bayes_opt_cpu_ms_100`).
 `--server postgresql://...` also writes to an empty database on a server, up to 1,000 tests
 (`server_ms_100`): the difference is what the server costs.
 """
@@ -19,7 +17,6 @@ its Bayesian optimisation, which store nothing (`kernel_tuner_bayes_opt_cpu_ms_1
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -44,7 +41,6 @@ from harness.tuning.progress import SilentDisplay
 
 TESTS = (100, 300, 1000, 5000)
 MOST_ON_SERVER = 1000
-PEER_TESTS, PEER_STRATEGIES = "100,300", "random_sample,bayes_opt"
 SAMPLES = 20
 
 SPACE_FILE = """
@@ -113,24 +109,10 @@ def overhead_ms(spec: Spec, database: str, tests: int) -> tuple[float, float]:
     return 1e3 * elapsed_s / tests, 1e3 * cpu_s / tests
 
 
-def kernel_tuner_ms(python: str) -> dict[str, float]:
-    """Measure Kernel Tuner in a Python that has it."""
-    script = Path(__file__).parent / "peers" / "kernel_tuner_cost.py"
-    # Isolated: the folder of the script has a kernel_tuner.py of its own.
-    command = [python, "-I", str(script), PEER_STRATEGIES, PEER_TESTS]
-    found: dict[str, float] = json.loads(
-        subprocess.check_output(command, text=True).splitlines()[-1]
-    )
-    for name, cost_ms in found.items():
-        print(f"{name}: {cost_ms:.2f}")
-    return found
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each number of tests, and the JSON line."""
     parser = make_parser("overhead", __doc__)
     parser.add_argument("--server", metavar="URL", help="an empty database on a server")
-    parser.add_argument("--kernel-tuner", metavar="PYTHON", help="a Python with kernel_tuner")
     args = parser.parse_args(arguments)
     server: str | None = args.server
     figures = {}
@@ -151,8 +133,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 found, _ = overhead_ms(spec, server, tests)
                 print(f"{tests:>6} tests: {found:.2f} ms each on the server")
                 figures[f"server_ms_{tests}"] = round(found, 3)
-    if args.kernel_tuner is not None:
-        figures |= kernel_tuner_ms(args.kernel_tuner)
     print(json.dumps(figures))
 
 

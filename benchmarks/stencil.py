@@ -17,8 +17,8 @@ order:
 Every campaign draws other points. Each figure is the median of the campaigns, with the least and
 the largest. Further tables show how long each phase takes, and the features of the best points.
 
-Run it where harness is installed, with its extra `bench` for the pictures. After an interruption
-the same command continues. 400 points of the eight at one size take about an hour of two cores.
+After an interruption the same command continues. 400 points of the eight at one size take about an
+hour of two cores.
 
     python -m benchmarks.stencil --sizes 512 1024 2048 --count 400 --campaigns 3
 
@@ -45,7 +45,6 @@ import pandas as pd
 from benchmarks.arguments import count, make_parser
 from benchmarks.stencil_campaign import Campaign, Plan, only_environment
 from benchmarks.stencil_costs import PHASES, costs_of
-from benchmarks.stencil_plot import draw
 from benchmarks.stencil_predictors import PREDICTORS, information, judged, time_saved
 from benchmarks.stencil_tables import (
     best_points,
@@ -130,7 +129,6 @@ def _run(args: argparse.Namespace) -> int:
     ranking = information(table)
     _print(environment, table, costs, judgements, ranking)
     _write(args.output, table, costs, judgements)
-    draw(args.output, judgements, ranking, environment.device)
     figures = {"device": str(environment), "date": f"{datetime.date.today()}"}
     print(json.dumps(figures | _figures(judgements, costs, ranking)))
     return 0

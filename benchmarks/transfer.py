@@ -9,8 +9,6 @@ earlier inputs as training data ("taught"). The same inputs are also searched in
 - no search starts from a default, since a recording has none;
 - the technique is `auto`, with the same random numbers.
 
-Run it where harness is installed, with its extra `bench` for the picture:
-
     python -m benchmarks.transfer stencil_workgroups.csv.gz \\
         --mapping benchmarks/mappings/stencil_workgroups.yaml --where "device == 'Tahiti'"
 
@@ -22,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -85,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="recordings of other devices to learn from too",
     )
-    add_output(parser, "transfer", "searches.csv, figures.csv and transfer.png")
+    add_output(parser, "transfer", "searches.csv and figures.csv")
     return parser
 
 
@@ -154,12 +151,7 @@ def _write(folder: Path, found: Mapping[str, Compared]) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     write_searches(folder / "searches.csv", found)
     write_figures(folder / "figures.csv", found)
-    if importlib.util.find_spec("matplotlib") is None:
-        return f"{folder}: searches.csv, figures.csv; no picture: pip install -e '.[bench]'"
-    from benchmarks.transfer_plot import draw
-
-    draw(folder / "transfer.png", found)
-    return f"{folder}: searches.csv, figures.csv, transfer.png"
+    return f"{folder}: searches.csv, figures.csv"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from types import MappingProxyType
 
 from benchmarks.peers.landscape import Landscape, Peer
 from benchmarks.peers.ours import ALIASES
-from harness import __version__
 from harness.core.errors import UsageError
 from harness.core.text import suggestion
 from harness.recordings.read import RecordingFile
@@ -37,9 +36,6 @@ class Tuner:
 
 OTHERS: Mapping[str, Tuner] = MappingProxyType(
     {
-        "alternative": Tuner(
-            "harness", __version__, (), ("ExtraTrees", "GradientBoosting", "Climb", "Bandit")
-        ),
         # Missing: skopt (minutes for a search), pyatf_strategies (broken in 1.5.0), brute_force,
         # and strategies for several objectives. The `others` stop after some dozens of tests.
         "kernel_tuner": Tuner(

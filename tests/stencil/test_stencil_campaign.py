@@ -22,7 +22,7 @@ from harness.stencil.features import PUBLISHED
 COMMAND = ["--programs", "gradient", "srad1", "--sizes", "32", "--count", "5", "--repeats", "1"]
 
 
-def test_campaigns_are_measured_judged_and_drawn(
+def test_campaigns_are_measured_and_judged(
     opencl: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -43,7 +43,6 @@ def test_campaigns_are_measured_judged_and_drawn(
     assert "features of the best points, size 32" in out
     assert "forest: median [min, max] of 2 campaigns" in " ".join(out.split())
     assert "private_loads (ours)" in out
-    assert (tmp_path / "predictions.png").stat().st_size > 10_000
     table = pd.read_csv(tmp_path / "points.csv")
     assert table.groupby(["campaign", "program"]).size().tolist() == [5] * 4
     assert table["global_stores"].nunique() > 1
