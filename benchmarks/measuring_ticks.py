@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from benchmarks.frame import show
-from benchmarks.simulated_runner import SimulatedRunner
+from benchmarks.noise import SimulatedRunner
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Input, Measurement
 from harness.measure.trial import Job, measure_interleaved

@@ -16,13 +16,13 @@ other work on the machine changes less. A first search of 10 tests loads all mod
 
 from __future__ import annotations
 
-import json
+import argparse
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.arguments import make_parser
+from benchmarks.frame import Figures, benchmark, option, show
 from harness.core.records import (
     Config,
     Environment,
@@ -44,20 +44,20 @@ MOST_ON_SERVER = 1000
 SAMPLES = 20
 
 SPACE_FILE = """
-name: overhead
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
+name: {name}
+kernel: {{function: kernel, source: kernel.{source}, host: kernel.py}}
 parameters:
-  X: {type: power_of_two, min: 1, max: 1024, default: 16}
-  Y: {type: power_of_two, min: 1, max: 1024, default: 4}
-  TILE: {values: [1, 2, 3, 4, 6, 8, 12, 16], default: 1}
-  UNROLL: {type: integer, min: 1, max: 16, default: 1}
-  LAYOUT: {values: [row, column, block], role: choice, default: row}
-  CACHE: {type: boolean, role: choice, default: false}
+  X: {{type: power_of_two, min: 1, max: 1024, default: 16}}
+  Y: {{type: power_of_two, min: 1, max: 1024, default: 4}}
+  TILE: {{values: [1, 2, 3, 4, 6, 8, 12, 16], default: 1}}
+  UNROLL: {{type: integer, min: 1, max: 16, default: 1}}
+  LAYOUT: {{values: [row, column, block], role: choice, default: row}}
+  CACHE: {{type: boolean, role: choice, default: false}}
 constraints:
   - 32 <= X * Y and X * Y <= 1024
   - UNROLL <= 2 * TILE
-launch: {group: [X, Y], grid: ["ceil_div(n, X)", "ceil_div(n, Y)"]}
-inputs: {features: [n], values: [{n: 4096}]}
+launch: {{group: [X, Y], grid: ["ceil_div(n, X)", "ceil_div(n, Y)"]}}
+inputs: {{features: [n], values: [{values}]}}
 """
 
 
@@ -72,7 +72,7 @@ class FormulaTimes(dict[tuple[Input, Config], Measurement]):
             return Measurement(config, problem, Outcome.BUILD_FAILED, message="as recorded")
         time_s = 1e-3 * (1 + draw % 1000 / 250)
         samples = tuple(time_s * (1 + 1e-3 * number) for number in range(SAMPLES))
-        return Measurement(config, problem, Outcome.OK, Timing(samples, StopReason.RECORDED))
+        return Measurement(config, problem, Outcome.OK, Timing(samples, StopReason.REPEATS))
 
 
 class Device(ReplayMeasurer):
@@ -109,32 +109,36 @@ def overhead_ms(spec: Spec, database: str, tests: int) -> tuple[float, float]:
     return 1e3 * elapsed_s / tests, 1e3 * cpu_s / tests
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each number of tests, and the JSON line."""
-    parser = make_parser("overhead", __doc__)
-    parser.add_argument("--server", metavar="URL", help="an empty database on a server")
-    args = parser.parse_args(arguments)
-    server: str | None = args.server
-    figures = {}
+def write_space(folder: Path, inputs: int = 1, name: str = "overhead", source: str = "cl") -> Spec:
+    """Write a space with its files, which nothing builds or runs, and load it."""
+    (folder / f"kernel.{source}").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")
+    host = "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
+    (folder / "kernel.py").write_text(host)
+    path = folder / f"{name}.yaml"
+    values = ", ".join(f"{{n: {4096 + number}}}" for number in range(inputs))
+    path.write_text(SPACE_FILE.format(name=name, source=source, values=values))
+    return load_spec(path)
+
+
+@benchmark(option("--server", what="the address of an empty database on a server", metavar="URL"))
+def main(args: argparse.Namespace) -> Figures:
+    """Measure searches of each length."""
+    figures: dict[str, float] = {}
+    rows = []
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        (Path(folder) / "kernel.cl").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")
-        host = "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
-        (Path(folder) / "kernel.py").write_text(host)
-        space = Path(folder) / "overhead.yaml"
-        space.write_text(SPACE_FILE)
-        spec = load_spec(space)
+        spec = write_space(Path(folder))
         overhead_ms(spec, str(Path(folder) / "first.db"), 10)
         for tests in TESTS:
             found, cpu = overhead_ms(spec, str(Path(folder) / f"{tests}.db"), tests)
-            print(f"{tests:>6} tests: {found:.2f} ms each, {cpu:.2f} ms of the CPU")
-            figures[f"overhead_ms_{tests}"] = round(found, 3)
-            figures[f"cpu_ms_{tests}"] = round(cpu, 3)
-            if server is not None and tests <= MOST_ON_SERVER:
-                found, _ = overhead_ms(spec, server, tests)
-                print(f"{tests:>6} tests: {found:.2f} ms each on the server")
-                figures[f"server_ms_{tests}"] = round(found, 3)
-    print(json.dumps(figures))
+            figures |= {f"overhead_ms_{tests}": found, f"cpu_ms_{tests}": cpu}
+            on_server: float | str = "-"
+            if args.server is not None and tests <= MOST_ON_SERVER:
+                on_server, _ = overhead_ms(spec, args.server, tests)
+                figures[f"server_ms_{tests}"] = on_server
+            rows.append((tests, found, cpu, on_server))
+    show(("tests", "ms each", "ms of the CPU", "ms on the server"), rows)
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
