@@ -41,6 +41,7 @@ from harness.tuning.progress import SilentDisplay
 from harness.tuning.state import State
 
 POCL = "PoCL"
+FILES = Path(__file__).with_name("equal")
 PARTS = ("compare", "dispatch")
 """What a trial does besides tuning."""
 
@@ -52,36 +53,6 @@ _BEGINS = 0.25  # of a campaign or a rerun
 _CLAIMS = (ChangeVerdict.SLOWER, ChangeVerdict.FASTER)
 _MEMORY = Path("/dev/shm")  # where a commit does not wait for a disk
 
-_SPACE = """\
-name: {name}
-kernel: {{function: equal, source: equal.cl, host: equal.py}}
-parameters:
-  TAG: {{values: [0, 1, 2, 3, 4, 5], role: source, default: 0}}
-launch: {{group: [64], grid: ["ceil_div(n, 64)"]}}
-inputs:
-  features: [n, m]
-  values: [{inputs}]
-"""
-_KERNEL = """\
-// TAG is stored where no work-item comes, so that machine codes differ and times do not.
-__kernel void equal(__global const float *x, __global float *y, int n)
-{
-    int i = get_global_id(0);
-    if (i >= 0 && i < n) y[i] = 2.0f * x[i];
-    if (i < 0) y[0] = TAG;
-}
-"""
-_HOST = """\
-import numpy as np
-
-def arguments(features, rng):
-    x = rng.random(features["n"], dtype=np.float32)
-    return {"x": x, "y": np.zeros_like(x), "n": np.int32(features["n"])}
-
-def reference(arguments):
-    return {"y": 2 * arguments["x"]}
-"""
-
 
 def write_space(folder: Path, inputs: int, seed: int, edited: bool = False) -> Spec:
     """Write a space of equal configurations, with its kernel and host module, and load it."""
@@ -89,11 +60,11 @@ def write_space(folder: Path, inputs: int, seed: int, edited: bool = False) -> S
     sizes = rng.sample(range(1 << 12, 1 << 16, 8), inputs)
     values = ", ".join(f"{{n: {n}, m: {rng.randrange(1, 1000)}}}" for n in sizes)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "equal.cl").write_text(_KERNEL + ("// edited\n" if edited else ""))
-    (folder / "equal.py").write_text(_HOST)
-    path = folder / "equal.yaml"
-    path.write_text(_SPACE.format(name="equal", inputs=values))
-    return load_spec(path)
+    for file in FILES.iterdir():
+        text = file.read_text(encoding="utf-8").replace("INPUTS", values)
+        text += "// edited\n" if edited and file.suffix == ".cl" else ""
+        (folder / file.name).write_text(text, encoding="utf-8")
+    return load_spec(folder / "equal.yaml")
 
 
 def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[InputReport]:

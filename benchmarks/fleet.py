@@ -28,6 +28,7 @@ from typing import Any
 
 from benchmarks.frame import Figures, benchmark, count, option, show
 from benchmarks.overhead import write_space
+from harness import __version__
 from harness.core.program import Binary
 from harness.core.records import (
     COLD,
@@ -96,7 +97,7 @@ class SleepingAgent:
         name = str(asked.name)
         backend = Backend("cuda", "nvcc", "", arch="sm_90")
         offered = (OfferedDevice(f"{name}-{n}", "simulated", backend) for n in range(devices))
-        return Offer(harness_version(), name, tuple(offered), devices * BUILDERS)
+        return Offer(__version__, name, tuple(offered), devices * BUILDERS)
 
     def store(self, bundle: bytes) -> bytes:
         """Keep nothing."""
@@ -138,13 +139,6 @@ class SleepingAgent:
 
     def close(self) -> None:
         """Nothing is to be closed."""
-
-
-def harness_version() -> str:
-    """Return the version that the driver compares with its own."""
-    import harness
-
-    return harness.__version__
 
 
 def _facts(uuid: str) -> DeviceFacts:

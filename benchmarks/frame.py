@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.table import Table
 
 from harness.commands.run import run_command
 from harness.display.formats import make_console
@@ -130,23 +129,21 @@ def rounded(figure: Any, digits: int = 5) -> Any:
 
 def show(head: Sequence[str], rows: Iterable[Iterable[Any]], title: str | None = None) -> None:
     """Print a table as wide as it is; numbers and estimates are rounded."""
-    print_whole(make_table(head, (map(_cell, row) for row in rows), title=title))
+    table = make_table(head, (map(_cell, row) for row in rows))
+    console = make_console()
+    width = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
+    if width > console.width:
+        console = Console(width=width, highlight=False)
+    if title:
+        print(f"\n{title}")
+    console.print(table)
+    sys.stdout.flush()
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, Estimate):
         return value.text(".4g")
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def print_whole(table: Table) -> None:
-    """Print without truncation: tables may be wider than the terminal."""
-    console = make_console()
-    width = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
-    if width > console.width:
-        console = Console(width=width, highlight=False)
-    console.print(table)
-    sys.stdout.flush()
 
 
 def in_processes(

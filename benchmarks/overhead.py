@@ -43,23 +43,6 @@ TESTS = (100, 300, 1000, 5000)
 MOST_ON_SERVER = 1000
 SAMPLES = 20
 
-SPACE_FILE = """
-name: {name}
-kernel: {{function: kernel, source: kernel.{source}, host: kernel.py}}
-parameters:
-  X: {{type: power_of_two, min: 1, max: 1024, default: 16}}
-  Y: {{type: power_of_two, min: 1, max: 1024, default: 4}}
-  TILE: {{values: [1, 2, 3, 4, 6, 8, 12, 16], default: 1}}
-  UNROLL: {{type: integer, min: 1, max: 16, default: 1}}
-  LAYOUT: {{values: [row, column, block], role: choice, default: row}}
-  CACHE: {{type: boolean, role: choice, default: false}}
-constraints:
-  - 32 <= X * Y and X * Y <= 1024
-  - UNROLL <= 2 * TILE
-launch: {{group: [X, Y], grid: ["ceil_div(n, X)", "ceil_div(n, Y)"]}}
-inputs: {{features: [n], values: [{values}]}}
-"""
-
 
 class FormulaTimes(dict[tuple[Input, Config], Measurement]):
     """A recording of every configuration, with times from a formula and 5 % failures."""
@@ -116,7 +99,10 @@ def write_space(folder: Path, inputs: int = 1, name: str = "overhead", source: s
     (folder / "kernel.py").write_text(host)
     path = folder / f"{name}.yaml"
     values = ", ".join(f"{{n: {4096 + number}}}" for number in range(inputs))
-    path.write_text(SPACE_FILE.format(name=name, source=source, values=values))
+    text = Path(__file__).with_name("overhead.yaml").read_text(encoding="utf-8")
+    for word, part in {"NAME": name, "SOURCE": source, "VALUES": values}.items():
+        text = text.replace(word, part)
+    path.write_text(text)
     return load_spec(path)
 
 

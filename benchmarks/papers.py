@@ -1,17 +1,15 @@
 """Our figures for the claims of papers that need no campaign: each takes a minute at most.
 
 They come from the expressions and spaces of this project, from the samples of Starchart's authors
-(tests/data), and from recordings of GPUs in a folder: the logs of the authors who tuned nvcc's
-flags (github.com/phrb/gpu-autotuning; `baseline.csv.gz` has the times of programs built with -O0 to
--O3, `tuned_final.csv.gz` those with the tuned flags, and `trajectories.csv.gz` every time that the
-tuner saw), and two of a convolution. Each function gets that folder and returns the figure's text.
+(tests/data), and from recordings of GPUs in a folder: two of a convolution, and the logs of the
+authors who tuned nvcc's flags (github.com/phrb/gpu-autotuning). There, `baseline.csv.gz` has the
+times of programs built with -O0 to -O3, `tuned_final.csv.gz` those with the tuned flags. Each
+function gets that folder and returns the figure's text.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import io
 import json
 import random
 import statistics
@@ -22,10 +20,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.gadapt import SPACES as PROGRAMS
 from benchmarks.starchart import PUBLISHED_SAMPLES
 from benchmarks.starchart import SPACES as STARCHART
-from harness.commands.check import main as check
 from harness.core.records import Config
 from harness.models.starchart import Growth, grow, published_growth
 from harness.recordings.read import RecordingFile
@@ -42,33 +38,10 @@ from harness.stencil.lower import lower
 from harness.stencil.nest import NdRange
 
 ROOT = Path(__file__).resolve().parents[1]
-PENALTY_S = 9999
-"""The time that the authors' tuner gave to a program that did not compile or run."""
-
 _DRAWS, _DRAWN = 50, 200
 _MORE_TIME = 1.1
 _EXPRESSIONS = 1000
 _GPUS = {"GTX-680": "GTX 680", "Tesla-K20": "K20", "Tesla-K40-nvcc65": "K40"}
-_NVCC = ("matmul_1", "matmul_2", "matmul_3", "matmul_4", "max_subarray")
-
-
-def _passes(space: Path, *options: str) -> bool:
-    """Whether `harness.check` finds nothing wrong with a space."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        return check([str(space), *options]) == 0
-
-
-def both_languages(data: Path) -> str:
-    """Compile each program's default for CUDA, run it as OpenCL, and count those that do."""
-    spaces = sorted(PROGRAMS.glob("*.yaml"))
-    cuda = sum(_passes(space, "--arch", "sm_90", "--sample", "0") for space in spaces)
-    opencl = sum(
-        _passes(space, "--backend", "opencl", "--run", "--sample", "0") for space in spaces
-    )
-    return (
-        f"CUDA: {cuda} of {len(spaces)} compile for sm_90; OpenCL: {opencl} of {len(spaces)} run "
-        "and verify on every input"
-    )
 
 
 # ---------------------------------------------------------------------------------- Starchart
@@ -188,40 +161,6 @@ def share_saved(before_s: list[float], after_s: list[float]) -> Estimate:
     return Estimate(*(100 * (1 - part) for part in (ratio.value, ratio.high, ratio.low)))
 
 
-def failures(data: Path) -> str:
-    """Compute the share of the tuner's tests that failed, by program and GPU."""
-    table = pd.read_csv(data / "flags" / "trajectories.csv.gz")
-    failed = table["time_s"] >= PENALTY_S
-    shares = failed.groupby([table["gpu"], table["app"]]).mean()
-    return (
-        f"{failed.mean():.0%} of {len(table):,} tests, {shares.min():.0%} to {shares.max():.0%} "
-        f"by program and GPU, {shares.median():.1%} in the median of {len(shares)}"
-    )
-
-
-def overall(data: Path) -> str:
-    """Compute the speed-up over -O2 of every program, size and GPU of the logs."""
-    before, tuned = _runs(data, "baseline"), _runs(data, "tuned_final")
-    ratios = np.array(
-        [
-            statistics.median(before[key]) / statistics.median(after)
-            for key, after in tuned.items()
-            if key in before and min(after) < PENALTY_S
-        ]
-    )
-    return (
-        f"median {np.median(ratios):.3f}x, {(ratios > 1.3).sum()} of {len(ratios)} above 1.3x, "
-        f"{(ratios > 10).sum()} above 10x"
-    )
-
-
-def programs(data: Path) -> str:
-    """Build each of our programs with its default flags and others, and count those that build."""
-    spaces = [ROOT / "spaces" / f"{name}_nvcc.yaml" for name in _NVCC]
-    built = sum(_passes(space, "--compile", "4", "--strict") for space in spaces)
-    return f"{built} of {len(spaces)} build with their default flags and with 4 others"
-
-
 # ------------------------------------------------------------------------------------ stencils
 
 
@@ -264,7 +203,6 @@ def expressions(data: Path) -> str:
 
 
 COMPUTED: Mapping[str, Callable[[Path], str]] = {
-    "gadapt-languages": both_languages,
     "starchart-time": partial(tree_error, target="runtime"),
     "starchart-power": partial(tree_error, target="wattage"),
     "starchart-leaves": leaf_counts,
@@ -276,9 +214,6 @@ COMPUTED: Mapping[str, Callable[[Path], str]] = {
     "nvcc-matmul-shared": partial(saved, app="MatMulShared", size=1024),
     "nvcc-matmul-4": partial(saved, app="MatMulSharedUn", size=256),
     "nvcc-subarray": partial(saved, app="SubSeqMax", size=2**27),
-    "nvcc-failures": failures,
-    "nvcc-overall": overall,
-    "nvcc-programs": programs,
     "lift-best": best_points,
     "lift-split": split_example,
     "lift-expressions": expressions,

@@ -9,7 +9,7 @@ prints the tables of results/papers.md, and computes nothing:
 `--claim` computes figures again and keeps them, which takes a minute each at most. DATA has
 recordings of GPUs: `flags/*.csv.gz` and `spaces/convolution_milo_{A100,W6600}.json.gz`.
 
-    python -m benchmarks.published --claim starchart-share nvcc-overall --data DATA
+    python -m benchmarks.published --claim starchart-share nvcc-matmul-1 --data DATA
 
 The last line is one JSON object with our figures.
 """
@@ -94,6 +94,8 @@ def ours(claim: Claim, record: Mapping[str, Mapping[str, str]]) -> tuple[str, st
     name = claim["name"]
     if "show" in claim:
         return *recorded(claim), claim["command"]
+    if "ours" in claim:
+        return claim["ours"], claim["device"], claim["command"]
     if "device" not in claim:
         return GPU_NEEDED, "-", claim["command"]
     command = f"python -m benchmarks.published --claim {name}"

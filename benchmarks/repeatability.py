@@ -24,25 +24,22 @@ It takes seconds. The last line is one JSON object.
 
 from __future__ import annotations
 
+import argparse
 import itertools
-import json
 import math
 import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.arguments import make_parser
-from harness.commands.run import run_command
+from benchmarks.frame import Figures, benchmark, option, show
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement
 from harness.dispatch.study import QUICK, TREE, study
-from harness.display.text import make_table
 from harness.report.findings import Findings
 from harness.results.view import Results, read_results, the_one
+from harness.stats import Estimate
 from harness.stats.timing import mean_log
 
 Logs = npt.NDArray[np.float64]
@@ -52,29 +49,6 @@ Answers = dict[str, dict[Hashable, Config | None]]
 """The configurations to use, by the kind of answer, and by input where there is one for each."""
 
 STAGES = ("one after another", "in turn")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    parser = make_parser("repeatability", __doc__)
-    parser.add_argument("databases", nargs="+", metavar="DATABASE", help="the results of one run")
-    return run_command(parser, arguments, lambda args: _compare(args.databases))
-
-
-def _compare(databases: Sequence[str]) -> int:
-    """Print the table and the JSON line."""
-    runs = [the_one(read_results([url])) for url in databases]
-    found, agreement = figures(runs), agreements(runs)
-    Console().print(table_of(found))
-    Console().print(
-        make_table(("answers", "agree"), [(name, f"{one:.1%}") for name, one in agreement.items()])
-    )
-    rounded = {
-        stage: {name: [round(pair, 4) for pair in pairs] for name, pairs in of_stage.items()}
-        for stage, of_stage in found.items()
-    }
-    print(json.dumps(rounded | {"agreement": {n: round(one, 4) for n, one in agreement.items()}}))
-    return 0
 
 
 def agreements(runs: Sequence[Results]) -> dict[str, float]:
@@ -176,16 +150,18 @@ def _regret(inputs: Sequence[Logs]) -> float:
     return math.exp(math.fsum(lost) / len(lost)) - 1
 
 
-def table_of(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
-    """Make a table of the figures."""
-    rows = (
-        (
-            stage,
-            *(f"{np.mean(p):.1%} [{min(p):.1%}, {max(p):.1%}]" for p in of_stage.values()),
-        )
+@benchmark(option("databases", nargs="+", metavar="DATABASE", what="the results of one run"))
+def main(args: argparse.Namespace) -> Figures:
+    """Compare the runs."""
+    runs = [the_one(read_results([url])) for url in args.databases]
+    found, agreement = figures(runs), agreements(runs)
+    rows = [
+        (stage, *(Estimate(float(np.mean(p)), min(p), max(p)) for p in of_stage.values()))
         for stage, of_stage in found.items()
-    )
-    return make_table(("times taken", "scatter", "regret"), rows)
+    ]
+    show(("times taken", "scatter", "regret"), rows)
+    show(("answers", "agree"), [(name, f"{one:.1%}") for name, one in agreement.items()])
+    return {**found, "agreement": agreement}
 
 
 if __name__ == "__main__":

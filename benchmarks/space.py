@@ -183,8 +183,6 @@ def _run(tuner: str, case: Case, timeout_s: float) -> Figures | str:
         return Figures(**json.loads(done.stdout.splitlines()[-1]))
     if "MemoryError" in done.stderr:
         return f"over {MEMORY_GB:g} GB"
-    if done.returncode < 0:
-        return f"killed by signal {-done.returncode}"
     raise HarnessError(f"{tuner} failed on {case.name}:\n{done.stderr}")
 
 

@@ -28,20 +28,11 @@ import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.frame import (
-    JOBS,
-    RECORDINGS,
-    Figures,
-    benchmark,
-    in_processes,
-    option,
-    show,
-)
+from benchmarks.frame import JOBS, RECORDINGS, Figures, benchmark, in_processes, option, show
 from benchmarks.peers.landscape import Course
 from benchmarks.recordings import recorded
 from benchmarks.search_figures import Array, bootstrap, near_after, padded, within
@@ -79,7 +70,6 @@ class DataSet:
 
     source: RecordingFile
     where: str | None = None
-    warm_start: tuple[RecordingFile, ...] = ()
 
     @property
     def name(self) -> str:
@@ -126,14 +116,12 @@ def run(job: OrderJob) -> Array:
     spec = dataclasses.replace(spec, inputs=drawn(spec.inputs, job.inputs, job.seed))
     options = SearchOptions(resolve_techniques(["auto"]), job.budget, job.seed, "benchmark", 1)
     spaces = {problem: ListedSpace(recording, problem) for problem in spec.inputs}
-    is_taught = job.search == TAUGHT
-    warm_start = [recorded(source) for source in job.data.warm_start if is_taught]
     with writing("sqlite://") as engine, Store(engine) as store:
         make_opentuner_tables(store)
-        plan = CampaignPlan(spec, options, warm_start=warm_start)
+        plan = CampaignPlan(spec, options)
         measurer = ReplayMeasurer.of(recording)
         state = State(plan, measurer, store, SilentDisplay(), space=spaces.__getitem__)
-        searches = (Transferring if is_taught else Alone)(state)
+        searches = (Transferring if job.search == TAUGHT else Alone)(state)
         searches.run()
     courses = [_slowdowns(recording, problem, searches.courses[problem]) for problem in spec.inputs]
     return padded(courses, job.budget)
@@ -240,18 +228,12 @@ def figures(compared: Mapping[str, Array]) -> dict[str, Any]:
     option("--inputs", 30, "inputs of an order"),
     option("--seeds", 10, "random orders"),
     option("--budget", 25, "tests of each input"),
-    option("--warm-start", [], "recordings of other devices", nargs="+", type=Path),
     JOBS,
 )
 def main(args: argparse.Namespace) -> Figures:
     """Run all searches and print tables."""
-    files = recording_files([*args.file, *args.warm_start], args.mapping)
-    taught_by = tuple(files[len(args.file) :])
-    sets = [
-        DataSet(source, where, taught_by)
-        for source in files[: len(args.file)]
-        for where in args.where
-    ]
+    files = recording_files(args.file, args.mapping)
+    sets = [DataSet(source, where) for source in files for where in args.where]
     for data in sets:
         print(f"{data.name}: {len(data.read()[1].inputs):,} inputs", flush=True)
     jobs = [

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import selection
 from benchmarks.dispatch import main
 from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import Job, run
@@ -124,6 +126,18 @@ def test_the_last_line_tells_that_choosing_wins(
     assert printed["dispatcher_geomean"] < 1.1 < 1.3 < printed["static_geomean"]
 
 
-def test_unknown_chooser_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(written(tmp_path, layers(6))), "--only", "forest"]) == 2
-    assert "no learner 'forest'; there are best static" in capsys.readouterr().err
+def test_a_dispatcher_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(written(tmp_path, layers(6))), "--only", "gadapt"]) == 2
+    assert "name a dispatcher as well: tree, ensemble" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
+def test_a_choice_is_timed_as_it_was_learnt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert selection.main([str(written(tmp_path, layers(12)))]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(found) == {"tree", "ensemble"}
+    for one in found.values():
+        assert 0 < one["c_select_s"] < one["python_select_s"] < 1
+        assert one["splits"] >= 1
