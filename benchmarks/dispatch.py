@@ -33,8 +33,9 @@ import numpy as np
 from benchmarks.dispatch_runs import OURS, STATIC, Done, Job, data_sets, folds_of, learners, run
 from benchmarks.dispatch_tables import Result, figures, print_cases, print_verdict
 from benchmarks.frame import JOBS, SEED, Figures, benchmark, in_processes, option
+from benchmarks.shortlists import Tries, judged_lists, stacked
 from harness.core.errors import UsageError
-from harness.dispatch.verdict import ORACLE, Judged, judged, judged_lists, stacked
+from harness.dispatch.verdict import ORACLE, Judged, judged
 
 ALL = list(learners(()))
 """The learners, in the order of the tables."""
@@ -78,17 +79,20 @@ def _result(
     """Put the folds of a data set together."""
     data = data_sets(path)[index]
     folds = folds_of(path, index, seed)
-    by_name, fit_s, leaves, splits = dict[str, Judged](), {}, {}, {}
+    by_name, tries = dict[str, Judged](), dict[str, Tries]()
+    fit_s, leaves, splits = {}, {}, {}
     for name in names:
         parts = [done[Job(path, index, fold, name, seed)] for fold in range(len(folds))]
         lists = stacked(folds, [part.lists for part in parts])
-        by_name |= {one.name: one for one in judged_lists(name, data.matrix, lists)}
+        rows, of_lists = judged_lists(name, data.matrix, lists)
+        by_name |= {one.name: one for one in rows}
+        tries |= of_lists
         fit_s[name] = float(np.mean([part.fit_s for part in parts]))
         if parts[0].leaves is not None:
             leaves[name] = float(np.mean([part.leaves for part in parts if part.leaves]))
             splits[name] = float(np.mean([part.splits for part in parts]))
     by_name[ORACLE] = judged(ORACLE, data.matrix, data.matrix.best)
-    return Result(data, by_name, fit_s, leaves, splits)
+    return Result(data, by_name, fit_s, leaves, splits, tries)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.dispatch_data import DataSet, read_data_sets
+from benchmarks.shortlists import listed
 from harness.core.arrays import Flags, Indices
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
@@ -20,7 +21,7 @@ from harness.dispatch.learnt import LearntSelector, leaf_count
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import held_out, listed
+from harness.dispatch.verdict import held_out
 from harness.models.folds import Fold, fold_count, grouped_folds
 
 if TYPE_CHECKING:
@@ -105,8 +106,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """The lists for the held-out inputs of a fold (see `verdict.listed`), the processor seconds of
-    learning, and the leaves of a dispatcher with the splits that a choice passes."""
+    """The lists for the held-out inputs of a fold (see `shortlists.listed`), the processor seconds
+    of learning, and the leaves of a dispatcher with the splits that a choice passes."""
 
     lists: Indices
     fit_s: float

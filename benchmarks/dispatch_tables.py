@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import OURS, STATIC
 from benchmarks.frame import show
+from benchmarks.shortlists import Tries
 from harness.core.arrays import Array
 from harness.dispatch.study import SPLIT_S, to_ship
 from harness.dispatch.verdict import Judged, compare, with_selection
@@ -20,13 +21,15 @@ from harness.dispatch.verdict import Judged, compare, with_selection
 @dataclass(frozen=True)
 class Result:
     """A data set with each learner's slowdowns on its inputs, in the same order; processor seconds
-    to fit, leaves, and the splits that a choice passes are means over folds."""
+    to fit, leaves, and the splits that a choice passes are means over folds. `tries` has what
+    trying costs, by the names of the rows of shortlists."""
 
     data: DataSet
     judged: Mapping[str, Judged]
     fit_s: Mapping[str, float]
     leaves: Mapping[str, float]
     splits: Mapping[str, float]
+    tries: Mapping[str, Tries] = field(default_factory=dict)
 
     @property
     def dispatcher(self) -> str:
@@ -111,18 +114,14 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
             name: round(_over_cases([judged[name] for _, _, judged in cases]), 4)
             for name in results[0].judged
         },
-        "shortlists": {name: _of_shortlist(results, name) for name in _shortlists(results[0])},
+        "shortlists": {name: _of_shortlist(results, name) for name in results[0].tries},
         "dispatchers": {result.data.name: result.dispatcher for result in results},
     }
 
 
-def _shortlists(result: Result) -> list[str]:
-    return [name for name, one in result.judged.items() if one.tries]
-
-
 def _of_shortlist(results: Sequence[Result], name: str) -> dict[str, float]:
     found = [result.judged[name] for result in results]
-    tries = [one.tries for one in found if one.tries]
+    tries = [result.tries[name] for result in results]
     unsure = np.concatenate([one.unsure for one in tries])
     excess = np.concatenate([one.excess_calls for one in tries])
     cases = [judged[name] for result in results for judged in result.cases().values()]

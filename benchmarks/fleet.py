@@ -55,11 +55,9 @@ from harness.fleet.messages import (
     OfferedDevice,
     RunInterleaved,
     RunOne,
-    TimeReference,
     WorkerAnswer,
 )
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.reference_kernel import ReferenceTimes
 from harness.measure.device_worker import DeviceFacts, Together
 from harness.measure.kernel_job import KernelJob
 from harness.measure.sensors import SensorFacts
@@ -124,8 +122,6 @@ class SleepingAgent:
     def _answer(self, uuid: str, call: object) -> object:
         if isinstance(call, Describe):
             return _facts(uuid)
-        if isinstance(call, TimeReference):
-            return ReferenceTimes(1e-3, 1e-3)
         if isinstance(call, NameArguments):
             return MadeData(("x",), 0.0)
         if isinstance(call, RunOne):
@@ -218,7 +214,7 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
     options = SearchOptions(resolve_techniques(["UniformRandom"]), TESTS, 0, "fleet", 4)
     clock = Clock()
     request = FleetRequest(address, (), devices, False, database, print)
-    with fleet_measurers(spec, request) as (fleet,), writing(database) as engine:
+    with fleet_measurers(spec, request) as fleet, writing(database) as engine:
         measurer = EqualDevices(fleet.opened.measurers)
         assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
         with contextlib.closing(measurer), Store(engine) as store:

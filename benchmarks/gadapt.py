@@ -34,7 +34,7 @@ import pandas as pd
 from benchmarks.frame import Figures, benchmark, kernels, option, show
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import choose
 from harness.measure.choose import with_cache
 from harness.measure.kernels import KernelMeasurer
@@ -43,7 +43,7 @@ from harness.search.techniques.hill_climb import steps_up
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
 from harness.stats import Estimate
-from harness.stats.timing import is_within_noise
+from harness.stats.samples import SampleStatistics, within_noise
 
 SPACES = Path(__file__).resolve().parents[1] / "spaces" / "gadapt"
 CHOICE_SEEDS, JUDGE_SEEDS = (2,), (3,)
@@ -177,12 +177,13 @@ def _times(found: Sequence[tuple[Sequence[Measurement], Sequence[Measurement]]])
 
 def _ties(row: Sequence[Measurement]) -> list[bool]:
     """Say which configurations of an input do not differ significantly from its best."""
-    best = min(row, key=lambda m: m.time_s).timing
-    return [_is_tie(m.timing, best) for m in row]
-
-
-def _is_tie(one: Timing | None, best: Timing | None) -> bool:
-    return one is not None and best is not None and is_within_noise(one, best)
+    timings = {place: m.timing for place, m in enumerate(row) if m.timing}
+    if not timings:
+        return [False] * len(row)
+    found = SampleStatistics.of_timings(list(timings.values()))
+    is_tied = within_noise(found, int(found.time.argmin()), np.arange(len(timings)))
+    ties = dict(zip(timings, is_tied.tolist(), strict=True))
+    return [ties.get(place, False) for place in range(len(row))]
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def _imported(folder: Path) -> ModuleType:
     return module
 
 
-def run_command(command: Any, name: str, words: Sequence[str]) -> None:
+def run_and_print(command: Any, name: str, words: Sequence[str]) -> None:
     """Run a command of harness and print it; raises HarnessError where it fails."""
     print(f"$ {command_line(name, *words)}", flush=True)
     code = command.main(list(words))
@@ -169,10 +169,11 @@ def slowdowns(
     }
 
 
-def coverage(workload: Workload) -> Estimate:
-    """Estimate the share of calls in the tuned range."""
-    share = workload.by_reason.get("tuned", 0) / workload.total
-    return clopper_pearson(share, workload.total, 0.05)
+def coverage(program: Program, workload: Workload) -> Estimate:
+    """Estimate the share of calls in the range that a program was tuned for."""
+    is_tuned = program.dispatcher.is_tuned
+    calls = sum(count for one, count in workload.calls.items() if is_tuned(**one))
+    return clopper_pearson(calls / workload.total, workload.total, 0.05)
 
 
 def close_the_loop(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
@@ -183,17 +184,17 @@ def close_the_loop(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     limits = ["--database", database, "--test-limit", str(args.test_limit), "--no-reduce"]
     limits += ["--repeats", str(args.repeats), "--backend", "opencl", "--finalists", "1"]
     writing = [database, "--spec", str(SPACE), "--choice", "tree", "-o"]
-    run_command(tune, "tune", [str(SPACE), "--inputs-from", str(ten), "--cover", "1", *limits])
-    run_command(dispatch, "dispatch", [*writing, str(folder / "before")])
+    run_and_print(tune, "tune", [str(SPACE), "--inputs-from", str(ten), "--cover", "1", *limits])
+    run_and_print(dispatch, "dispatch", [*writing, str(folder / "before")])
     calls = draw_calls(args.calls, args.seed)
     before, recorded = record(folder / "before", calls)
     weights = ["--weights", str(recorded.path)]
-    run_command(tune, "tune", [str(SPACE), "--inputs-from", str(recorded.path), *limits])
-    run_command(dispatch, "dispatch", [*writing, str(folder / "after"), *weights])
+    run_and_print(tune, "tune", [str(SPACE), "--inputs-from", str(recorded.path), *limits])
+    run_and_print(dispatch, "dispatch", [*writing, str(folder / "after"), *weights])
     after, recorded_after = record(folder / "after", calls)
     judged = slowdowns({"before": before, "after": after}, Counter(calls), args.rounds)
     gain = compare(judged["after"], judged["before"]).ratio.inverse
-    covered = {"before": coverage(recorded), "after": coverage(recorded_after)}
+    covered = {"before": coverage(before, recorded), "after": coverage(after, recorded_after)}
     rows = [(name, covered[name], one.mean) for name, one in judged.items()]
     show(("", "calls in the tuned range", "weighted slowdown"), rows)
     print(f"After it, the calls are {gain.text('.3f', 'x')} as fast.")

@@ -7,15 +7,19 @@ harness.analyse on what a database holds.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+import numpy as np
 
 from harness.analysis.search_counts import SearchCounts
 from harness.core.config_diff import DEFAULT, preference
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.stats.claims import hold_false_discoveries
-from harness.stats.timing import TimeRatio, is_within_noise, log_time, time_ratio, trimmed_ratio
+from harness.stats.samples import SampleStatistics, within_noise
+from harness.stats.timing import TimeRatio, log_time, time_ratio, trimmed_ratio
 
 Measured = Mapping[Config, Measurement]
 
@@ -226,7 +230,9 @@ def choose_finalists(
     order = sorted(working, key=lambda m: m.time_s)
     leading = order[: count or 2]
     if count is None and order:
-        tied = [m for m in order if m.config != default and _tie(m, order[0])]
+        timings = SampleStatistics.of_timings([m.timing for m in order if m.timing])
+        is_tied = within_noise(timings, 0, np.arange(len(order))).tolist()
+        tied = [m for m in itertools.compress(order, is_tied) if m.config != default]
         leading += sorted(tied, key=lambda m: preference(m.config, default))[:1]
     code_of = {m.config: _code(m) for m in measurements}
     stands_for = {_code(m): m.config for m in working}
@@ -239,9 +245,3 @@ def choose_finalists(
 def _code(measurement: Measurement) -> str:
     """Return a key that configurations with the same machine code share."""
     return measurement.shared_with or measurement.config.digest
-
-
-def _tie(one: Measurement, other: Measurement, confidence: float = 0.95) -> bool:
-    if one.timing is None or other.timing is None:
-        return False
-    return is_within_noise(one.timing, other.timing, confidence)

@@ -11,7 +11,7 @@ from harness.results import MeasurementRows
 from harness.results.view import Results
 
 MOST_ROWS = 20_000
-"""Effects, causes of failures and trees come from at most so many measurements."""
+"""Causes of failures and trees come from at most so many measurements."""
 
 _SEED = 0
 
@@ -28,20 +28,14 @@ def sampling_lines(results: Results) -> Iterator[str]:
     """Yield a sentence where some results come from a sample of the measurements."""
     if len(results.searched) > MOST_ROWS:
         yield (
-            f"Effects, causes of failures and trees come from random samples of {MOST_ROWS:,} of "
-            f"the {len(results.searched):,} measurements (seed {_SEED})."
+            f"Causes of failures and trees come from random samples of {MOST_ROWS:,} of the "
+            f"{len(results.searched):,} measurements (seed {_SEED})."
         )
 
 
-def numbered(codes: Indices) -> Indices:
-    """Number codes in the order in which they appear, shape (rows,)."""
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    numbers: Indices = np.argsort(np.argsort(first))[inverse]
-    return numbers
-
-
 def measurement_numbers(rows: MeasurementRows) -> Indices:
-    """Number the measurements that were really made, shape (rows,).
+    """Number the measurements that were really made, in the order in which they appear, shape
+    (rows,).
 
     Of configurations with the same machine code, one was measured on an input; the others have its
     samples and its number.
@@ -49,4 +43,7 @@ def measurement_numbers(rows: MeasurementRows) -> Indices:
     columns = rows.columns
     origins = rows.of(columns.origins).astype(np.int64)
     width = int(origins.max(initial=0)) + 1
-    return numbered(rows.of(columns.inputs.codes) * width + origins)
+    codes = rows.of(columns.inputs.codes) * width + origins
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    numbers: Indices = np.argsort(np.argsort(first))[inverse]
+    return numbers

@@ -86,7 +86,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "inputs": (_is_text, "a condition such as 'n <= 4096'"),
     "inputs_from": (_is_path, "the path of a workload"),
     "cover": (_is_number, "a share such as 0.95"),
-    "most_inputs": (_is_whole(4), "a whole number from 4 to 10^9"),
+    "most_inputs": (_is_whole(1), "a whole number from 1 to 10^9"),
     "backend": (_is_text, "a text such as 'opencl'"),
     "device": (_is_device, "the name or the index of a device, or a list of them"),
     "replay": (_is_path, "the path of a recording"),

@@ -9,7 +9,6 @@ from harness.api.options import TuneOptions
 from harness.core.errors import UsageError
 from harness.core.files import check_writable, nearest_file
 from harness.core.invocation import command_line
-from harness.measure.backends.device_names import ALL_MODELS, are_all_models
 from harness.recordings.files import SPACE, known_as
 
 
@@ -23,13 +22,10 @@ def check_options(options: TuneOptions) -> None:
         raise UsageError("--cover needs --inputs-from FILE, whose calls it counts")
     if options.cover is not None and not 0 < options.cover <= 1:
         raise UsageError(f"--cover must be a share above 0, up to 1, got {options.cover}")
-    _check_models(options)
     if options.insecure and options.cluster is None:
         raise UsageError("--insecure needs --cluster ADDRESS, whose encryption it concerns")
     if options.most_inputs is not None and options.inputs_from is None:
-        raise UsageError(
-            "--most-inputs needs --inputs-from FILE; in a space, write inputs.adaptive.most"
-        )
+        raise UsageError("--most-inputs needs --inputs-from FILE, whose inputs it counts")
     for option, path in _files(options):
         _check_file(option, path)
     if isinstance(options.space, Path):
@@ -80,19 +76,6 @@ def _check_validation(options: TuneOptions) -> None:
         )
     if options.results_log is not None:
         raise UsageError("--results-log does not go with --validate, which seeks no best")
-
-
-def _check_models(options: TuneOptions) -> None:
-    """Refuse options that are of one campaign."""
-    if not are_all_models(options.device):
-        return
-    refused = {"--validate": options.validate, "--results-log": options.results_log}
-    for option, value in refused.items():
-        if value is not None:
-            raise UsageError(
-                f"{option} does not go with --device {ALL_MODELS}, which runs a campaign for each "
-                "model of devices; name one model"
-            )
 
 
 def _files(options: TuneOptions) -> Iterator[tuple[str, Path]]:

@@ -29,7 +29,7 @@ from harness.api.documents import (
     WeightsDocument,
 )
 from harness.core.config_diff import DEFAULT
-from harness.core.observations import ENERGY_SPREAD, HOT_SPREAD, HOT_TIME
+from harness.core.observations import ENERGY_SPREAD
 from harness.core.records import Config, Input, Measurement
 from harness.dispatch.single import Single
 from harness.dispatch.study import Study, sentence
@@ -196,8 +196,6 @@ def _input(report: InputReport, legal: int | None, energy: InputEnergy | None) -
         legal=legal,
         outcomes={str(outcome): count for outcome, count in report.outcomes.items()},
         note=report.note,
-        hot_s=_observed(best, HOT_TIME, HOT_SPREAD),
-        default_hot_s=_observed(baseline, HOT_TIME, HOT_SPREAD),
         energy_j=_observed(best_j, ENERGY, ENERGY_SPREAD),
         default_energy_j=_observed(baseline_j, ENERGY, ENERGY_SPREAD),
     )

@@ -5,17 +5,13 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
 
 from harness.api.request import TuneRequest
 from harness.core.errors import UsageError
 from harness.fleet.measurers import FleetMeasurers, FleetRequest, fleet_measurers
-from harness.measure.choose import open_measurers, open_models
+from harness.measure.choose import open_measurers
 from harness.measure.measurer import Measurer
-from harness.results import stored_compilers
 from harness.results.url import shown_database
-from harness.tuning.baton import Baton
 from harness.tuning.devices import EqualDevices, Joining
 
 
@@ -32,10 +28,9 @@ def open_devices(
     measurers: Mapping[str, Measurer]
     joining: Joining | None = None
     if options.cluster is None:
-        where = options.backend, options.device, most, _known_compilers(request)
-        measurers, why = open_measurers(request.whole, *where)
+        measurers, why = open_measurers(request.whole, options.backend, options.device, most)
     else:
-        (fleet,) = _open_fleet(request, opened, say)
+        fleet = _open_fleet(request, opened, say)
         measurers, why = fleet.opened.measurers, _why_of_fleet(request, fleet)
         joining = fleet.late if most > 1 and options.validate is None else None
     if len(measurers) == 1 and joining is None:
@@ -54,67 +49,13 @@ def open_devices(
     return devices, f"{why}; {devices.describe()}"
 
 
-@dataclass(frozen=True)
-class ModelDevices:
-    """The devices of one model, and why they were chosen. `name` is of the model; where two groups
-    of devices share it, it has their driver as well."""
-
-    name: str
-    devices: EqualDevices
-    why: str
-
-
-def open_all_models(
-    request: TuneRequest, opened: ExitStack, baton: Baton, say: Callable[[str], None]
-) -> tuple[list[ModelDevices], list[str]]:
-    """Open all devices; return them by model, and why others are not used. `opened` closes them.
-
-    Raises UsageError and BackendUnavailable.
-    """
-    groups: list[tuple[Mapping[str, Measurer], Joining | None, str]]
-    most, skipped = _most(request), list[str]()
-    if request.options.cluster is None:
-        known = _known_compilers(request)
-        models, unused = open_models(request.whole, request.options.backend, most, known)
-        groups = [(model.measurers, None, model.why) for model in models]
-        skipped.extend(unused)
-    else:
-        fleet = _open_fleet(request, opened, say)
-        groups = [
-            (each.opened.measurers, each.late if most > 1 else None, _why_of_fleet(request, each))
-            for each in fleet
-        ]
-    devices = [EqualDevices(measurers, joining, baton) for measurers, joining, _ in groups]
-    for each in devices:
-        opened.callback(each.close)
-    return [
-        ModelDevices(name, each, f"{why}; {each.describe()}")
-        for name, each, (_, _, why) in zip(_names(devices), devices, groups, strict=True)
-    ], skipped
-
-
-def _names(models: list[EqualDevices]) -> list[str]:
-    """Return a name for each model, which no other one has."""
-    environments = [devices.environment for devices in models]
-    names = [environment.device for environment in environments]
-    for more in ("driver", "platform", "compiler", "backend", "cache"):
-        if len({*names}) < len(names):
-            pairs = zip(names, environments, strict=True)
-            names = [f"{name}, {more} {getattr(each, more)}" for name, each in pairs]
-    return names
-
-
 def _most(request: TuneRequest) -> int:
     return len(request.spec.inputs)  # an input is with one device
 
 
-def _known_compilers(request: TuneRequest) -> partial[tuple[str, ...]]:
-    return partial(stored_compilers, request.database, request.spec.program_sha256)
-
-
 def _open_fleet(
     request: TuneRequest, opened: ExitStack, say: Callable[[str], None]
-) -> list[FleetMeasurers]:
+) -> FleetMeasurers:
     options = request.options
     assert options.cluster is not None
     driver = f"{platform.node()}: {shown_database(request.database)}"

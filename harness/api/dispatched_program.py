@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from harness.dispatch.launcher import Launcher, make_launcher
-from harness.dispatch.launcher_code import launcher_compiler
 from harness.dispatch.program_files import compiler_identity, why_no_programs
 from harness.results.view import Results
 from harness.space_file import Spec
@@ -42,10 +41,4 @@ def program_notices(spec: Spec, results: Results) -> list[str]:
         make_launcher(spec.program, spec.features)
     except NoLauncher as error:
         notices.append(f"The choice and the programs are written, but no launcher: {error}.")
-    else:
-        if launcher_compiler() is None:
-            notices.append(
-                f"No C compiler found: build the launcher with the command at the top of "
-                f"{spec.name}.c."
-            )
     return notices

@@ -1,5 +1,4 @@
-"""Which results a dispatcher is learnt from: those of the space as it is now, on one device; and
-how it does on the other devices that the same databases hold."""
+"""Which results a dispatcher is learnt from: those of the space as it is now, on one device."""
 
 from __future__ import annotations
 
@@ -11,10 +10,8 @@ from typing import ClassVar
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.core.text import counted
-from harness.dispatch.candidates import matrix_of
-from harness.dispatch.elsewhere import DeviceTransfer, transfer_to
 from harness.dispatch.recorded import recorded_spec
-from harness.dispatch.study import AUTO, Study
+from harness.dispatch.study import AUTO
 from harness.results.tuned_space import TunedSpace
 from harness.results.view import Results, the_one
 from harness.space_file import Spec, load_spec
@@ -138,29 +135,6 @@ def describe(results: Results) -> str:
     key = results.campaign.key
     inputs = counted(len(results.measured), "input")
     return f"{results.title}, program {key.program_sha256[:8]}, campaign {key.campaign}, {inputs}"
-
-
-def results_elsewhere(campaigns: Sequence[Results], results: Results) -> list[Results]:
-    """Return the last results of each other device, of the same kernel with the same caches."""
-    here, latest = results.campaign, dict[tuple[str, str], Results]()
-    for one in sorted(campaigns, key=lambda one: one.last_at, reverse=True):
-        there = one.campaign.environment
-        is_same = (
-            one.campaign.space_name == here.space_name
-            and one.campaign.key.program_sha256 == here.key.program_sha256
-            and there.caches == here.environment.caches
-        )
-        if is_same and there.device != here.environment.device:
-            latest.setdefault((there.device, there.platform), one)
-    return list(latest.values())
-
-
-def transfers(found: Study, name: str, elsewhere: Sequence[Results]) -> tuple[DeviceTransfer, ...]:
-    """Judge a dispatcher on each of these devices; those with too few common times are left out."""
-    judged = (
-        transfer_to(found, name, matrix_of(one), one.campaign.environment) for one in elsewhere
-    )
-    return tuple(one for one in judged if one is not None)
 
 
 def device_name(environment: Environment) -> str:

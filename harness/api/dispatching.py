@@ -16,10 +16,8 @@ from harness.api.dispatched_program import program_launcher, program_notices
 from harness.api.dispatched_results import (
     DispatchOptions,
     describe,
-    results_elsewhere,
     results_of,
     space_of,
-    transfers,
 )
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
@@ -28,7 +26,6 @@ from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.current_space import in_current_space
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.elsewhere import DeviceTransfer
 from harness.dispatch.formats import check_formats
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
@@ -86,16 +83,8 @@ class LearntDispatcher:
     name: str | None
     arch: str
     notices: Sequence[str]
-    elsewhere: Sequence[Results] = ()
     coverage: Coverage | None = None
     why_no_choice: str = ""
-
-    @cached_property
-    def transfers(self) -> tuple[DeviceTransfer, ...]:
-        """The choice by input on the other devices that these databases have results of."""
-        if self.found is None or self.name is None:
-            return ()
-        return transfers(self.found, self.name, self.elsewhere)
 
     @property
     def is_worth_it(self) -> bool:
@@ -161,15 +150,14 @@ class LearntDispatcher:
         earlier, count = earlier_inputs(self.options.output) or 0, len(self.matrix.features)
         return _loss(self.options.output, count, earlier) if earlier > count else ""
 
-    def how_to_run(self, files: Sequence[str]) -> str:
-        """Say how to run the launcher, if these files have one; empty if not."""
+    @property
+    def how_to_run(self) -> str:
+        """Say how to run the launcher, if there is one; empty if not."""
         launcher = program_launcher(self.spec, self.results)
         if launcher is None:
             return ""
-        compiled = f"run_{self.spec.name}"
-        folder = self.options.output
-        command = folder / compiled if compiled in files else f"python {folder / self.spec.name}"
-        return f"To run the program that suits the input: {command} {launcher.line.usage}".rstrip()
+        command = f"python {self.options.output / self.spec.name} {launcher.line.usage}"
+        return f"To run the program that suits the input: {command}".rstrip()
 
     def write(self) -> list[str]:
         """Write the code and the kernels; return the files, relative to the folder."""
@@ -200,9 +188,8 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = space_of(options, campaigns)
-    check_formats(options.format, spec)
+    check_formats(options.format)
     results = results_of(campaigns, spec, options)
-    elsewhere = results_elsewhere(campaigns, results)
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
@@ -236,7 +223,6 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
         name,
         arch,
         notices,
-        elsewhere,
         coverage,
         why,
     )
@@ -310,7 +296,7 @@ def _judged(matrix: Matrix, options: DispatchOptions, display: Display) -> Study
 
 
 def _provenance(learnt: LearntDispatcher) -> Provenance:
-    results, found, transfers = learnt.results, learnt.found, learnt.transfers
+    results, found = learnt.results, learnt.found
     verdict = (*verdict_lines(found), "") if found is not None else ()
     name = "one configuration for all" if learnt.name is None else learnt.name
     is_slower = learnt.name is not None and not learnt.is_worth_it
@@ -322,8 +308,7 @@ def _provenance(learnt: LearntDispatcher) -> Provenance:
         inputs=len(learnt.matrix.features),
         choice=f"{name}, seed {learnt.options.seed}{why}",
         date=datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        verdict=(*verdict, learnt.sentence, *(one.sentence for one in transfers)),
-        transfers=transfers,
+        verdict=(*verdict, learnt.sentence),
     )
 
 

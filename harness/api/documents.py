@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from harness import __version__
 
-FORMAT = 2
+FORMAT = 3
 
 JsonValue = bool | int | float | str | None
 JsonConfig = dict[str, JsonValue]
@@ -38,7 +38,7 @@ class ObservedDocument:
 @dataclass(frozen=True)
 class InputDocument:
     """The result of one input. `best` was the fastest; `recommended` is the default where the best
-    is not significantly faster. `time_s`, `hot_s` and `energy_j`, of one launch or run, are of the
+    is not significantly faster. `time_s` and `energy_j`, of one launch or run, are of the
     recommended configuration, and null where they were not measured. Spreads are half the 95 %
     confidence interval, null of a single sample. `default_outcome` is `ok`, or how the default
     failed, with its `default_message`; null where it was not measured. `speedup` is over the
@@ -59,8 +59,6 @@ class InputDocument:
     legal: int | None
     outcomes: dict[str, int]
     note: str
-    hot_s: ObservedDocument | None
-    default_hot_s: ObservedDocument | None
     energy_j: ObservedDocument | None
     default_energy_j: ObservedDocument | None
 
@@ -153,25 +151,12 @@ class ErrorDocument(HeadedDocument):
 
 
 @dataclass(frozen=True)
-class ModelDocument:
-    """What `tune --device all-models` found on the devices of one model; `error` is empty unless
-    its last device failed. `next` is as in TuneDocument."""
-
-    device: str
-    has_failed: bool
-    error: str
-    results: ResultsDocument | None
-    next: list[list[str]]
-
-
-@dataclass(frozen=True)
 class TuneDocument(HeadedDocument):
     """What `tune --json` prints. `has_failed` is true where the exit code is not 0: nothing was
-    measured, nothing worked on an input, or a device failed. A default that fails while others work
+    measured, or nothing worked on an input. A default that fails while others work
     is in `results.warnings`. `warnings` are those of the run, as on standard error. `next` has the
     commands to run next, each as a list of words: `analyse` shows the results again, and `tune`
-    continues the search. With `--device all-models`, `results` is null, and `models` has those of
-    each model."""
+    continues the search."""
 
     database: str
     has_failed: bool
@@ -179,7 +164,6 @@ class TuneDocument(HeadedDocument):
     report: str | None
     results: ResultsDocument | None
     next: list[list[str]]
-    models: list[ModelDocument] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -254,15 +238,17 @@ class TargetDocument:
 @dataclass(frozen=True)
 class SpaceDocument:
     """A valid space; `legal` is the number of legal configurations by input, null where it is too
-    large to count. `why_host_failed` and, with --run, `why_run_failed` are empty where the host
-    module and the default work, or were not run. `feature_sources` says where the launcher of a
-    program finds each feature; it is empty for kernels, and where `why_no_launcher` says why."""
+    large to count; of more than 100 inputs, only the first and those with the least and the
+    greatest value of a feature are counted. `why_host_failed` and, with --run, `why_run_failed`
+    are empty where the host module and the default work, or were not run. `feature_sources` says
+    where the launcher of a program finds each feature; it is empty for kernels, and where
+    `why_no_launcher` says why."""
 
     name: str
     path: str
     points: int
     inputs: list[JsonConfig]
-    legal: list[int] | None
+    legal: list[int | None] | None
     default: JsonConfig
     targets: list[TargetDocument]
     why_host_failed: str
@@ -362,7 +348,6 @@ class DispatchDocument(HeadedDocument):
     choice: ChoiceDocument | None
     why_no_choice: str
     notices: list[str]
-    elsewhere: list[str]
     folder: str
     files: list[str]
     why_not_written: str

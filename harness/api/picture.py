@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.outputs import marked, write_output
-
-_MARK = "<!-- drawn by harness -->"
-_FILE = marked("a picture", _MARK.encode())
+from harness.core.files import WRITTEN_BY, write_output
 
 
 @dataclass(frozen=True)
@@ -20,14 +17,14 @@ class Picture:
     def __post_init__(self) -> None:
         # The report's pictures take the colours of its page.
         plain = self.svg.replace("var(--paper)", "white").replace("currentColor", "#444")
-        object.__setattr__(self, "svg", f"{plain}{_MARK}")
+        object.__setattr__(self, "svg", plain)
 
     def save(self, path: str | Path) -> Path:
         """Write the SVG file, in place of an earlier picture of harness; return its path.
 
         Raises UsageError where another file is there.
         """
-        write_output(Path(path), self.svg, _FILE, "save(path)")
+        write_output(Path(path), f"<!-- {WRITTEN_BY} -->{self.svg}")
         return Path(path)
 
     def _repr_svg_(self) -> str:

@@ -15,14 +15,14 @@ from harness.api.options import DATABASE, TuneOptions
 from harness.api.workload import WorkloadChoice, with_inputs_of
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
-from harness.core.outputs import check_output
+from harness.core.files import check_output
 from harness.core.records import Config
 from harness.recordings.files import recording_name
 from harness.recordings.read import recording_files
 from harness.recordings.recording import Recording
 from harness.recordings.space import recording_spec
 from harness.results import check_database, sqlite_path
-from harness.search import RESULTS_LOG, SearchOptions, resolve_techniques, transfer_techniques
+from harness.search import SearchOptions, resolve_techniques, transfer_techniques
 from harness.space_file import Spec, load_spec
 from harness.space_file.flag_files import with_values_of_files
 from harness.space_file.inputs import select_inputs
@@ -106,7 +106,7 @@ def read_request(options: TuneOptions) -> TuneRequest:
     spec = whole if options.inputs is None else select_inputs(whole, options.inputs)
     search = search_options(spec, options, techniques)
     for log in search.logs(len(spec.inputs)):
-        check_output(log, RESULTS_LOG, "--results-log")
+        check_output(log)
     seeds = tuple(with_values_of_files(seed, whole.parameters) for seed in seeds)
     return TuneRequest(
         options=options,

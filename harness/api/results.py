@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.inputs import InputReport
-from harness.api.html import describe_as_html
 from harness.api.picture import Picture
 from harness.core.config_diff import DEFAULT
 from harness.core.errors import UsageError
@@ -162,7 +162,7 @@ class TuneResults:
         """Write the HTML report; return its path."""
         from harness.report import write_report
 
-        write_report(Path(path), [self.stored], option="report(path)")
+        write_report(Path(path), [self.stored])
         return Path(path)
 
     def dispatcher(
@@ -233,7 +233,8 @@ class TuneResults:
             yield f"    and {counted(len(self.inputs) - _SHOWN, 'more input')}; see .table()"
 
     def _repr_html_(self) -> str:
-        return describe_as_html(self.title, self.inputs, self.stored.default)
+        title = html.escape(escaped(self.title))
+        return f"<p><b>{title}</b></p>{self.table().to_html(max_rows=_SHOWN)}"
 
 
 def findings_of(stored: Results) -> Findings:

@@ -15,7 +15,6 @@ from harness.analysis.inputs import InputReport
 from harness.api.devices import open_devices
 from harness.api.options import DATABASE
 from harness.api.request import PREDICTED, TuneRequest
-from harness.core.errors import HarnessError
 from harness.core.records import Config
 from harness.core.text import counted, first_few
 from harness.measure.choose import fitted_to
@@ -64,8 +63,6 @@ class Tuned:
     store: Store
     campaign: Campaign
     reports: Sequence[InputReport]
-    error: HarnessError | None = None
-    """Why it ended early, where others went on."""
 
     @property
     def has_failed(self) -> bool:
@@ -94,40 +91,25 @@ def tuned(request: TuneRequest, listener: Listener) -> Iterator[Tuned]:
     # The device first: where it cannot be opened, no database is left behind.
     with ExitStack() as opened:
         measurer = opened.enter_context(_opened(request, listener))
-        store = open_store(request, opened, listener)
+        engine = patiently(
+            lambda: opened.enter_context(writing(request.database, listener.say)),
+            request.options.wait,
+            listener.say,
+        )
+        store = opened.enter_context(Store(engine))
         first = measurer.first if isinstance(measurer, EqualDevices) else measurer
-        for text in measurer.compare() if isinstance(measurer, EqualDevices) else ():
-            listener.warn(text)
         spec = fitted_to(request.spec, first)
         for notice in spec.notices:
             listener.note(f"note: {notice}")
         make_opentuner_tables(store)
-        default = None if request.recording else default_of(spec, measurer)
-        with listener.progress(default) as display:
-            campaign = make_campaign(request, spec, measurer, store, display, listener)
+        default = Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
+        with listener.progress(None if request.recording else default) as display:
+            campaign = _campaign(request, spec, measurer, store, display, listener)
             reports = campaign.run()
         yield Tuned(request, measurer, store, campaign, reports)
 
 
-def open_store(request: TuneRequest, opened: ExitStack, listener: Listener) -> Store:
-    """Open the request's database for writing; `opened` closes it.
-
-    Raises DatabaseBusy where another process writes it for longer than the request waits.
-    """
-    engine = patiently(
-        lambda: opened.enter_context(writing(request.database, listener.say)),
-        request.options.wait,
-        listener.say,
-    )
-    return opened.enter_context(Store(engine))
-
-
-def default_of(spec: Spec, measurer: Measurer) -> Config:
-    """Return the configuration that others are shown as changes from."""
-    return Config({p.name: p.default for p in spec.tuned_for(measurer.compiler)})
-
-
-def make_campaign(
+def _campaign(
     request: TuneRequest,
     spec: Spec,
     measurer: Measurer,

@@ -16,7 +16,6 @@ from harness.core.errors import UsageError
 from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.text import nearest
 from harness.space_file import Spec, load_spec, make_spec
-from harness.space_file.document import MAX_NODES
 
 _CUDA, _OPENCL = re.compile(r"\b__global__\b"), re.compile(r"\b(__)?kernel\b")
 
@@ -161,14 +160,14 @@ def _inputs(inputs: object) -> object:
         return {"features": features, "values": values}
     if isinstance(inputs, str) or not isinstance(inputs, Iterable):
         return inputs
-    listed = iter(inputs)  # perhaps endless: the reader of a space counts
+    listed = iter(inputs)
     first = list(itertools.islice(listed, 1))
     features = list(first[0]) if first and isinstance(first[0], Mapping) else []
     return {"features": features, "values": itertools.chain(first, listed)}
 
 
 def _listed(values: object) -> list[object]:
-    """Return the values of a feature, no more than a space may have; one alone is a list."""
+    """Return the values of a feature; one alone is a list."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         return [values]
-    return list(itertools.islice(values, MAX_NODES + 1))
+    return list(values)

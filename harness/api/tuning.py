@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.api.arguments import check_arguments, naming_arguments
 from harness.api.checks import check_options, check_recordings
 from harness.api.options import TuneOptions
-from harness.core.errors import HarnessError, ResultsError, SpecError, UsageError
-from harness.measure.backends.device_names import ALL_MODELS, are_all_models
+from harness.core.errors import HarnessError, ResultsError, SpecError
 from harness.space_file import Spec
 
 if TYPE_CHECKING:
@@ -105,11 +104,6 @@ def _checked_results(options: TuneOptions, progress: bool) -> TuneResults:
 
 def _check(options: TuneOptions) -> None:
     """Check the options before anything is loaded."""
-    if are_all_models(options.device):
-        raise UsageError(
-            f'device="{ALL_MODELS}" is for the command: tune returns the results of one model. '
-            "Call it for each model; open_results reads them together"
-        )
     check_options(options)
     check_recordings(options)
 
@@ -160,13 +154,11 @@ def _argument(option: str) -> str:
 
 
 def _listener(quiet: bool) -> Listener:
-    """Show progress in a notebook's cell, else on standard error."""
+    """Show progress on standard error."""
     from harness.display.formats import make_console
-    from harness.display.notebook import NotebookListener, in_notebook
     from harness.display.progress import ConsoleListener
 
-    console = make_console(stderr=True)
-    return (NotebookListener if in_notebook() else ConsoleListener)(console, quiet)
+    return ConsoleListener(make_console(stderr=True), quiet)
 
 
 @contextmanager

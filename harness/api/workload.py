@@ -11,22 +11,16 @@ from harness.api.options import COVER
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Input
 from harness.core.text import counted
-from harness.models.folds import FEWEST_INPUTS
 from harness.results import campaigns, reading, sqlite_path
 from harness.results.runs import placed_runs, read_runs
 from harness.space_file import Spec
-from harness.space_file.adaptive import AdaptivePlan, ListedPool
 from harness.space_file.workload import Workload, read_workload
-
-_FIRST = 3
-"""Where inputs are chosen, one in so many is among the most frequent."""
 
 
 @dataclass(frozen=True)
 class WorkloadChoice:
-    """Which inputs of a workload are tuned: the most frequent that make up a share of the calls.
-    Where these are more than `most`, a third of `most` are the most frequent, and tuning chooses
-    the others."""
+    """Which inputs of a workload are tuned: the most frequent that make up a share of the calls,
+    but at most `most`."""
 
     path: Path
     cover: float | None = None
@@ -43,16 +37,12 @@ def with_inputs_of(
     measured on the earlier inputs as well.
     """
     workload, refused = _usable(read_workload(choice.path, spec), spec)
-    chosen, adaptive = workload.most_frequent(choice.cover or COVER), None
-    if choice.most is not None and len(chosen) > choice.most:
-        chosen = chosen[: max(FEWEST_INPUTS, choice.most // _FIRST)]
-        pool = ListedPool({problem: float(calls) for problem, calls in workload.calls.items()})
-        adaptive = AdaptivePlan(pool, choice.most, "--most-inputs")
+    chosen = workload.most_frequent(choice.cover or COVER)[: choice.most]
     stored = [] if fresh else stored_inputs(database, spec)
     taken = set(chosen)
     earlier = [problem for problem in stored if problem not in taken]
-    notices = [*refused, *_describe(workload, chosen, earlier, adaptive)]
-    return dataclasses.replace(spec, inputs=(*chosen, *earlier), adaptive=adaptive), notices
+    notices = [*refused, *_describe(workload, chosen, earlier)]
+    return dataclasses.replace(spec, inputs=(*chosen, *earlier)), notices
 
 
 def _usable(workload: Workload, spec: Spec) -> tuple[Workload, list[str]]:
@@ -97,19 +87,13 @@ def _why_not(spec: Spec, problem: Input) -> str:
     return ""
 
 
-def _describe(
-    workload: Workload,
-    chosen: list[Input],
-    earlier: list[Input],
-    adaptive: AdaptivePlan | None,
-) -> Iterator[str]:
+def _describe(workload: Workload, chosen: list[Input], earlier: list[Input]) -> Iterator[str]:
     yield from workload.notes
     share = sum(workload.weights(chosen))
     make_up = "makes" if len(chosen) == 1 else "make"
-    then = f" first, then others up to {adaptive.most}" if adaptive else ""
     yield (
         f"{workload.path}: {len(chosen)} of {counted(len(workload.calls), 'input')} {make_up} up "
-        f"{share:.1%} of {counted(workload.total, 'call')}; these are tuned{then}"
+        f"{share:.1%} of {counted(workload.total, 'call')}; these are tuned"
     )
     if earlier:
         takes = "takes" if len(earlier) == 1 else "take"

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands.run import add_json, add_kernel_version, print_json, report_file, run_command
-from harness.core.files import check_writable
+from harness.core.files import check_output
 from harness.core.invocation import command_line
-from harness.core.outputs import check_output
 
 if TYPE_CHECKING:
     from harness.api.documents import ReportDocument
@@ -46,14 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _report(args: argparse.Namespace) -> int:
-    check_writable(args.output, "name another file with --output")
+    check_output(args.output)
     # Here, since they take seconds to load.
     from harness.display.formats import make_console
     from harness.display.text import print_line
-    from harness.report import REPORT, write_report
+    from harness.report import write_report
     from harness.results.view import read_results
 
-    check_output(args.output, REPORT, "--output")
     found = read_results(
         args.database, args.space, builds=False, kernel_version=args.kernel_version
     )

@@ -206,18 +206,15 @@ def add_device(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, several: bool = False
 ) -> None:
     """Add the option that names a device, or several (harness.measure.backends.choose)."""
-    more = (
-        "; repeat it, or name `all`, to share the inputs out over equal devices; `all-models` "
-        "tunes all devices, each model by itself"
-    )
+    more = "; repeat it, or name `all`, to share the inputs out over equal devices"
     parser.add_argument(
         "--device",
         action="append",
         default=[],
         metavar="NAME",
-        help="which GPU or CPU runs kernels: index, UUID, PCI bus id or part of its name; "
-        f"PLATFORM:DEVICE of OpenCL; `{command_line('check', '--devices')}` lists them (default: "
-        "the first)" + (more if several else ""),
+        help="which GPU or CPU runs kernels: index, UUID or part of its name; "
+        f"`{command_line('check', '--devices')}` lists them (default: the first)"
+        + (more if several else ""),
     )
 
 

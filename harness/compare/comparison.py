@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from harness.compare.clocks import clock_error
 from harness.compare.machine import NONE, MachineEvidence, evidence
 from harness.compare.matching import check_last, match, matching_notes
 from harness.compare.reading import InputResults, KernelResults, Occasions
@@ -23,7 +22,7 @@ from harness.compare.statistics import (
 )
 from harness.core.errors import UsageError
 from harness.core.records import Environment, Input, Measurement, Outcome
-from harness.stats.timing import mean_log
+from harness.stats.timing import mean_log, relative_clock_error
 
 
 class Ending(str, Enum):
@@ -151,12 +150,11 @@ def compare(
     rows = [draft.row for draft in drafts]
     fresh = {row.kernel for row in rows if row.verdict not in (Ending.SAME, Ending.MISSING)}
     check_last(base, candidate, matched, fresh)
-    lost = [note for pair in matched for note in _without_default(*pair, rules.subjects)]
     if all(row.verdict is Ending.MISSING for row in rows):
-        advice = "export again, or give the databases" if lost else "tune the same inputs in both"
-        message = "BASE and CANDIDATE have no input in common that works"
-        raise UsageError("; ".join([message, *lost, advice]))
-    notes = [*matching_notes(base, candidate, matched), *_assumed_noise(drafts, rules), *lost]
+        raise UsageError(
+            "BASE and CANDIDATE have no input in common that works; tune the same inputs in both"
+        )
+    notes = [*matching_notes(base, candidate, matched), *_assumed_noise(drafts, rules)]
     judged = list(_judged(drafts, rules))
     if any(row.verdict is Ending.MACHINE for row in judged):
         notes.append(
@@ -188,16 +186,6 @@ def _assumed_noise(drafts: Sequence[_Draft], rules: Rules) -> Iterator[str]:
             "No configuration was measured on two occasions. Noise between runs is assumed to be "
             f"{1 + rules.run_noise:.3f}x (--run-noise)"
         )
-
-
-def _without_default(
-    base: KernelResults, candidate: KernelResults, subjects: Sequence[str]
-) -> Iterator[str]:
-    """Say which side does not state its default, where the default is compared."""
-    for side, results in (("BASE", base), ("CANDIDATE", candidate)):
-        inputs = results.inputs.values()
-        if "default" in subjects and inputs and not any("default" in i.measured for i in inputs):
-            yield f"{results.kernel}: {side} does not state its default"
 
 
 def _drafts(
@@ -255,9 +243,8 @@ def _of_input(
     seen: set[tuple[int, int]] = set()
     for subject in subjects:
         base, candidate = old.measured.get(subject), new.measured.get(subject)
-        lacking = [base, candidate].count(None)
-        if lacking == 2 or (lacking and seen) or (id(base), id(candidate)) in seen:
-            continue  # an older export has no default; or the default is the best
+        if base is candidate is None or (id(base), id(candidate)) in seen:
+            continue  # OpenTuner's own databases state no default; or the default is the best
         seen.add((id(base), id(candidate)))
         verdict, notes = _untested(base, candidate)
         if verdict is ChangeVerdict.WITHIN_NOISE and _is_copy(subject, old, new):
@@ -329,7 +316,7 @@ def _judged(drafts: Sequence[_Draft], rules: Rules) -> Iterator[ComparedRow]:
             _samples(draft.row.candidate),
             draft.variance,
             draft.differences,
-            clock_error(draft.row.base, draft.row.candidate),
+            _clock_error(draft.row),
         )
         for draft in drafts
         if draft.variance is not None
@@ -372,6 +359,12 @@ def _machine(draft: _Draft, change: Change, default: Change | None, rules: Rules
 def _is_same_code(draft: _Draft) -> bool:
     row = draft.row
     return draft.evidence.is_same(row.base, row.candidate, row.environment)
+
+
+def _clock_error(row: ComparedRow) -> float:
+    """Return by how much the clocks may put the logarithm of a row's ratio off."""
+    measured = (row.base, row.candidate)
+    return relative_clock_error(*(side.timing for side in measured if side and side.timing))
 
 
 def _samples(measurement: Measurement | None) -> Sequence[float]:

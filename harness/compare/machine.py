@@ -69,7 +69,7 @@ NONE = MachineEvidence()
 
 def evidence(base: KernelResults, candidate: KernelResults, threshold: float) -> MachineEvidence:
     """Collect the evidence of two matched results; changes below the threshold do not count."""
-    same = base.program is not None and base.program == candidate.program
+    same = base.program == candidate.program
     return MachineEvidence(
         same and base.environment == candidate.environment,
         sum(drift(_changes(side), threshold) for side in (base, candidate)),

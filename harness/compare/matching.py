@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from harness.compare.reading import UNKNOWN, KernelResults
+from harness.compare.reading import KernelResults
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 
@@ -39,12 +39,6 @@ def _require_one_statistic(base: KernelResults, candidate: KernelResults) -> Non
     old, new = base.statistic.value, candidate.statistic.value
     if old == new:
         return
-    for side, other, results in (("BASE", new, base), ("CANDIDATE", old, candidate)):
-        if results.program is None:
-            raise UsageError(
-                f"{side} is an export, which is compared by medians, but {results.kernel} was "
-                f"tuned by the {other} of its samples; give the database that {side} is from"
-            )
     raise UsageError(
         f"{candidate.kernel} was tuned by the {new} of its samples, but BASE by the {old}. "
         f"Tune CANDIDATE again with `measure: {{statistic: {old}}}`: it uses the measurements "
@@ -75,24 +69,12 @@ def check_last(
             raise UsageError(_refusal(old, last))
 
 
-def _environment_fields() -> list[str]:
-    return [field.name for field in dataclasses.fields(Environment) if field.compare]
-
-
 def _differences(base: KernelResults, candidate: KernelResults) -> Mapping[str, tuple[str, str]]:
-    """Return the fields in which the environments differ, where both sides know them."""
+    """Return the fields in which the environments differ, with both values."""
     old, new = base.environment, candidate.environment
-    pairs = {name: (getattr(old, name), getattr(new, name)) for name in _environment_fields()}
-    return {n: (a, b) for n, (a, b) in pairs.items() if a != b and UNKNOWN not in (a, b)}
-
-
-def _unknown(base: KernelResults, candidate: KernelResults) -> Iterator[str]:
-    """Name the fields that an export does not state."""
-    for side, results in (("BASE", base), ("CANDIDATE", candidate)):
-        environment = results.environment
-        lacking = [n for n in _environment_fields() if getattr(environment, n) == UNKNOWN]
-        if lacking:
-            yield f"{results.kernel}: {side} does not state its {', '.join(lacking)}: it may differ"
+    names = [field.name for field in dataclasses.fields(Environment) if field.compare]
+    pairs = {name: (getattr(old, name), getattr(new, name)) for name in names}
+    return {n: (a, b) for n, (a, b) in pairs.items() if a != b}
 
 
 def _refusal(base: KernelResults, candidate: KernelResults) -> str:
@@ -122,10 +104,9 @@ def matching_notes(
             yield f"only in {name}: {', '.join(alone)}"
     yield from _only_in_candidate(base, candidate, matched)
     for old, new in matched:
-        yield from _unknown(old, new)
         for name, (a, b) in _differences(old, new).items():
             yield f"{new.kernel}: {name} differs: {a} -> {b}"
-        if old.program and new.program and old.program != new.program:
+        if old.program != new.program:
             yield f"{new.kernel}: sources differ, {old.program[:8]} -> {new.program[:8]}"
 
 

@@ -1,4 +1,4 @@
-"""A results database or an exported file -> its results of each kernel in each environment."""
+"""A results database -> its results of each kernel in each environment."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from harness.analysis.coverage import NOT_MEASURED, input_report
 from harness.core.errors import UsageError
 from harness.core.invocation import command_line
 from harness.core.records import Config, Environment, Input, Measurement, Statistic
-from harness.recordings.read import read_recording
-from harness.recordings.recording import FACTS, Recording
 from harness.results import (
     FINAL,
     LEFT_OUT,
@@ -32,12 +29,10 @@ from harness.results.measured import by_input
 from harness.results.view import Results
 from harness.stats.timing import mean_log
 
-UNKNOWN = "unknown"
-
 Occasions = Mapping[Hashable, float]
 """The mean logarithm of each occasion, by a key that all copies of the occasion share."""
 
-_TEXT = (b"{", b"[", b"\x1f\x8b")  # JSON, or gzipped
+_EXPORTED = (".csv", ".json", ".gz")
 
 
 @dataclass(frozen=True)
@@ -46,11 +41,11 @@ class InputResults:
 
     `measured` has the `best` and the `default`, where they are known: from the finals, which were
     measured again and interleaved, or else from the search. Either may have failed; the best has
-    failed where nothing works. `uuids` identify these measurements in every copy; exports have
-    none. `groups` has the occasions of each configuration that was measured several times and not
-    selected for its time. `tried` are the configurations that have a measurement. After a
-    rerun (harness.compare.rerun) the n-th occasions of both sides belong together.
-    `default_course` has the default's mean logarithms in the order in which they were measured.
+    failed where nothing works. `uuids` identify these measurements in every copy. `groups` has the
+    occasions of each configuration that was measured several times and not selected for its time.
+    `tried` are the configurations that have a measurement. After a rerun (harness.compare.rerun)
+    the n-th occasions of both sides belong together. `default_course` has the default's mean
+    logarithms in the order in which they were measured.
     """
 
     measured: Mapping[str, Measurement]
@@ -66,14 +61,13 @@ class InputResults:
 class KernelResults:
     """The results of a kernel in one environment, as it was last tuned there.
 
-    `program` is the digest of its sources, None where it is unknown. `statistic` says whether its
-    times are medians or means. `broken` has the inputs that
-    failed in the last command that asked for them, with the reasons.
+    `program` is the digest of its sources. `statistic` says whether its times are medians or means.
+    `broken` has the inputs that failed in the last command that asked for them, with the reasons.
     """
 
     kernel: str
     environment: Environment
-    program: str | None
+    program: str
     inputs: Mapping[Input, InputResults]
     broken: Mapping[Input, str] = field(default_factory=dict)
     statistic: Statistic = Statistic.MEDIAN
@@ -84,14 +78,16 @@ def read_kernel_results(
 ) -> list[KernelResults]:
     """Read the results of each kernel, or of the named one; those tuned last come first.
 
-    `database` is a database's URL or path, or the path of an export. `programs` has the digests
-    of the wanted versions by kernel name; of other kernels the version tuned last is read. Raises
-    UsageError where there are no results, RecordingError and ResultsError where they cannot be
-    read.
+    `programs` has the digests of the wanted versions by kernel name; of other kernels the version
+    tuned last is read. Raises UsageError where there are no results, ResultsError where they cannot
+    be read.
     """
     path = sqlite_path(database)
-    if path is not None and _is_exported(path):
-        return [_of_export(path, kernel, programs or {})]
+    if path is not None and path.suffix in _EXPORTED:
+        raise UsageError(
+            f"{path}: compare reads results databases, not exported files; give the database that "
+            "the file was exported from"
+        )
     with reading(database) as engine, engine.connect() as connection:
         found = [c for c in campaigns(connection) if kernel in (None, c.space_name)]
         read = partial(read_measurements, connection)
@@ -223,59 +219,3 @@ def _uuid(rows: MeasurementRows, measurement: Measurement) -> str:
     code = rows.columns.config_table.find(measurement.config)
     same = list(rows.where(rows.of(rows.columns.configs.codes) == code))
     return next(row.uuid for row in reversed(same) if row.measurement == measurement)
-
-
-# ------------------------------------------------------------------------- exports
-
-
-def _is_exported(path: Path) -> bool:
-    if path.suffix == ".csv":
-        return True
-    try:
-        with path.open("rb") as file:
-            return file.read(64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(_TEXT)
-    except OSError:
-        return False  # the database's reader says what is wrong
-
-
-def _of_export(path: Path, kernel: str | None, programs: Mapping[str, str]) -> KernelResults:
-    if programs:
-        raise UsageError(
-            f"{path}: an export does not state its sources, so harness cannot check that it has "
-            f"the current {', '.join(programs)}; give the database, or leave out --spec"
-        )
-    recording = read_recording(path)
-    if kernel not in (None, recording.title):
-        raise UsageError(f"{path}: holds {recording.title}, nothing of {kernel}")
-    inputs = {_named(recording, p): _of_table(recording, p) for p in recording.tables}
-    return KernelResults(recording.title, _environment(recording), None, inputs)
-
-
-def _named(recording: Recording, problem: Input) -> Input:
-    """Name the input of a file without features after the kernel, so that both sides have it."""
-    is_unnamed = list(problem) == ["recording"]  # its value is the file's name
-    return Input({"recording": recording.title}) if is_unnamed else problem
-
-
-def _of_table(recording: Recording, problem: Input) -> InputResults:
-    table = recording.tables[problem]
-    measured = {"best": recording.optimum(problem) or recording.measurement(problem, 0)}
-    tried = frozenset(recording.config(table, row) for row in range(len(table)))
-    if recording.default in tried:
-        default = recording.measurements[problem, recording.default]
-        is_best = default.config == measured["best"].config
-        measured["default"] = measured["best"] if is_best else default
-    return InputResults(measured, False, (), tried)
-
-
-def _environment(recording: Recording) -> Environment:
-    """Build the environment from what the file states; our own exports state all of it."""
-    facts = {name: recording.facts.get(name, UNKNOWN) for name in FACTS}
-    return Environment(
-        facts["backend"],
-        recording.device,
-        facts["platform"],
-        facts["driver"],
-        facts["compiler"],
-        facts["cache"],
-    )

@@ -1,4 +1,4 @@
-"""A comparison, or the error that prevented it, as JUnit XML and GitHub annotations.
+"""A comparison, or the error that prevented it, as JUnit XML.
 
 JUnit has no official schema. This module writes the subset that Jenkins, GitLab and GitHub's report
 actions all read. The standard library does it in a dozen lines, so no dependency is needed.
@@ -9,17 +9,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from harness.compare.comparison import ComparedRow, Comparison, Ending
-from harness.compare.table import LARGE, kernel_and_environment, missed, sentence, summary
-from harness.core.outputs import marked
-from harness.core.text import counted
-
-JUNIT_FILE = marked(
-    "the comparison as JUnit XML", rb'\A(?:<\?xml [^>]*>\s*)?<testsuites name="harness\.compare"'
-)
+from harness.compare.table import kernel_and_environment, sentence, summary
+from harness.core.files import WRITTEN_BY
 
 
 def as_junit(comparison: Comparison) -> str:
@@ -77,45 +71,5 @@ def _clean(text: str) -> str:
 
 def _xml(root: ET.Element) -> str:
     ET.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
-
-
-def github(comparison: Comparison, files: Mapping[str, str]) -> Iterator[str]:
-    """Render GitHub's workflow commands: an error for each kernel with regressions, else a notice.
-
-    There is one a kernel, since GitHub shows ten errors in a step. `files` has the kernels' files
-    in the repository.
-    """
-    for kernel, group in groupby(comparison.regressions, key=lambda row: row.kernel):
-        rows = list(group)
-        title = f"{kernel}: {counted(len(rows), 'regression')}"
-        yield _command("error", "\n".join(map(sentence, rows)), title, files.get(kernel))
-    if not comparison.regressions:
-        yield _command("notice", summary(comparison), _notice_title(comparison))
-
-
-def _notice_title(comparison: Comparison) -> str:
-    """Return a title that claims no more than was measured."""
-    limit = comparison.least_certain[1] if comparison.least_certain else 0.0
-    if limit <= LARGE:
-        return "no performance regression"
-    return f"no performance regression found, {missed(limit)}"
-
-
-def error_annotation(message: str) -> str:
-    """Render the error as a GitHub annotation."""
-    return _command("error", message, "performance cannot be compared")
-
-
-def _command(kind: str, message: str, title: str, file: str | None = None) -> str:
-    named = {"file": file, "title": title}
-    properties = ",".join(f"{k}={_property(v)}" for k, v in named.items() if v)
-    return f"::{kind} {properties}::{_data(message)}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    head = f'<?xml version="1.0" encoding="UTF-8"?><!-- {WRITTEN_BY} -->'
+    return f"{head}\n{ET.tostring(root, encoding='unicode')}\n"

@@ -130,10 +130,7 @@ def _base_side(base: str, spec: Spec, base_spec: Spec | None) -> PlannedSide:
 
 
 def _without_sources(base: str, results: KernelResults, spec: Spec) -> str:
-    name = without_password(base)
-    if results.program is None:
-        return f"{name}: an export does not state its sources; give the database"
-    found = f"{name} has {spec.name} of other sources than {spec.path}"
+    found = f"{without_password(base)} has {spec.name} of other sources than {spec.path}"
     digests = f"program {results.program[:8]}, not {spec.program_sha256[:8]}"
     revision = _revision(base, spec.name, results.program)
     checked_out = revision.removesuffix("-dirty") or "REVISION"

@@ -180,7 +180,7 @@ def judge(
     margin = math.log1p(threshold)
     tests = [_test(pair, prior, margin, run_noise) for pair in pairs]
     p_values = np.array([test.p_value for test in tests])
-    adjusted = holm(p_values, len(tests))
+    adjusted = holm(p_values)
     simultaneous = level / max(1, len(tests))
     levels = np.where(adjusted <= level, holm_levels(p_values, level), simultaneous)
     return [

@@ -14,7 +14,7 @@ from harness.core.text import counted, first_few, format_time
 from harness.display.text import as_text, make_table
 from harness.stats import Estimate
 
-LARGE = 1.1
+_LARGE = 1.1
 """The missed slowdown above which the advice is to measure more."""
 
 _ADVICE = (
@@ -126,14 +126,10 @@ def _missed(comparison: Comparison) -> Iterator[str]:
     if limit <= 1:
         yield "no slowdown could have been missed"
         return
-    yield f"{missed(limit)} ({row.kernel}, {row.problem}, {row.subject})"
-    if limit > LARGE:
+    missed = f"slowdowns of up to {times(limit)} could have been missed"
+    yield f"{missed} ({row.kernel}, {row.problem}, {row.subject})"
+    if limit > _LARGE:
         yield _RERUN_ADVICE if comparison.rules.is_rerun else _ADVICE
-
-
-def missed(limit: float) -> str:
-    """Put the largest upper confidence limit into words."""
-    return f"slowdowns of up to {times(limit)} could have been missed"
 
 
 def sentence(row: ComparedRow) -> str:

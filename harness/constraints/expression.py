@@ -19,7 +19,6 @@ import numpy as np
 
 from harness.constraints import arithmetic
 from harness.constraints.arithmetic import Operand, any_array
-from harness.constraints.truths import refuse_truths_as_numbers
 from harness.core.errors import ExpressionError
 from harness.core.records import Value, shown
 from harness.core.text import suggestion
@@ -76,7 +75,6 @@ class Expression:
         self.written = self.text
         self.names_in_order = tuple(dict.fromkeys(_names(self._body, self.text)))
         self.names = frozenset(self.names_in_order)
-        refuse_truths_as_numbers(self._body, self.text, is_condition=True)
 
     @classmethod
     def or_equal(cls, condition: Expression, name: str, value: Value) -> Expression:
@@ -114,11 +112,6 @@ class Expression:
         number = isinstance(self._body, ast.Constant) and type(self._body.value) in (int, float)
         signed = isinstance(self._body, ast.UnaryOp) and not isinstance(self._body.op, ast.Not)
         return number or signed or isinstance(self._body, ast.BinOp)
-
-    def require_number(self) -> None:
-        """Raise ExpressionError for an `and` or `or` of numbers, whose value Python gives and this
-        language does not."""
-        refuse_truths_as_numbers(self._body, self.text, is_condition=False)
 
     @property
     def tree(self) -> ast.expr:

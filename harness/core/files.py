@@ -16,6 +16,15 @@ import platformdirs
 from harness.core.errors import UsageError
 from harness.core.text import nearest
 
+WRITTEN_BY = "Written by harness"
+"""The words of the first line of each text that harness writes to a file that a user names."""
+
+_OWN = (WRITTEN_BY.encode(), b'"autotuner": "harness"', b",technique,time_s,outcome,message")
+"""What says so in a comment, in T4's metadata, and in the head of CSV, which has no comments."""
+
+_PICTURES = (b"\x89PNG", b"%PDF")
+"""The beginnings of files whose metadata says so, anywhere in the file."""
+
 CACHE_ADVICE = "make room, or set HARNESS_CACHE_DIR to a folder that can be written"
 
 
@@ -100,6 +109,33 @@ def check_writable(path: Path, advice: str = "", *, parents: bool = False) -> No
         reason = _why_read_only(path)
     if reason is not None:
         raise UsageError(_unwritable_text(path, reason, advice))
+
+
+def check_output(path: Path) -> None:
+    """Raise UsageError where a path names a file that the user would lose: anything but an empty
+    file, a device, or a file that harness wrote; and where no file can be written.
+
+    Call it before long work as well, so that the work does not end in this error.
+    """
+    try:
+        content = path.read_bytes() if path.is_file() else b""
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}; name another file") from None
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name a file")
+    text = content if content.startswith(_PICTURES) else content.partition(b"\n")[0]
+    if content and not any(mark in text for mark in _OWN):
+        raise UsageError(
+            f"{path} already exists and was not written by harness, so it stays as it is. Name "
+            "another file, or move this one away"
+        )
+    check_writable(path, "name another file")
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file that a user named; raises what `check_output` and `write_file` raise."""
+    check_output(path)
+    write_file(path, content)
 
 
 def obstacle(path: Path, *, parents: bool = False) -> str | None:

@@ -16,11 +16,9 @@ HOST_RETRIES = "host_retries"
 """The observation of how many runs were taken again since the host was too slow; absent where none
 were."""
 
-HOT_TIME = "hot_time_s"
-"""The observation of a launch's time among others of its kind."""
-
-HOT_SPREAD = "hot_spread_s"
-"""The observation of half the 95 % confidence interval of a hot time."""
+UNTIMED = "untimed_s"
+"""The observation of a program that reports its own time: the seconds of its process outside of
+it."""
 
 ENERGY_SPREAD = "energy_spread_j"
 """The observation of half the 95 % confidence interval of an energy."""
@@ -28,5 +26,5 @@ ENERGY_SPREAD = "energy_spread_j"
 COUNTS = (THROTTLED_SAMPLES, HOST_RETRIES)
 """Observations that are counts of runs."""
 
-HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, HOT_SPREAD, ENERGY_SPREAD)
+HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, UNTIMED, ENERGY_SPREAD)
 """Observations of the measuring, which say nothing of the configuration."""

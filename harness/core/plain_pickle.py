@@ -1,19 +1,21 @@
 """Read plain data from a pickle that may come from anywhere, without running any of its code.
 
-Python's own reader imports what a pickle names and calls it. This one walks the opcodes as
-`pickletools` lists them and knows lists, dictionaries, tuples, numbers, texts, None and numpy's
-numbers. An object of an expected class becomes a PlainObject, which holds its class's name and its
-attributes; the class itself is never imported. All else is refused by its name.
+`pickle.Unpickler` calls what a pickle names, so that here it finds nothing but stand-ins: a class
+that is expected makes a PlainObject, which holds its name and attributes, and the functions that
+make numpy's numbers are replaced. All else is refused by its name. Opcodes that need no name or
+exhaust the process are refused before, and what is no plain data after it was read.
 """
 
 from __future__ import annotations
 
+import io
+import pickle
 import pickletools
 import re
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -30,6 +32,14 @@ OPENTUNER_CLASSES = frozenset(
 
 _MAX_BYTES = 1 << 26  # after decompression
 
+_MOST_TUPLES = 20_000
+"""To hash a tuple in a tuple in a tuple ... overflows the stack of the process."""
+
+_REFUSED = ("EXT1", "EXT2", "EXT4", "INST", "OBJ")
+"""Opcodes that find classes in Python's own register, or call a class."""
+
+_ATOMS = frozenset((type(None), bool, int, float, str, bytes))
+
 
 class UnsafePickle(ValueError):
     """A pickle holds more than plain data, or cannot be read."""
@@ -41,6 +51,12 @@ class PlainObject:
 
     class_name: str
     attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __setstate__(self, state: object) -> None:
+        """Take the attributes that a pickle sets."""
+        if not isinstance(state, dict):
+            raise UnsafePickle("a pickle of an object whose attributes are no dictionary")
+        self.attributes.update(state)
 
 
 def load_compressed(data: object, classes: Collection[str] = OPENTUNER_CLASSES) -> Any:
@@ -66,216 +82,143 @@ def load_plain(data: bytes, classes: Collection[str] = ()) -> Any:
 
     Raises UnsafePickle, which names what is not plain data.
     """
-    machine = _Machine(frozenset(classes))
     try:
-        for opcode, argument, _ in pickletools.genops(data):
-            if opcode.name == "STOP":
-                return machine.pop()
-            machine.run(opcode.name, argument)
+        _check_opcodes(data)
+        found = _Unpickler(data, classes).load()
     except UnsafePickle:
         raise
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (
+        *(pickle.UnpicklingError, ValueError, TypeError, LookupError, AttributeError),
+        *(EOFError, OverflowError, MemoryError),
+    ) as error:
         raise UnsafePickle(f"a pickle that cannot be read: {error}") from None
-    raise UnsafePickle("a pickle without an end")
+    _check_data(found)
+    return found
 
 
-@dataclass(frozen=True)
-class _ClassName:
-    """The name of a class, in place of the class."""
+def _check_opcodes(data: bytes) -> None:
+    """Refuse opcodes that plain data has no use for, and what would exhaust the process."""
+    tuples = 0
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+        if opcode.name in _REFUSED:
+            raise UnsafePickle(f"a pickle with {opcode.name}, which is no plain data")
+        # Python makes room for all numbers up to that of an object.
+        if opcode.name.endswith("PUT") and int(argument or 0) > count:
+            raise UnsafePickle(f"a pickle that gives an object the number {argument}")
+        tuples += "TUPLE" in opcode.name
+    if tuples > _MOST_TUPLES:
+        raise UnsafePickle(f"a pickle of more than {_MOST_TUPLES:,} tuples")
 
-    text: str
+
+def _check_data(found: object) -> None:
+    """Refuse what is neither plain data nor a PlainObject, such as a stand-in."""
+    seen: set[int] = set()
+    left = [found]
+    while left:
+        value = left.pop()
+        kind = type(value)
+        if kind in _ATOMS or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, dict):
+            left += [*value, *value.values()]
+        elif isinstance(value, (list, tuple)):
+            left += value
+        elif isinstance(value, PlainObject):
+            left.append(value.attributes)
+        else:
+            raise UnsafePickle(f"a pickle of {getattr(value, '__name__', kind.__name__)}")
 
 
-class _Machine:
-    """The stack and the memory of a pickle; each method but the first three is an opcode."""
+# ---------------------------------------------------------------------------- stand-ins
 
-    def __init__(self, classes: frozenset[str]) -> None:
+
+class _Unpickler(pickle.Unpickler):
+    """Finds stand-ins in place of classes and functions."""
+
+    def __init__(self, data: bytes, classes: Collection[str]) -> None:
+        super().__init__(io.BytesIO(data), encoding="latin1")
         self._classes = classes
-        self._stack: list[Any] = []
-        self._marked: list[list[Any]] = []
-        self._memory: dict[int, Any] = {}
 
-    def run(self, name: str, argument: Any) -> None:
-        """Run an opcode."""
-        if name in _CONSTANTS:
-            self._stack.append(_CONSTANTS[name]())
-        elif name in _LITERALS:
-            self._stack.append(argument)
-        elif name in _OPCODES:
-            _OPCODES[name](self, argument)
-        elif name not in ("PROTO", "FRAME"):
-            raise UnsafePickle(f"a pickle with {name}, which is no plain data")
+    def find_class(self, module: str, name: str) -> Any:
+        """Return the stand-in of what a pickle names; nothing is imported."""
+        full_name = f"{module}.{name}"
+        if full_name in self._classes:
+            return _stand_in(full_name)
+        if full_name in _FUNCTIONS:
+            return _FUNCTIONS[full_name]
+        raise UnsafePickle(f"a pickle of {full_name[:200]!r}, which could run code")
 
-    def pop(self) -> Any:
-        """Take the last value from the stack; plain data only."""
-        value = self._stack.pop()
-        if isinstance(value, _ClassName):
-            raise UnsafePickle(f"a pickle of the class {value.text}")
-        return value
 
-    def mark(self, _: Any) -> None:
-        self._marked.append(self._stack)
-        self._stack = []
+class _Sealed(type):
+    """The type of classes that pickles can neither call nor change."""
 
-    def since_mark(self) -> list[Any]:
-        """Take the values after the last mark from the stack."""
-        values = [self.pop() for _ in range(len(self._stack))][::-1]
-        self._stack = self._marked.pop()
-        return values
+    def __call__(cls, *_: object, **__: object) -> NoReturn:
+        raise UnsafePickle("a pickle that calls a function")
 
-    def put(self, index: Any) -> None:
-        self._memory[len(self._memory) if index is None else int(index)] = self._stack[-1]
+    def __setattr__(cls, name: str, value: object) -> NoReturn:
+        raise UnsafePickle("a pickle that changes a class")
 
-    def get(self, index: Any) -> None:
-        self._stack.append(self._memory[int(index)])
 
-    def make_list(self, _: Any) -> None:
-        values = self.since_mark()
-        self._stack.append(values)
+def _stand_in(class_name: str) -> type:
+    """Make a class that a pickle can make objects of."""
 
-    def make_tuple(self, _: Any) -> None:
-        values = self.since_mark()
-        self._stack.append(tuple(values))
-
-    def make_dict(self, _: Any) -> None:
-        values = self.since_mark()
-        self._stack.append(dict(zip(values[::2], values[1::2], strict=True)))
-
-    def append(self, _: Any) -> None:
-        self._extend([self.pop()])
-
-    def append_all(self, _: Any) -> None:
-        self._extend(self.since_mark())
-
-    def set_item(self, _: Any) -> None:
-        self._update([self.pop(), self.pop()][::-1])
-
-    def set_all(self, _: Any) -> None:
-        self._update(self.since_mark())
-
-    def name_class(self, argument: Any) -> None:
-        module, _, name = str(argument).partition(" ")
-        self._push_class(f"{module}.{name}")
-
-    def name_class_of_stack(self, _: Any) -> None:
-        name, module = self.pop(), self.pop()
-        self._push_class(f"{module}.{name}")
-
-    def call(self, _: Any) -> None:
-        """Do what one of the known functions does; none is imported or called."""
-        arguments, made = self.pop(), self._stack.pop()
-        if not isinstance(made, _ClassName) or made.text not in _CALLS:
-            raise UnsafePickle("a pickle that calls a function")
-        self._stack.append(_CALLS[made.text](*arguments))
-
-    def make_object(self, _: Any) -> None:
-        arguments, made = self.pop(), self._stack.pop()
-        if not isinstance(made, _ClassName) or arguments != ():
+    def make(cls: type, *arguments: object) -> PlainObject:
+        if arguments:
             raise UnsafePickle("a pickle that makes an object from arguments")
-        self._stack.append(PlainObject(made.text))
+        return PlainObject(class_name)
 
-    def set_attributes(self, _: Any) -> None:
-        state, made = self.pop(), self._stack[-1]
-        if isinstance(made, _NumberType):
-            made.order = str(state[1])
-            return
-        if not isinstance(made, PlainObject) or not isinstance(state, dict):
-            raise UnsafePickle("a pickle that sets the state of something other than an object")
-        made.attributes.update(state)
-
-    def _push_class(self, name: str) -> None:
-        if name not in self._classes and name not in _CALLS:
-            raise UnsafePickle(f"a pickle of {name[:200]!r}, which could run code")
-        self._stack.append(_ClassName(name))
-
-    def _extend(self, values: list[Any]) -> None:
-        if not isinstance(self._stack[-1], list):
-            raise UnsafePickle("a pickle that appends to something other than a list")
-        self._stack[-1].extend(values)
-
-    def _update(self, values: list[Any]) -> None:
-        if not isinstance(self._stack[-1], dict):
-            raise UnsafePickle("a pickle that sets items of something other than a dictionary")
-        self._stack[-1].update(zip(values[::2], values[1::2], strict=True))
-
-    def tuple_of(self, count: int) -> None:
-        values = [self.pop() for _ in range(count)]
-        self._stack.append(tuple(values[::-1]))
+    return _Sealed(class_name, (), {"__new__": make})
 
 
-@dataclass
+class _Function:
+    """A function that pickles can call and not change, as they could change one of Python's."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *arguments: object) -> Any:
+        return self._call(*arguments)
+
+    def __setstate__(self, _: object) -> NoReturn:
+        raise UnsafePickle("a pickle that changes a function")
+
+
 class _NumberType:
     """The type of a numpy number, such as i8, and its byte order."""
 
-    code: str
-    order: str = "="
+    def __init__(self, code: object, *_: object) -> None:
+        if not isinstance(code, str) or not re.fullmatch("b1|[iu][1248]|f[248]", code):
+            raise UnsafePickle(f"a pickle of numpy's type {str(code)[:200]!r}")
+        self.code, self.order = code, "="
+
+    def __setstate__(self, state: Any) -> None:
+        if state[1] not in ("<", ">", "=", "|"):
+            raise UnsafePickle("a pickle of numpy's numbers in an unknown byte order")
+        self.order = state[1]
 
 
-def _number_type(code: Any, *_: Any) -> _NumberType:
-    if not isinstance(code, str) or not re.fullmatch("b1|[iu][1248]|f[248]", code):
-        raise UnsafePickle(f"a pickle of numpy's type {str(code)[:200]!r}")
-    return _NumberType(code)
-
-
-def _number(kind: Any, data: Any) -> bool | int | float:
+def _number(kind: object, data: object) -> bool | int | float:
     if not isinstance(kind, _NumberType) or not isinstance(data, bytes):
         raise UnsafePickle("a pickle of a numpy scalar that is no number")
     found: bool | int | float = np.frombuffer(data, np.dtype(kind.order + kind.code), 1)[0].item()
     return found
 
 
-def _encoded(text: Any, encoding: Any) -> bytes:
+def _encoded(text: object, encoding: object) -> bytes:
     """Return bytes, which older pickles hold as text."""
     if not isinstance(text, str) or encoding != "latin1":
         raise UnsafePickle("a pickle of bytes in an unknown encoding")
     return text.encode("latin1")
 
 
-_CALLS: dict[str, Callable[..., Any]] = {
-    "_codecs.encode": _encoded,
-    "numpy.dtype": _number_type,
-    "numpy.core.multiarray.scalar": _number,  # before numpy 2
-    "numpy._core.multiarray.scalar": _number,
+_FUNCTIONS: Mapping[str, _Function] = {
+    "_codecs.encode": _Function(_encoded),
+    "numpy.dtype": _Function(_NumberType),
+    "numpy.core.multiarray.scalar": _Function(_number),  # before numpy 2
+    "numpy._core.multiarray.scalar": _Function(_number),
 }
 """What stands in for the functions that pickles of numpy's numbers name. OpenTuner's techniques
 leave such numbers in configurations."""
-
-
-_CONSTANTS: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-    "EMPTY_TUPLE": tuple,
-}
-
-_LITERALS = frozenset(
-    (
-        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
-        *("STRING", "BINSTRING", "SHORT_BINSTRING"),
-        *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
-        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
-    )
-)
-
-_OPCODES: dict[str, Callable[[_Machine, Any], None]] = {
-    "MARK": _Machine.mark,
-    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), _Machine.put),
-    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), _Machine.get),
-    "LIST": _Machine.make_list,
-    "TUPLE": _Machine.make_tuple,
-    "DICT": _Machine.make_dict,
-    "TUPLE1": lambda machine, _: machine.tuple_of(1),
-    "TUPLE2": lambda machine, _: machine.tuple_of(2),
-    "TUPLE3": lambda machine, _: machine.tuple_of(3),
-    "APPEND": _Machine.append,
-    "APPENDS": _Machine.append_all,
-    "SETITEM": _Machine.set_item,
-    "SETITEMS": _Machine.set_all,
-    "GLOBAL": _Machine.name_class,
-    "STACK_GLOBAL": _Machine.name_class_of_stack,
-    "REDUCE": _Machine.call,
-    "NEWOBJ": _Machine.make_object,
-    "BUILD": _Machine.set_attributes,
-}

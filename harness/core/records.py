@@ -282,9 +282,7 @@ _OF_KERNELS = ("cuda", "opencl")
 DEVICE_UUID = "device_uuid"
 """The note of which of several devices of one name measured."""
 
-
 OTHER_PROCESSES = "other_processes"
-SLOW_DEVICE = "slow_device"
 """The note of who else used the device when it was opened."""
 
 

@@ -10,7 +10,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import Fault, SpecError, UsageError
 from harness.core.records import LIMIT_NAMES
 from harness.core.text import nearest, suggestion
-from harness.discover.binding import Declared, constants_of, printable, read_pragmas
+from harness.discover.binding import Declared, printable, read_pragmas
 from harness.discover.free_macros import free_macros
 from harness.discover.scope import scope_of
 from harness.discover.suggestions import (
@@ -18,7 +18,6 @@ from harness.discover.suggestions import (
     is_number_type,
     suggest_constants,
     suggest_free,
-    suggest_loops,
     suggest_template,
 )
 from harness.discover.syntax import (
@@ -26,7 +25,7 @@ from harness.discover.syntax import (
     KernelSignature,
     find_kernels,
     find_launchers,
-    find_loops,
+    unroll_factors,
 )
 from harness.discover.types import NumpyType, numpy_type
 from harness.source.kernel_source import Source, read_source
@@ -48,7 +47,6 @@ class Facts:
     kernel: KernelSignature
     declared: Declared
     suggested: tuple[Suggestion, ...]
-    loops: tuple[str, ...]
     others: frozenset[str]  # arguments and parameters that only other kernels of the file have
     aliases: Mapping[str, str]
     has_this_grid: bool  # of CUDA's cooperative groups, by which groups wait for each other
@@ -126,16 +124,14 @@ def discover(path: Path, function: str | None) -> Facts:
         raise SpecError(faults)
     known = {t.name for t in (*declared.tuned, *declared.left_out)}
     options = {v for t in declared.tuned for v in t.pragma.values if isinstance(v, str)}
-    constants = constants_of(prepared.scan.directives)
-    fixed = {name: value for name, value in constants.items() if name not in known}
-    loops = [loop for loop in find_loops(prepared, fixed) if scope.holds(loop.start)]
+    factors = unroll_factors(prepared)
     elsewhere = (a.name for other in kernels if other is not kernel for a in other.arguments)
     free = free_macros(prepared, included, scope)
     free = {name: line for name, line in free.items() if name not in known | options}
     suggested = (
         *suggest_template(kernel),
-        *suggest_free(free, prepared.scan, loops, kernel),
-        *suggest_constants(prepared.scan, scope, loops, kernel.sizes, known | options),
+        *suggest_free(free, prepared.scan, factors, kernel),
+        *suggest_constants(prepared.scan, scope, factors, kernel.sizes, known | options),
     )
     facts = Facts(
         path,
@@ -143,7 +139,6 @@ def discover(path: Path, function: str | None) -> Facts:
         kernel,
         declared,
         suggested,
-        tuple(suggest_loops(prepared.scan, loops)),
         scope.foreign.union(elsewhere, (t.name for t in declared.left_out)),
         _aliases(prepared),
         any(t.text == "this_grid" and scope.holds(t.start) for t in prepared.scan.code),

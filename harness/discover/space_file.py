@@ -147,9 +147,6 @@ def _parameters(facts: Facts) -> Iterator[str]:
         yield "  # Words can choose an implementation, as in KIND: {values: [scalar, vector], ...}."
         yield "  # The preprocessor takes unknown words for 0, so number them in the source:"
         yield "  # #define scalar 1, #define vector 2, and then #if KIND == vector"
-    if facts.loops:
-        yield "  # Loops whose unrolling could be tuned, with the pragma to write above them:"
-        yield from (f"  # {printable(loop)}" for loop in facts.loops)
 
 
 def _mark(suggestion: Suggestion) -> str:

@@ -1,4 +1,4 @@
-"""Suggest parameters for the constants and loops that have no pragma."""
+"""Suggest parameters for the constants that have no pragma."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from harness.discover.binding import constants_of, guessed_role
 from harness.discover.scope import KernelScope
-from harness.discover.syntax import KernelSignature, SourceLoop
+from harness.discover.syntax import KernelSignature
 from harness.discover.types import numpy_type
 from harness.source.parser_text import CUDA
-from harness.source.pragmas import UNROLLS, is_ours, number
-from harness.source.preprocessor import Directive, Scan
+from harness.source.pragmas import number
+from harness.source.preprocessor import Scan
 
 MAX_GROUP = 1024
 MAX_FACTOR = 8
@@ -70,13 +70,12 @@ class Suggestion:
 def suggest_constants(
     scan: Scan,
     scope: KernelScope,
-    loops: Sequence[SourceLoop],
+    factors: Set[str],
     sizes: Sequence[str],
     known: Set[str],
 ) -> Iterator[Suggestion]:
     """Suggest constants in scope, with values around the present one; skip `known` names."""
     constants = constants_of(scan.directives)
-    factors = {loop.factor for loop in loops}
     conditions = set(_conditions(scan))
     for directive in scan.directives:
         name = directive.word
@@ -104,10 +103,9 @@ def suggest_template(kernel: KernelSignature) -> Iterator[Suggestion]:
 
 
 def suggest_free(
-    free: Mapping[str, int], scan: Scan, loops: Sequence[SourceLoop], kernel: KernelSignature
+    free: Mapping[str, int], scan: Scan, factors: Set[str], kernel: KernelSignature
 ) -> Iterator[Suggestion]:
     """Suggest the macros that nothing defines, each with its line."""
-    factors = {loop.factor for loop in loops}
     conditions = set(_conditions(scan))
     for name, line in free.items():
         origin = f"nothing defines {name}"
@@ -171,42 +169,3 @@ def _around(
         most = max(default, min(4 * default, MAX_GROUP))
         return f"type: power_of_two, min: {max(1, default // 4)}, max: {most}", role
     return f"type: integer, min: 1, max: {max(2, 2 * default)}", role
-
-
-def suggest_loops(scan: Scan, loops: Sequence[SourceLoop]) -> Iterator[str]:
-    """Suggest a pragma for each loop whose unrolling could be tuned."""
-    ours = _below_pragmas(scan.directives)
-    for loop in loops:
-        if loop.start in ours:
-            continue
-        if loop.unrolled and not loop.factor.isidentifier():
-            yield f"line {loop.line}, {loop.unrolled}: {_instead(loop)}"
-        elif loop.trips and loop.trips > 1 and not loop.unrolled:
-            yield f"line {loop.line}, {loop.trips} iterations: #pragma unroll_range 1,{_most(loop)}"
-
-
-def _instead(loop: SourceLoop) -> str:
-    """Write a pragma that has the loop's present factor as its default."""
-    factor = number(loop.factor)
-    if not isinstance(factor, int):
-        return f"#pragma unroll_range 0,{_most(loop)} instead of it"
-    instead = "" if loop.unrolled and loop.unrolled.startswith("#") else " instead of it"
-    return f"#pragma unroll_range 1,{max(_most(loop), factor)}{instead}"
-
-
-def _most(loop: SourceLoop) -> int:
-    """Return the highest factor to try."""
-    return min(loop.trips or MAX_FACTOR, MAX_FACTOR)
-
-
-def _below_pragmas(directives: Sequence[Directive]) -> set[int]:
-    """Return the offsets of the loops that have an unroll pragma of ours."""
-    found: set[int] = set()
-    is_open = False
-    for directive in directives:
-        is_open = (is_ours(directive) and directive.word in UNROLLS) or (
-            is_open and directive.adjoins
-        )
-        if is_open and directive.next_code is not None:
-            found.add(directive.next_code)
-    return found

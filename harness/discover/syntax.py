@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.source.parser_text import (
@@ -15,11 +15,9 @@ from harness.source.parser_text import (
     dimensions,
     group_sizes,
 )
-from harness.source.pragmas import number, unroll_factor
+from harness.source.pragmas import unroll_factor
 from harness.source.syntax_tree import Node, ancestors, line_of, parsed, text_of, walk
 
-_MAX_DEPTH = 50
-_LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 _NAMES = ("identifier", "field_identifier", "operator_name", "qualified_identifier",
           "template_function")  # fmt: skip
 _DECLARATORS = ("pointer_declarator", "array_declarator", "reference_declarator",
@@ -68,21 +66,6 @@ class KernelSignature:
     template: tuple[TemplateParameter, ...]
 
 
-@dataclass(frozen=True)
-class SourceLoop:
-    """A loop at an offset; `trips` is its iteration count, if that is constant.
-
-    `unrolled` is the text that unrolls it now, such as `#pragma unroll 4` or `UNROLL(4)`; `factor`
-    is the text of its factor.
-    """
-
-    start: int
-    line: int
-    trips: int | None
-    unrolled: str | None
-    factor: str
-
-
 def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
     """Find the kernels that the text defines, in order."""
     marked = _marked(prepared, parsed(prepared), KERNEL_WORDS)
@@ -93,16 +76,17 @@ def find_kernels(prepared: ParserText) -> tuple[KernelSignature, ...]:
     )
 
 
-def find_loops(prepared: ParserText, constants: Mapping[str, int]) -> tuple[SourceLoop, ...]:
-    """Find the loops that run on the device; `constants` are the macros with known values."""
-    root = parsed(prepared)
-    roots: Iterable[Node] = [root]
-    if prepared.dialect == CUDA:
-        roots = [body for *_, body in _marked(prepared, root, (*KERNEL_WORDS, "__device__"))]
-    nodes = (n for around in roots for n in walk(around) if n.type in _LOOPS)
-    # A function may have two of the words.
-    unique = {n.start_byte: n for n in nodes}
-    return tuple(_loop(prepared, unique[start], constants) for start in sorted(unique))
+def unroll_factors(prepared: ParserText) -> frozenset[str]:
+    """Find the texts of the factors of `#pragma unroll`, of UNROLL and of _Pragma("unroll ..")."""
+    pragmas = [d.text for d in prepared.scan.directives if d.name == "pragma"]
+    factors = {unroll_factor(text) for text in pragmas if text.startswith("unroll")}
+    for item in prepared.blanked:
+        argument = "".join(token.text for token in item.arguments)
+        if item.word == "UNROLL":
+            factors.add(argument)
+        if item.word == "_Pragma" and argument.strip('"').startswith("unroll"):
+            factors.add(unroll_factor(argument.strip('"')))
+    return frozenset(factors)
 
 
 def find_launchers(prepared: ParserText) -> tuple[tuple[int, int], ...]:
@@ -241,89 +225,3 @@ def _argument(node: Node, words: set[str]) -> Argument | None:
     qualifiers = {text_of(c) for c in node.children if c.type == "type_qualifier"} | words
     is_const = not qualifiers.isdisjoint(CONST_WORDS)
     return Argument(text_of(inner), kind, depth == 1, is_const, bool(words & LOCAL_WORDS))
-
-
-# -------------------------------------------------------------------------------- loops
-
-
-def _loop(prepared: ParserText, node: Node, constants: Mapping[str, int]) -> SourceLoop:
-    trips = _trips(node, constants) if node.type == "for_statement" else None
-    words, factor = _unrolled(prepared, node.start_byte)
-    return SourceLoop(node.start_byte, line_of(node), trips, words, factor)
-
-
-def _unrolled(prepared: ParserText, start: int) -> tuple[str | None, str]:
-    """Return the text that unrolls the loop at this offset, and the text of its factor."""
-    for directive in prepared.scan.directives:
-        is_above = directive.next_code == start
-        if is_above and directive.name == "pragma" and directive.word == "unroll":
-            return f"#pragma {directive.text}", unroll_factor(directive.text)
-    for item in prepared.blanked:
-        if item.end <= start and prepared.is_blank(item.end, start):
-            argument = "".join(token.text for token in item.arguments)
-            if item.word == "UNROLL":
-                return f"UNROLL({argument})", argument
-            if item.word == "_Pragma" and argument.strip('"').startswith("unroll"):
-                return f"_Pragma({argument})", unroll_factor(argument.strip('"'))
-    return None, ""
-
-
-def _trips(node: Node, constants: Mapping[str, int]) -> int | None:
-    """Count the iterations of `for (i = A; i < B; i += C)`; None unless all are constant."""
-    name, first = _start(node.child_by_field_name("initializer"), constants)
-    condition = node.child_by_field_name("condition")
-    if first is None or condition is None or condition.type != "binary_expression":
-        return None
-    left, sign, right = map(condition.child_by_field_name, ("left", "operator", "right"))
-    last = _constant(right, constants)
-    step = _step(node.child_by_field_name("update"), name, constants)
-    if text_of(left) != name or last is None or not step:
-        return None
-    ends = {"<": (1, 0), "<=": (1, 1), ">": (-1, 0), ">=": (-1, 1)}.get(text_of(sign))
-    if ends is None or ends[0] * step < 0:
-        return None
-    return max(0, -(-((last - first) * ends[0] + ends[1]) // abs(step)))
-
-
-def _start(node: Node | None, constants: Mapping[str, int]) -> tuple[str, int | None]:
-    for inner in walk(node) if node else ():
-        if inner.type in ("init_declarator", "assignment_expression"):
-            name = inner.child_by_field_name("declarator") or inner.child_by_field_name("left")
-            value = inner.child_by_field_name("value") or inner.child_by_field_name("right")
-            return text_of(name), _constant(value, constants)
-    return "", None
-
-
-def _step(node: Node | None, name: str, constants: Mapping[str, int]) -> int | None:
-    if node is None or name not in (text_of(child) for child in node.children):
-        return None
-    signs = {"++": 1, "--": -1, "+=": 1, "-=": -1}
-    sign = next((signs[text_of(c)] for c in node.children if text_of(c) in signs), None)
-    if sign is None or node.type == "update_expression":
-        return sign
-    size = _constant(node.child_by_field_name("right"), constants)
-    return None if size is None else sign * size
-
-
-def _constant(node: Node | None, constants: Mapping[str, int], depth: int = 0) -> int | None:
-    """Evaluate a number, a macro with a known value, or arithmetic on them; else return None."""
-    if node is None or depth > _MAX_DEPTH:
-        return None
-    if node.type == "number_literal":
-        value = number(text_of(node))
-        return value if isinstance(value, int) else None
-    if node.type == "parenthesized_expression" and node.named_child_count == 1:
-        return _constant(node.named_children[0], constants, depth + 1)
-    if node.type != "binary_expression":
-        return constants.get(text_of(node))
-    one = _constant(node.child_by_field_name("left"), constants, depth + 1)
-    other = _constant(node.child_by_field_name("right"), constants, depth + 1)
-    if one is None or other is None:
-        return None
-    return _calculated(one, text_of(node.child_by_field_name("operator")), other)
-
-
-def _calculated(one: int, sign: str, other: int) -> int | None:
-    if sign == "/" and other > 0 and one >= 0:
-        return one // other
-    return {"+": one + other, "-": one - other, "*": one * other}.get(sign)

@@ -10,7 +10,7 @@ from harness.core.text import counted
 from harness.dispatch import c_tables
 from harness.dispatch.dispatcher import Dispatcher, ends
 from harness.dispatch.features import Feature
-from harness.dispatch.formulas import TRUE, Formula, Type
+from harness.dispatch.formulas import TRUE, Type
 from harness.dispatch.nodes import Node, Split
 from harness.dispatch.program import EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import (
@@ -22,26 +22,23 @@ from harness.dispatch.rendering import (
 )
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
 from harness.dispatch.tree_text import comment_on
-from harness.dispatch.workload_code import workload_in_c
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm
 from harness.models.encoding.parts import LOG2_DIGITS
 
 _INT32 = range(-(2**31) + 1, 2**31)
 
 _HELPERS = {
-    "floor_div": "int64_t {0}_floor_div(int64_t a, int64_t b) {{\n"
-    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n}}",
-    "modulo": "int64_t {0}_modulo(int64_t a, int64_t b) {{\n"
-    "    const int64_t rest = a % b;\n"
-    "    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;\n}}",
-    "floor": "int64_t {0}_floor(double a) {{ return (int64_t)a - ((double)(int64_t)a > a); }}",
-    "ceil": "int64_t {0}_ceil(double a) {{ return (int64_t)a + ((double)(int64_t)a < a); }}",
-    "min_whole": "int64_t {0}_min_whole(int64_t a, int64_t b) {{ return b < a ? b : a; }}",
-    "max_whole": "int64_t {0}_max_whole(int64_t a, int64_t b) {{ return b > a ? b : a; }}",
-    "abs_whole": "int64_t {0}_abs_whole(int64_t a) {{ return a < 0 ? -a : a; }}",
-    "min_real": "double {0}_min_real(double a, double b) {{ return b < a ? b : a; }}",
-    "max_real": "double {0}_max_real(double a, double b) {{ return b > a ? b : a; }}",
-    "abs_real": "double {0}_abs_real(double a) {{ return a < 0 ? -a : a; }}",
+    "divided": "double {0}_divided(double a, double b) {{ /* NaN for a division by zero */\n"
+    "    return b < 0 || b > 0 ? a / b : 0 * (a / b);\n}}",
+    "floor": "double {0}_floor(double a) {{\n"
+    "    if (!(a > -9007199254740992.0 && a < 9007199254740992.0)) return a;\n"
+    "    return (double)((int64_t)a - ((double)(int64_t)a > a));\n}}",
+    "ceil": "double {0}_ceil(double a) {{ return -{0}_floor(-a); }}",
+    "modulo": "double {0}_modulo(double a, double b) {{\n"
+    "    return a - b * {0}_floor({0}_divided(a, b));\n}}",
+    "min": "double {0}_min(double a, double b) {{ return a != a || a < b ? a : b; }}",
+    "max": "double {0}_max(double a, double b) {{ return a != a || a > b ? a : b; }}",
+    "abs": "double {0}_abs(double a) {{ return a < 0 ? -a : a; }}",
     "rounded": "double {0}_rounded(double a) {{ /* prevents fusing a product with a sum */\n"
     "    volatile double b = a;\n    return b;\n}}",
     "log2": "double {0}_log2(double size) {{ /* to DIGITS binary digits, as Python does */\n"
@@ -90,10 +87,9 @@ def c_header(dispatcher: Dispatcher) -> str:
         item=dispatcher.item,
         symbols=[", ".join(map(c_string, names)) for names in dispatcher.symbols],
         functions=dispatcher.functions,
-        workload=workload_in_c(dispatcher),
         helpers=list(_helpers(dispatcher.name, [*exact, *writer.columns()])),
         guarded=guarded,
-        fallback=list(writer.first(dispatcher.fallback, dispatcher.guards)),
+        fallback=list(writer.first(dispatcher.fallback)),
         tables=tables,
         choice=choice,
         shortlist=writer.shortlist(),
@@ -105,10 +101,14 @@ def c_header(dispatcher: Dispatcher) -> str:
 
 
 def _helpers(name: str, texts: Sequence[str]) -> Iterator[str]:
-    for helper, text in _HELPERS.items():
-        if any(f"{name}_{helper}(" in made for made in texts):
-            yield ""
-            yield "static inline " + text.format(name)
+    called, wanted = "\n".join(texts), list[str]()
+    for helper, text in reversed(_HELPERS.items()):  # one may call those before it
+        if f"{name}_{helper}(" in called:
+            wanted.append(text.format(name))
+            called += wanted[-1]
+    for text in reversed(wanted):
+        yield ""
+        yield f"static inline {text}"
 
 
 class _CWriter:
@@ -243,7 +243,7 @@ class _CWriter:
             yield f"{indent}}}"
             node = node.high
         order = self._dispatcher.orders(node.order)
-        lines = list(self.first(order, self._dispatcher.tuned_guards))
+        lines = list(self.first(order))
         comment = f" /* {counted(node.rows, 'input')} */" if node.rows else ""
         yield from (indent + line for line in lines[:-1])
         yield f"{indent}{lines[-1]}{comment}"
@@ -259,9 +259,9 @@ class _CWriter:
         comment = comment_on(self._dispatcher.program, split)
         return f" /* {c_comment(comment)} */" if comment else ""
 
-    def first(self, order: Sequence[int], guards: Sequence[Formula]) -> Iterator[str]:
+    def first(self, order: Sequence[int]) -> Iterator[str]:
         """Write the lines that return the first candidate of an order that applies."""
-        always = order and guards[order[0]] == TRUE
+        always = order and self._dispatcher.guards[order[0]] == TRUE
         if always or not order:
             yield f"return {order[0] if order else -1};"
             return
@@ -280,27 +280,18 @@ class _CWriter:
             else:
                 yield from _within(feature, *ends(tuned, feature))
 
-    def box(self) -> Iterator[str]:
-        """Write the conditions under which guards and launch sizes are exact."""
-        for name, (low, high) in self._dispatcher.box.items():
-            yield from _within(self._dispatcher.feature(name), low, high)
-
     def sizes(self, index: int) -> Iterator[str]:
         """Write the sizes of a candidate: the group's, then the grid's."""
         group, grid, _ = self._dispatcher.sizes[index]
         for number, size in enumerate((*group, *grid)):
-            is_whole = size.type is Type.WHOLE
-            text = bare(size.c) if is_whole else f"{self._dispatcher.name}_size({bare(size.c)})"
-            yield f"sizes[{number}] = {text};"
+            yield f"sizes[{number}] = {self._dispatcher.name}_size({bare(size.c)});"
 
     def shared(self) -> Iterator[tuple[int, str]]:
         """Write the bytes of dynamic shared memory of each candidate; nothing where there are
         none."""
         for index, (_, _, sizes) in enumerate(self._dispatcher.sizes):
             for size in sizes:
-                is_whole = size.type is Type.WHOLE
-                call = f"{self._dispatcher.name}_bytes({bare(size.c)})"
-                yield index, bare(size.c) if is_whole else call
+                yield index, f"{self._dispatcher.name}_bytes({bare(size.c)})"
 
 
 def _within(feature: Feature, low: float, high: float) -> Iterator[str]:

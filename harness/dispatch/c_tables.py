@@ -28,7 +28,7 @@ def deep_tree(
     )
     lines = _walk(name, table)
     row = f"const int row = {name}_nodes[{name}_leaf(0, numbers)].high;"
-    if not is_guarded(dispatcher.tuned_guards):
+    if not is_guarded(dispatcher.guards):
         lines += _array("int", f"{name}_indices", [str(order[0]) for order in orders])
         return lines, [row, f"return {name}_indices[row];"]
     most = max(1, *map(len, orders))
@@ -103,7 +103,7 @@ def _least(dispatcher: Dispatcher, arguments: str) -> list[str]:
         "int best = -1;",
         f"{name}_costs(numbers, costs);",
         f"for (int index = 0; index < {upper}_COUNT; index++) {{",
-        *skip * is_guarded(dispatcher.tuned_guards),
+        *skip * is_guarded(dispatcher.guards),
         "    if (best < 0 || costs[index] < costs[best]) best = index;",
         "}",
         "return best;",

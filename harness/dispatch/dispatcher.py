@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from harness import __version__
-from harness.constraints.expression import Expression
-from harness.core.errors import ExpressionError, UsageError
+from harness.core.errors import UsageError
 from harness.core.flag_file import FlagFile
 from harness.core.records import Environment, Value
-from harness.dispatch.elsewhere import DeviceTransfer
 from harness.dispatch.features import Feature
-from harness.dispatch.formulas import FALSE, TRUE, Bounds, Formula, Type, conjunction
+from harness.dispatch.formulas import FALSE, TRUE, Formula, Type, conjunction
 from harness.dispatch.guards import Translator
 from harness.dispatch.program import DispatchProgram
 from harness.dispatch.spelling import INT64_MAX
 from harness.dispatch.verdict import Judged
 from harness.models.encoding.columns import ColumnKind, TunedRange
 from harness.space_file import LaunchPlan
-
-_HIGHEST_BIT = 62
-
-_Translated = tuple[tuple[tuple[Formula, ...], ...], tuple[tuple[tuple[Formula, ...], ...], ...]]
 
 
 @dataclass(frozen=True)
@@ -35,8 +27,7 @@ class Provenance:
     figures.
 
     `program_sha256` is the digest of the measured kernel source, host module and launch; `inputs`
-    counts the inputs it was learnt from; `choice` names the dispatcher; `transfers` judge it on
-    other devices.
+    counts the inputs it was learnt from; `choice` names the dispatcher.
     """
 
     environment: Environment
@@ -46,7 +37,6 @@ class Provenance:
     choice: str
     date: str
     verdict: tuple[str, ...]
-    transfers: tuple[DeviceTransfer, ...] = ()
     harness_version: str = __version__
     judged: tuple[Judged, ...] = ()
 
@@ -106,61 +96,56 @@ class Dispatcher:
 
     @cached_property
     def guards(self) -> tuple[Formula, ...]:
-        """For each candidate, the condition under which it applies within the box."""
-        return tuple(map(conjunction, self._exact[0]))
+        """For each candidate, the condition under which it applies."""
+        return tuple(map(conjunction, self._guards))
 
     def guard_texts(self, index: int) -> list[str]:
         """Return the guards of a candidate that do not always hold, as expressions."""
-        pairs = zip(self.program.guards[index], self._exact[0][index], strict=True)
+        pairs = zip(self.program.guards[index], self._guards[index], strict=True)
         return [text for text, made in pairs if made != TRUE]
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[tuple[tuple[Formula, ...], ...], ...]:
-        """Group, grid and shared memory of each candidate within the box; empty without a launch
-        plan. The shared memory is one size, or none."""
-        return self._exact[1]
-
-    @cached_property
-    def _exact(self) -> _Translated:
-        return self._translated(self.box)
-
-    @cached_property
-    def tuned_guards(self) -> tuple[Formula, ...]:
-        """The same within the tuned range, where the device's limits rarely rule anything out."""
-        tuned = {name: ends for name, ends in self._box(None).items() if self.tuned_of(name)}
-        return tuple(map(conjunction, self._translated({**self.box, **tuned}, decides=True)[0]))
-
-    @cached_property
-    def box(self) -> Mapping[str, Bounds]:
-        """The range of each number in which guards and launch sizes are exact.
-
-        It contains the tuned range, and extends above it as far as 64-bit integers allow.
-        """
-        self._translated(self._box(None))
-        count = bisect.bisect_left(
-            range(_HIGHEST_BIT + 1), True, key=lambda bits: not self._is_exact(self._box(bits))
+        """Group, grid and shared memory of each candidate; empty without a launch plan. The shared
+        memory is one size, or none."""
+        if self.launch is None:
+            return ()
+        return tuple(
+            tuple(tuple(scope.number(e.text) for e in extents) for extents in self.launch.sizes)
+            for scope in self._scopes
         )
-        return self._box(count - 1 if count else None)
+
+    @cached_property
+    def _guards(self) -> tuple[tuple[Formula, ...], ...]:
+        return tuple(
+            tuple(scope.condition(text) for text in texts)
+            for scope, texts in zip(self._scopes, self.program.guards, strict=True)
+        )
+
+    @cached_property
+    def _scopes(self) -> list[Translator]:
+        features = {feature.name: feature for feature in self.features}
+        return [
+            Translator({**self.constants, **config}, features, self.name)
+            for config in self.program.portfolio
+        ]
 
     def orders(self, order: Sequence[int]) -> tuple[int, ...]:
-        """Return the candidates of a leaf that can be needed: up to the first that always applies
-        within the tuned range."""
-        return self._needed(order, self.tuned_guards)
-
-    def _needed(self, order: Sequence[int], guards: Sequence[Formula]) -> tuple[int, ...]:
-        indices = dict.fromkeys((*self.program.with_static(order), *range(len(guards))))
+        """Return the candidates of a leaf that can be needed: up to the first that always
+        applies."""
+        indices = dict.fromkeys((*self.program.with_static(order), *range(len(self.guards))))
         kept: list[int] = []
         for index in indices:
-            if guards[index] != FALSE:
+            if self.guards[index] != FALSE:
                 kept.append(index)
-            if guards[index] == TRUE:
+            if self.guards[index] == TRUE:
                 break
         return tuple(kept)
 
     @property
     def fallback(self) -> tuple[int, ...]:
         """The best single candidate, and those that stand in where it does not apply."""
-        return self._needed((), self.guards)
+        return self.orders(())
 
     def tuned_of(self, name: str) -> TunedRange | None:
         """Return the tuned range of a feature, if it has one."""
@@ -170,56 +155,8 @@ class Dispatcher:
         """Return a feature by its name."""
         return next(f for f in self.features if f.name == name)
 
-    def _is_exact(self, box: Mapping[str, Bounds]) -> bool:
-        try:
-            self._translated(box)
-        except ExpressionError:
-            return False
-        return True
 
-    def _translated(self, box: Mapping[str, Bounds], decides: bool = False) -> _Translated:
-        features = {feature.name: feature for feature in self.features}
-        scopes = [
-            Translator({**self.constants, **config}, features, box, self.name, decides)
-            for config in self.program.portfolio
-        ]
-        guards = tuple(
-            tuple(scope.condition(text) for text in texts)
-            for scope, texts in zip(scopes, self.program.guards, strict=True)
-        )
-        plan = self.launch.sizes if self.launch else ()
-        return guards, tuple(
-            tuple(tuple(scope.number(e.text) for e in extents) for extents in plan)
-            for scope in scopes
-            if plan
-        )
-
-    def _box(self, bits: int | None) -> Mapping[str, Bounds]:
-        """Return the tuned ranges of what guards and sizes name; with bits, extended up to 2**bits,
-        and down only as far as the sign stays known: a size tuned from 16 may be 1, but not 0,
-        which may be a divisor."""
-        plan = self.launch.sizes if self.launch else ()
-        texts = {*itertools.chain(*self.program.guards), *(e.text for part in plan for e in part)}
-        named = frozenset().union(*(Expression(text).names for text in texts))
-        return {
-            f.name: self._range(f, bits)
-            for f in self.features
-            if f.type is not Type.WORD and f.name in named
-        }
-
-    def _range(self, feature: Feature, bits: int | None) -> Bounds:
-        tuned = self.tuned_of(feature.name)
-        most = 2 ** (bits or 0)
-        if tuned is None:
-            return -most, most
-        low, high = ends(tuned, feature)
-        if bits is None:
-            return low, high
-        lowest = min(low, 1) if low > 0 else 0 if low == 0 else min(low, -most)
-        return lowest, max(high, most)
-
-
-def ends(tuned: TunedRange, feature: Feature) -> Bounds:
+def ends(tuned: TunedRange, feature: Feature) -> tuple[float, float]:
     """Return the least and the greatest tuned value."""
     if tuned.words:
         numbers = [word for word in tuned.words if isinstance(word, (int, float))]

@@ -132,21 +132,16 @@ def _root(nodes: Any) -> Node:
     return tree.root(lambda node: Leaf(value=values[node], rows=counts[node]), len(nodes))
 
 
-def fit_forest(
-    training: TrainingSet,
-    members: Sequence[int],
-    seed: int,
-    least: int = _LEAST_IN_FOREST_LEAF,
-) -> ForestChoice:
-    """Fit a random forest whose costs are the members' capped log slowdowns, with at least `least`
-    inputs in a leaf.
+def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> ForestChoice:
+    """Fit a random forest whose costs are the members' capped log slowdowns.
 
     All candidates share the trees, so that what the inputs of a leaf have in common does not affect
     the choice among them (Breiman, Random forests, Machine Learning, 2001).
     """
     logs = filled(capped(training.logs[:, members]))
     weights = training.matrix.learning_weights
-    trees = grow_forest(training.ranks, logs, _FOREST_TREES, least, _FOREST_SHARE, seed, weights)
+    least, share = _LEAST_IN_FOREST_LEAF, _FOREST_SHARE
+    trees = grow_forest(training.ranks, logs, _FOREST_TREES, least, share, seed, weights)
     return ForestChoice(
         len(members), tuple(_forest_root(tree, costs / len(trees)) for tree, costs in trees)
     )

@@ -1,58 +1,70 @@
-"""Translate guards and launch sizes to C and Python conditions with exactly the space's meaning.
+"""Translate guards and launch sizes to C and Python with the space's meaning.
 
 `harness.constraints.expression` computes with Python's unbounded integers, and with NaN where a
-number has no value; C has 64-bit integers and doubles. So an expression is translated for a box:
-the range of each feature. If the bounds of every intermediate result prove that nothing overflows,
-rounds differently or divides by zero, both languages give the same answer; otherwise the
-translation is refused.
+number has no value. Generated Python does the same; C computes with doubles, which are exact up to
+2**53, so that nothing overflows. `check_exact` tells whether that is far enough for some inputs.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-import operator
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from harness.constraints import expression as language
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
-from harness.dispatch.arithmetic import Arithmetic
 from harness.dispatch.features import Feature
 from harness.dispatch.formulas import (
     FALSE,
     TRUE,
-    Bounds,
     Formula,
     Type,
     Untranslatable,
-    bounded,
     conjunction,
     constant,
     disjunction,
-    in_one_type,
     is_number,
     negated,
     truth,
 )
+from harness.dispatch.spelling import bare
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_POWER = 64
+
+
+def check_exact(
+    texts: Iterable[str], constants: Mapping[str, Value], features: pd.DataFrame
+) -> None:
+    """Raise ExpressionError where an expression has integers beyond 2**53 on some input: C would
+    not compute what Python does."""
+    words = [name for name in features if features[name].dtype.kind not in "iuf"]
+    parts = [part for _, part in features.groupby(words)] if words else [features]
+    for part, text in itertools.product(parts, texts):
+        numbers = {
+            str(name): part[name].iloc[0] if name in words else part[name].to_numpy()
+            for name in part
+        }
+        Expression(text)({**constants, **numbers})  # arrays are computed up to 2**53 alone
 
 
 @dataclass(frozen=True)
 class Translator:
-    """Translates expressions, given constants and the features of a box.
+    """Translates expressions, given constants and the features.
 
     `prefix` begins the names of the helpers that the C code calls; Python's are named alike, with
-    an underscore instead. Where it `decides`, a comparison that the box decides is a constant, so
-    the code is right within the box alone.
+    an underscore instead.
     """
 
     constants: Mapping[str, Value]
     features: Mapping[str, Feature]
-    box: Mapping[str, Bounds]
     prefix: str
-    decides: bool = False
 
     def condition(self, text: str) -> Formula:
         """Translate an expression to a condition; raises ExpressionError if it cannot be exact."""
@@ -82,7 +94,7 @@ class Translator:
         made = self._of(node)
         if isinstance(made, Formula):
             if made.type is Type.TRUTH:
-                return Formula(Type.WHOLE, f"(int64_t)({made.c})", made.python, 0, 1)
+                return Formula(Type.WHOLE, f"(double)({made.c})", made.python)
             if made.type is not Type.WORD:
                 return made
         raise Untranslatable("a text can be compared, not calculated with")
@@ -96,6 +108,8 @@ class Translator:
             return made
         if made.type is Type.WORD:
             raise Untranslatable("a text is not a condition")
+        if made.can_lack:  # NaN is false
+            return truth(f"({self.prefix}_abs({made.c}) > 0)", f"(abs({made.python}) > 0)")
         return truth(f"({made.c} != 0)", f"({made.python} != 0)")
 
     def _of(self, node: ast.expr) -> Formula | str | None:
@@ -116,8 +130,7 @@ class Translator:
             return self._compared(node)
         assert isinstance(node, ast.Call)
         assert isinstance(node.func, ast.Name)
-        operands = [self._number(part) for part in node.args]
-        return Arithmetic(self.prefix).called(node.func.id, operands)
+        return self._called(node.func.id, node.args)
 
     def _varies(self, node: ast.expr) -> bool:
         names = (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
@@ -134,28 +147,111 @@ class Translator:
         named = self.features[name]
         if named.type is Type.WORD:
             return Formula(Type.WORD, name, named.variable)
-        return bounded(named.type, named.variable, named.variable, self.box[name])
+        c = f"(double){named.variable}" if named.type is Type.WHOLE else named.variable
+        return Formula(named.type, c, named.variable)
 
     # ------------------------------------------------------------------------- arithmetic
 
     def _binary(self, node: ast.BinOp) -> Formula:
-        left = self._number(node.left)
-        if isinstance(node.op, ast.Pow):
-            return Arithmetic(self.prefix).power(left, self._constant_whole(node.right))
-        return Arithmetic(self.prefix).binary(type(node.op), left, self._number(node.right))
+        left, op = self._number(node.left), type(node.op)
+        if op is ast.Pow:
+            return self._power(left, node.right)
+        right = self._number(node.right)
+        if op in (ast.Div, ast.FloorDiv, ast.Mod):
+            return self._divided(op, left, right, self._may_be_zero(node.right))
+        return self._computed(_SIGNS[op], left, right)
 
-    def _constant_whole(self, node: ast.expr) -> int:
-        value = None if self._varies(node) else self._evaluated(node)
-        return value if type(value) is int else 0
+    def _computed(self, sign: str, left: Formula, right: Formula) -> Formula:
+        type_ = _common((left, right))
+        c = f"({left.c} {sign} {right.c})"
+        # Otherwise a compiler may fuse the product with a following sum and round only once.
+        if type_ is Type.REAL and sign == "*":
+            c = f"{self.prefix}_rounded{c}"
+        python = f"({left.python} {sign} {right.python})"
+        return Formula(type_, c, python, left.can_lack or right.can_lack)
+
+    def _power(self, base: Formula, exponent: ast.expr) -> Formula:
+        """Raise a whole number to a constant power."""
+        count = 0 if self._varies(exponent) else self._evaluated(exponent)
+        if base.type is not Type.WHOLE or type(count) is not int or not 1 <= count <= _MOST_POWER:
+            raise Untranslatable(
+                "only powers of whole numbers, to a constant of 1 or more, are exact"
+            )
+        power = base
+        for _ in range(count - 1):
+            power = self._computed("*", power, base)
+        return power
+
+    def _may_be_zero(self, node: ast.expr) -> bool:
+        return self._varies(node) or self._evaluated(node) == 0
+
+    def _divided(
+        self, op: type[ast.operator], left: Formula, right: Formula, may_be_zero: bool
+    ) -> Formula:
+        """Divide; a division by zero is NaN."""
+        if op is not ast.Div and _common((left, right)) is not Type.WHOLE:
+            raise Untranslatable("//, % and ceil_div are exact only for whole numbers")
+        helper, sign = _DIVISIONS[op]
+        ratio = self._ratio(left, right, may_be_zero)
+        c = {
+            ast.Div: ratio,
+            ast.FloorDiv: f"{self.prefix}_floor({bare(ratio)})",
+            ast.Mod: f"{self.prefix}_modulo({left.c}, {right.c})",
+        }[op]
+        python = f"({left.python} {sign} {right.python})"
+        if may_be_zero:
+            python = f"{helper}({left.python}, {right.python})"
+        can_lack = may_be_zero or left.can_lack or right.can_lack
+        return Formula(Type.REAL if op is ast.Div else Type.WHOLE, c, python, can_lack)
+
+    def _ratio(self, left: Formula, right: Formula, may_be_zero: bool) -> str:
+        """Write a division in C."""
+        operands = f"({left.c}, {right.c})"
+        return f"{self.prefix}_divided{operands}" if may_be_zero else f"({left.c} / {right.c})"
+
+    def _called(self, name: str, arguments: Sequence[ast.expr]) -> Formula:
+        operands = [self._number(part) for part in arguments]
+        first = operands[0]
+        if name in ("min", "max"):
+            return self._extreme(name, operands)
+        if name == "ceil_div":
+            divisor, may_be_zero = operands[1], self._may_be_zero(arguments[1])
+            made = negated(self._divided(ast.FloorDiv, negated(first), divisor, may_be_zero))
+            ratio = bare(self._ratio(first, divisor, may_be_zero))
+            return replace(made, c=f"{self.prefix}_ceil({ratio})")
+        if name == "abs":
+            c, python = f"{self.prefix}_abs({first.c})", f"abs({first.python})"
+            return Formula(first.type, c, python, first.can_lack)
+        if name in ("ceil", "floor"):
+            return self._rounded(name, first)
+        if name == "sqrt":
+            return Formula(Type.REAL, f"sqrt({first.c})", f"_sqrt({first.python})", can_lack=True)
+        raise Untranslatable(f"{name} of a feature differs between mathematical libraries")
+
+    def _extreme(self, name: str, operands: Sequence[Formula]) -> Formula:
+        can_lack = any(operand.can_lack for operand in operands)
+        python = f"{'_' * can_lack}{name}({', '.join(o.python for o in operands)})"
+        c = operands[0].c
+        for operand in operands[1:]:
+            c = f"{self.prefix}_{name}({c}, {operand.c})"
+        return Formula(_common(operands), c, python, can_lack)
+
+    def _rounded(self, name: str, operand: Formula) -> Formula:
+        if operand.type is Type.WHOLE:
+            return operand
+        c = f"{self.prefix}_{name}({operand.c})"
+        python = f"_floor({operand.python})" if name == "floor" else f"(-_floor(-{operand.python}))"
+        return Formula(Type.WHOLE, c, python, operand.can_lack)
 
     def _unary(self, node: ast.UnaryOp) -> Formula:
-        if isinstance(node.op, ast.Not):
-            made = self._truth(node.operand)
-            return truth(f"!{made.c}", f"(not {made.python})")
-        operand = self._number(node.operand)
-        if isinstance(node.op, ast.UAdd):
-            return operand
-        return negated(operand)
+        if not isinstance(node.op, ast.Not):
+            operand = self._number(node.operand)
+            return operand if isinstance(node.op, ast.UAdd) else negated(operand)
+        made = self._of(node.operand)
+        if isinstance(made, Formula) and made.type in (Type.WHOLE, Type.REAL):
+            return truth(f"({made.c} == 0)", f"({made.python} == 0)")
+        made = self._truth(node.operand)
+        return truth(f"!{made.c}", f"(not {made.python})")
 
     # ------------------------------------------------------------------------- conditions
 
@@ -169,12 +265,9 @@ class Translator:
         if test.is_constant:
             return self._number(node.body if test == TRUE else node.orelse)
         body, other = self._number(node.body), self._number(node.orelse)
-        bounds = (min(body.low, other.low), max(body.high, other.high))
+        c = f"({test.c} ? {body.c} : {other.c})"
         python = f"({body.python} if {test.python} else {other.python})"
-        type_, (c_body, c_other), is_float = in_one_type((body, other))
-        cast = "(int64_t)" if type_ is Type.WHOLE else ""
-        c = f"{cast}({test.c} ? {c_body} : {c_other})"
-        return bounded(type_, c, python, bounds, is_float)
+        return Formula(_common((body, other)), c, python, body.can_lack or other.can_lack)
 
     def _compared(self, node: ast.Compare) -> Formula:
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -200,14 +293,7 @@ class Translator:
         if not is_number(one) or not is_number(other):
             return self._of_texts(sign, one, other)
         first, second = self._number(left), self._number(right)
-        type_, (c_first, c_second), _ = in_one_type((first, second))
-        if self.decides and type_ is Type.WHOLE and sign in _ORDERS:
-            ends = itertools.product((first.low, first.high), (second.low, second.high))
-            found = {_ORDERS[sign](low, high) for low, high in ends}
-            if len(found) == 1:
-                return TRUE if found.pop() else FALSE
-        c = f"({c_first} {sign} {c_second})"
-        return truth(c, f"({first.python} {sign} {second.python})")
+        return truth(f"({first.c} {sign} {second.c})", f"({first.python} {sign} {second.python})")
 
     def _of_texts(
         self, sign: str, one: Formula | str | None, other: Formula | str | None
@@ -228,7 +314,18 @@ class Translator:
         return FALSE if sign == "==" else TRUE
 
 
-_ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+def _common(operands: Sequence[Formula]) -> Type:
+    """Return the type that numbers have together."""
+    return Type.WHOLE if all(operand.type is Type.WHOLE for operand in operands) else Type.REAL
+
+
+_SIGNS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+
+_DIVISIONS: Mapping[type[ast.operator], tuple[str, str]] = {
+    ast.Div: ("_divided", "/"),
+    ast.FloorDiv: ("_floor_divided", "//"),
+    ast.Mod: ("_modulo", "%"),
+}
 
 _RELATIONS: Mapping[type[ast.cmpop], str] = {
     ast.Eq: "==",

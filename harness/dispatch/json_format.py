@@ -32,13 +32,12 @@ JsonValue = bool | int | float | str | None
 
 @dataclass(frozen=True)
 class JsonFeature:
-    """A number that describes an input, with its tuned range and the range in which guards and
-    launch sizes are exact; or a word, with those that were tuned."""
+    """A number that describes an input, with its tuned range; or a word, with those that were
+    tuned."""
 
     name: str
     type: str
     tuned: list[float] | None
-    exact: list[float] | None
     words: list[JsonValue] | None
 
 
@@ -232,12 +231,11 @@ def _launch(plan: LaunchPlan) -> JsonLaunch:
 
 
 def _feature(dispatcher: Dispatcher, feature: Feature) -> JsonFeature:
-    tuned, box = dispatcher.tuned_of(feature.name), dispatcher.box.get(feature.name)
+    tuned = dispatcher.tuned_of(feature.name)
     return JsonFeature(
         feature.name,
         _TYPES[feature.type],
         tuned=[tuned.low, tuned.high] if tuned and not tuned.words else None,
-        exact=list(box) if box else None,
         words=list(tuned.words) if tuned and tuned.words else None,
     )
 

@@ -1,20 +1,24 @@
 """The launcher of a dispatched program: it finds the features of an input, and runs the program
 that was chosen, as G-ADAPT selects among versions of whole programs (Liu et al., IPDPS 2009).
 
-    NAME.c              the launcher for C99 and POSIX, which is built as run_NAME
-    NAME/_command.py    the same for Python (harness.dispatch.loaders.command)
-    NAME/launch.json    what that reads
+    NAME/_command.py    the launcher (harness.dispatch.loaders.command)
+    NAME/launch.json    what it reads
     NAME/__main__.py    starts it: `python NAME ARGUMENTS`
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.records import Config
+from harness.dispatch.dispatcher import Dispatcher
+from harness.dispatch.features import Feature
 from harness.space_file import ProgramPlan
 from harness.space_file.command_line import CommandLine, command_line
 from harness.space_file.feature_model import FeatureSource
@@ -22,6 +26,23 @@ from harness.space_file.program import OUTPUT, texts_of
 
 Word = str | dict[str, int | str] | None
 """A word of a command: a text, `{"argument": 1}`, `{"file": NAME}`, or None for the program."""
+
+_MAIN = '''\
+"""Run {name} on an input: `python {name} ARGUMENTS`."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+# Under another name: a space may be called like a module of Python's, which the loader imports.
+_folder = Path(__file__).resolve().parent
+_spec = importlib.util.spec_from_file_location("dispatched", _folder / "__init__.py")
+_module = importlib.util.module_from_spec(_spec)
+_module.__path__ = [str(_folder)]
+sys.modules["dispatched"] = _module
+_spec.loader.exec_module(_module)
+_module.load().execute(sys.argv[1:])
+'''
 
 
 @dataclass(frozen=True)
@@ -87,3 +108,49 @@ def make_launcher(plan: ProgramPlan, features: Sequence[str]) -> Launcher:
         except OSError as error:
             raise UsageError(f"{plan.folder / first}: {error.strerror}") from None
     return Launcher(line, plan.device, own, contents)
+
+
+def launcher_files(dispatcher: Dispatcher, launcher: Launcher) -> dict[str, bytes]:
+    """Return the launcher's start, data and own commands, by their paths in the folder."""
+    name = dispatcher.name
+    data = json.dumps(_data(dispatcher, launcher), indent=1) + "\n"
+    return {
+        f"{name}/__main__.py": _MAIN.format(name=name).encode(),
+        f"{name}/launch.json": data.encode(),
+        **{f"{name}/features/{own}": content for own, content in launcher.contents.items()},
+    }
+
+
+def _data(dispatcher: Dispatcher, launcher: Launcher) -> dict[str, Any]:
+    """Return what `loaders/command.py` reads."""
+    features = [_feature(feature, launcher) for feature in dispatcher.features]
+    configs = [
+        {
+            "before": launcher.before(config),
+            "inserted": launcher.inserted(config),
+            "variables": launcher.variables(config),
+            "shown": difference(config, dispatcher.constants),
+        }
+        for config in dispatcher.program.portfolio
+    ]
+    return {
+        "features": features,
+        "configurations": configs,
+        "fixed_variables": launcher.fixed_variables,
+        "feature_variables": dict(launcher.line.feature_variables),
+        "device_command": launcher.device,
+    }
+
+
+def _feature(feature: Feature, launcher: Launcher) -> dict[str, Any]:
+    source = launcher.line.sources[feature.name]
+    return {
+        "name": feature.name,
+        "type": feature.type.name.lower(),
+        "argument": source.argument,
+        "file_size": source.file_size,
+        "command": launcher.command(source) or None,
+        "environment": source.environment,
+        "field": source.field,
+        "source": str(source),
+    }

@@ -10,10 +10,9 @@ import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
-from harness.dispatch.nodes import Leaf, Node, Split
+from harness.dispatch.nodes import Node, Split
 from harness.dispatch.portfolio import first_applicable
 from harness.dispatch.program import (
-    WORTH_A_TRY,
     Choice,
     DispatchProgram,
     EnsembleChoice,
@@ -24,8 +23,6 @@ from harness.dispatch.program import (
 from harness.dispatch.training_set import TrainingSet
 from harness.models.encoding.columns import (
     Column,
-    ColumnKind,
-    LinearTerm,
     TunedRange,
     column_values,
     tuned_range,
@@ -59,31 +56,6 @@ class LearntSelector:
         indices: Indices = np.where(is_chosen, chosen, static)
         return indices
 
-    def shortlists(self, features: pd.DataFrame, applies: Flags, most: int) -> Indices:
-        """List up to `most` candidates that are worth a try on each input, as the program does:
-        their indices, shape (inputs, most), likeliest first, -1 behind the last."""
-        members = np.array(self.portfolio)
-        costs = expected_costs(self.costed, column_values(self.columns, features))
-        usable = applies[:, members]
-        costs = np.where(usable, costs, np.inf)
-        worth: Flags = usable & (costs <= costs.min(axis=1, keepdims=True) + WORTH_A_TRY)
-        static = np.where(usable.any(axis=1), usable.argmax(axis=1), -1)
-        leads = np.flatnonzero(~tuned_rows(self.tuned, features) & (static >= 0))
-        costs[leads, static[leads]] = -np.inf
-        worth[leads, static[leads]] = True
-        order = np.argsort(np.where(worth, costs, np.inf), axis=1, kind="stable")[:, :most]
-        found: Indices = np.full((len(applies), most), -1)
-        listed = np.take_along_axis(worth, order, axis=1)
-        found[:, : order.shape[1]] = np.where(listed, members[order], -1)
-        return found
-
-    @property
-    def costed(self) -> EnsembleChoice | ForestChoice:
-        """The choice, which must predict times; raises ValueError for one that does not."""
-        if isinstance(self.choice, TreeChoice) or not self.choice.predicts_times:
-            raise ValueError("only an ensemble predicts times, by which candidates are listed")
-        return self.choice
-
     def splits_passed(self, features: pd.DataFrame) -> float:
         """Compute the mean number of comparisons that choosing takes, over these inputs."""
         return splits_passed(self.choice, column_values(self.columns, features))
@@ -105,21 +77,6 @@ class LearntSelector:
             choice=choice,
             guards=tuple((guards or {}).get(config, ()) for config in configs),
         )
-
-
-LEARNT_CLASSES = (
-    LearntSelector,
-    Column,
-    ColumnKind,
-    LinearTerm,
-    TunedRange,
-    TreeChoice,
-    EnsembleChoice,
-    ForestChoice,
-    Leaf,
-    Split,
-)
-"""All that a learnt selector consists of."""
 
 
 def make_selector(

@@ -9,7 +9,7 @@
     NAME/kernels/         what each configuration is launched from
     NAME/programs/        in place of kernels: the program of each configuration
     NAME/flag_files/      the files that flags of configurations pass to the compiler
-    NAME.c, run_NAME, ... the launcher of a program (see `harness.dispatch.launcher`)
+    NAME/launch.json, ... the launcher of a program (see `harness.dispatch.launcher`)
     NAME.json, ...        what `--format` asks for (see `harness.dispatch.formats`)
     dispatch.json         the files written here, with their digests, and the number of inputs
 
@@ -33,8 +33,8 @@ from harness.dispatch.c_code import c_header
 from harness.dispatch.dispatcher import Dispatcher, KernelFile, Provenance
 from harness.dispatch.features import features_of
 from harness.dispatch.formats import format_files
-from harness.dispatch.launcher import Launcher
-from harness.dispatch.launcher_code import compile_launcher, launcher_compiler, launcher_files
+from harness.dispatch.guards import check_exact
+from harness.dispatch.launcher import Launcher, launcher_files
 from harness.dispatch.loaders import counter_file, loader_files
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Leaf
@@ -69,24 +69,18 @@ def write_dispatcher(
 
     `kernels` are those of the candidates (see `harness.dispatch.package`); without them only
     the choice is written. `limits` are the device's numbers that launch sizes may name
-    (`DeviceLimits.names()`). A program also gets a `launcher`, which is compiled if there is a C
-    compiler. `formats` are those to write besides C and Python (see `harness.dispatch.formats`). A
-    dispatcher's folder is replaced.
+    (`DeviceLimits.names()`). A program also gets a `launcher`. `formats` are those to write besides
+    C and Python (see `harness.dispatch.formats`). A dispatcher's folder is replaced.
 
-    Raises UsageError if the folder holds anything else, ExpressionError for a constraint or
-    launch size that cannot be written exactly, and BuildFailed if the launcher does not compile.
+    Raises UsageError if the folder holds anything else, and ExpressionError for a constraint or
+    launch size that cannot be written exactly.
     """
     dispatcher = _dispatcher(program, spec, provenance, kernels, limits or {}, launcher)
     files = files_of(dispatcher) | format_files(dispatcher, formats)
-    if launcher is None:
-        return write_files(out, files, provenance.inputs)
-    files |= launcher_files(dispatcher, launcher)
-    name = spec.name
-    if launcher_compiler() is not None:
-        binary = compile_launcher(name, files[f"{name}.h"], files[f"{name}.c"])
-        files[f"run_{name}"] = binary
-    folders = (f"{name}/programs/", f"{name}/features/")
-    executables = [f for f in files if f == f"run_{name}" or f.startswith(folders)]
+    if launcher is not None:
+        files |= launcher_files(dispatcher, launcher)
+    folders = (f"{spec.name}/programs/", f"{spec.name}/features/")
+    executables = [file for file in files if file.startswith(folders)]
     return write_files(out, files, provenance.inputs, executables)
 
 
@@ -94,14 +88,17 @@ def check_candidates(
     matrix: Matrix, constraints: Sequence[str], spec: Spec, limits: Mapping[str, int]
 ) -> None:
     """Raise now what `write_dispatcher` would raise whatever is learnt: ExpressionError for
-    constraints and launch sizes that cannot be written for any candidate, UsageError for
+    constraints and launch sizes that cannot be written exactly for any candidate, UsageError for
     features."""
     refused: list[ExpressionError] = []
     choice, tuned = TreeChoice(Leaf(order=(0,))), tuned_range(matrix.features)
     for config in matrix.candidates if len(matrix.features) else ():
         program = DispatchProgram((), tuned, (config,), 0, choice, (tuple(constraints),))
         try:
-            _ = _dispatcher(program, spec, _NOWHERE, (), limits).box
+            made = _dispatcher(program, spec, _NOWHERE, (), limits)
+            _ = made.guards, made.sizes
+            sizes = [e.text for part in spec.launch.sizes for e in part] if spec.launch else []
+            check_exact([*constraints, *sizes], {**made.constants, **config}, matrix.features)
             return
         except ExpressionError as error:
             refused.append(error)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
 from harness.core.records import ENVIRONMENT_FIELDS
 from harness.core.text import counted
 from harness.dispatch import python_tables
 from harness.dispatch.dispatcher import Dispatcher
-from harness.dispatch.formulas import TRUE, Formula, Type
+from harness.dispatch.formulas import TRUE, Formula, Type, is_guarded
 from harness.dispatch.nodes import Node, Split
 from harness.dispatch.program import WORTH_A_TRY, EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.rendering import (
@@ -22,9 +23,9 @@ from harness.dispatch.rendering import (
 )
 from harness.dispatch.spelling import bare, docstring, plain, wrapped
 from harness.dispatch.tree_text import comment_on
-from harness.dispatch.workload_code import choices_of, header_of
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.models.encoding.parts import LOG2_DIGITS
+from harness.space_file.workload import CALLS, CHOICE, TITLE
 
 _PROVENANCE = ("databases", "inputs", "choice", "harness_version", "date")
 
@@ -56,6 +57,48 @@ def _log2(size):
 '''
 
 
+_DIVISION = '''
+
+def {0}(dividend, divisor):
+    """Divide; NaN for a division by zero."""
+    return dividend {1} divisor if divisor != 0 else math.nan
+'''
+
+_EXTREME = '''
+
+def _{0}(*numbers):
+    """Return the {1} number; NaN if one is NaN."""
+    return math.nan if any(number != number for number in numbers) else {0}(numbers)
+'''
+
+_FLOOR = '''
+
+def _floor(number):
+    """Round down; NaN and infinity stay."""
+    return math.floor(number) if math.isfinite(number) else number
+'''
+
+_SQRT = '''
+
+def _sqrt(number):
+    """Return the square root; NaN of a negative number."""
+    return math.sqrt(number) if number >= 0 else math.nan
+'''
+
+_FUNCTIONS = {
+    "_ratio": _RATIO,
+    "_log2": _LOG2,
+    "_divided": _DIVISION.format("_divided", "/"),
+    "_floor_divided": _DIVISION.format("_floor_divided", "//"),
+    "_modulo": _DIVISION.format("_modulo", "%"),
+    "_min": _EXTREME.format("min", "least"),
+    "_max": _EXTREME.format("max", "greatest"),
+    "_floor": _FLOOR,
+    "_sqrt": _SQRT,
+}
+"""Helpers of columns, conditions and sizes; the module has only those that it calls."""
+
+
 def python_module(dispatcher: Dispatcher) -> str:
     """Write the module; `docs/dispatch.md` describes its contents."""
     writer = _PythonWriter(dispatcher)
@@ -64,9 +107,11 @@ def python_module(dispatcher: Dispatcher) -> str:
     tables, choice = writer.tables_and_choice()
     columns = [] if isinstance(program.choice, TreeChoice) else list(writer.columns())
     computed = "\n".join([*columns, *choice])
-    functions = {"_ratio(": _RATIO, "_log2(": _LOG2}
-    helpers = [*(text for call, text in functions.items() if call in computed), *tables]
-    texts = "\n".join([*choice, *columns, *helpers, *(g.python for g in dispatcher.guards)])
+    sizes = [s.python for plan in dispatcher.sizes for part in plan for s in part]
+    called = "\n".join([computed, *(guard.python for guard in dispatcher.guards), *sizes])
+    functions = [text for name, text in _FUNCTIONS.items() if re.search(rf"\b{name}\(", called)]
+    helpers = [*functions, *tables]
+    texts = "\n".join([called, *helpers])
     return rendered(
         "module.py.j2",
         code=writer,
@@ -80,10 +125,6 @@ def python_module(dispatcher: Dispatcher) -> str:
             "kernel_sha256": provenance.program_sha256,
             **{name: getattr(provenance, name) for name in _PROVENANCE},
         },
-        transfers=[
-            {"device": t.device, "platform": t.platform, "is_faster": t.is_faster}
-            for t in provenance.transfers
-        ],
         functions=ascii(dispatcher.functions),
         symbols=dispatcher.symbols,
         kernels=[f"({k.name!a}, {k.options!a})" for k in dispatcher.kernels],
@@ -94,7 +135,7 @@ def python_module(dispatcher: Dispatcher) -> str:
         choice=choice,
         shortlist=writer.shortlist(),
         worth=repr(WORTH_A_TRY),
-        fallback=writer.first(dispatcher.fallback, dispatcher.guards),
+        fallback=writer.first(dispatcher.fallback),
         guarded=[
             (index, guard.python)
             for index, guard in enumerate(dispatcher.guards)
@@ -109,10 +150,15 @@ def python_module(dispatcher: Dispatcher) -> str:
         has_loader=dispatcher.has_loader,
         without="kernels" if dispatcher.item == "kernel" else "a launcher",
         helpers=helpers,
-        workload_header=header_of(dispatcher),
-        choices=choices_of(dispatcher),
+        workload_header=_workload_header(dispatcher),
         kinds={f.variable: f.type.name.lower() for f in dispatcher.features},
     )
+
+
+def _workload_header(dispatcher: Dispatcher) -> str:
+    """Return the lines that begin a file of counted calls."""
+    columns = [*(feature.name for feature in dispatcher.features), CALLS, CHOICE]
+    return f"{TITLE}{dispatcher.name}\n{','.join(columns)}\n"
 
 
 class _PythonWriter:
@@ -210,7 +256,7 @@ class _PythonWriter:
             node = node.high
         comment = f"  # {counted(node.rows, 'input')}" if node.rows else ""
         order = self._dispatcher.orders(node.order)
-        yield f"{indent}return {self.first(order, self._dispatcher.tuned_guards)}{comment}"
+        yield f"{indent}return {self.first(order)}{comment}"
 
     def _condition(self, split: Split) -> str:
         """Write what holds on the low side."""
@@ -223,9 +269,9 @@ class _PythonWriter:
         comment = comment_on(self._dispatcher.program, split)
         return f"  # {plain(comment)}" if comment else ""
 
-    def first(self, order: Sequence[int], guards: Sequence[Formula]) -> str:
+    def first(self, order: Sequence[int]) -> str:
         """Write the expression for the first candidate of an order that applies."""
-        if order and guards[order[0]] == TRUE:
+        if order and self._dispatcher.guards[order[0]] == TRUE:
             return str(order[0])
         return f"_first({tuple(order)!r}, {self.arguments})"
 
@@ -239,11 +285,6 @@ class _PythonWriter:
                 yield f"{name} in {tuned.words!a}"
             else:
                 yield f"{_number(tuned.low)} <= {name} <= {_number(tuned.high)}"
-
-    def box(self) -> Iterator[str]:
-        """Write the conditions under which guards and launch sizes are exact."""
-        for name, (low, high) in self._dispatcher.box.items():
-            yield f"{low!r} <= {self._dispatcher.feature(name).variable} <= {high!r}"
 
     def launches(self) -> Iterator[str]:
         """Write the sizes of each candidate."""
@@ -265,13 +306,10 @@ class _PythonWriter:
 
     def imports(self, texts: str) -> list[str]:
         """List the standard-library modules that are needed."""
-        sizes = [s.python for plan in self._dispatcher.sizes for part in plan for s in part]
         is_cached = not isinstance(self._dispatcher.program.choice, TreeChoice)
-        needs_math = any("math." in text for text in (texts, *sizes))
-        is_exact = bool(self._dispatcher.sizes) or any(
-            g.python != "True" for g in self._dispatcher.guards
-        )
-        needs_index = is_exact and any(f.type is Type.WHOLE for f in self._dispatcher.features)
+        needs_math = "math." in texts
+        has_numbers = bool(self._dispatcher.sizes) or is_guarded(self._dispatcher.guards)
+        needs_index = has_numbers and any(f.type is Type.WHOLE for f in self._dispatcher.features)
         needs_sys = self._dispatcher.has_loader
         return (
             ["functools"] * is_cached

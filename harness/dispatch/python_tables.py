@@ -57,7 +57,7 @@ def deep_tree(
         choice.trees,
         lambda leaf: orders.setdefault(dispatcher.orders(leaf.order), len(orders)),
     )
-    has_guards = is_guarded(dispatcher.tuned_guards)
+    has_guards = is_guarded(dispatcher.guards)
     found = "_ORDERS[_HIGH[_leaf(0, numbers)]]"
     chosen = f"_first({found}, {arguments})" if has_guards else found
     return [
@@ -82,7 +82,7 @@ def ensemble(
         *_tuple("_OFFSETS", map(float, choice.offsets)),
         _ENSEMBLE_COSTS,
     ], [
-        *costs_lines(dispatcher.tuned_guards, arguments),
+        *costs_lines(dispatcher.guards, arguments),
         "return min(costs, key=costs.__getitem__)",
     ]
 
@@ -106,7 +106,7 @@ def forest(
         *_tuple("_COSTS", rows),
         _FOREST_COSTS,
     ], [
-        *costs_lines(dispatcher.tuned_guards, arguments),
+        *costs_lines(dispatcher.guards, arguments),
         "return min(costs, key=costs.__getitem__)",
     ]
 

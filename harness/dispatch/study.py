@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-import numpy as np
-
 from harness.core.kept import Kept, content_key
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.learners import Default, Learner, Nearest, Static
-from harness.dispatch.learnt import LEARNT_CLASSES, LearntSelector
+from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
@@ -111,27 +109,8 @@ class Study:
     def notes(self) -> list[str]:
         """What a reader of the slowdowns must also know."""
         own = self.matrix.note.splitlines()
-        notes = (self._of_default, self._of_static, self._of_tries, *own)
+        notes = (self._of_default, self._of_static, *own)
         return [note for note in notes if note]
-
-    @property
-    def _of_tries(self) -> str:
-        one = next((one for one in reversed([*self.judged.values()]) if one.tries), None)
-        if one is None or one.tries is None:
-            return ""
-        counts = np.ones(len(one.logs)) if one.weights is None else one.weights
-        unsure = counts * one.tries.unsure
-        if not unsure.any():
-            return f"{one.name}: the choice is sure on every held-out input, so there is no try."
-        share, excess = (
-            unsure.sum() / counts.sum(),
-            np.average(one.tries.excess_calls, None, unsure),
-        )
-        whose = "held-out inputs" if one.weights is None else "calls"
-        return (
-            f"{one.name}: the choice is unsure on {share:.0%} of {whose}. There, one try of "
-            f"each wastes the time of {excess:.2g} calls of the best one, in the mean."
-        )
 
     @property
     def _of_static(self) -> str:
@@ -187,7 +166,7 @@ class Study:
             learner = DISPATCHERS[name]
             key = content_key("learnt", self.matrix.key, repr(learner), self.seed)
             make = partial(learner.fit, self.matrix, self.seed)
-            self._fitted[name] = self.kept.recall(key, make, LEARNT_CLASSES)
+            self._fitted[name] = self.kept.recall(key, make)
         return self._fitted[name]
 
     @cached_property

@@ -106,7 +106,7 @@ def _cells(judged: Judged) -> list[str]:
     return [
         judged.name,
         judged.mean.text(".3f"),
-        judged.percentile_99.text(".3f"),
+        f"{judged.percentile_99:.3f}",
         f"{judged.worst:.2f}{failed}",
         f"{judged.near:.0%}",
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,7 @@ import scipy  # its parts load when they are first used
 
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.kept import Kept, content_key
-from harness.dispatch.learners import Learner, Selector
-from harness.dispatch.learnt import LearntSelector
+from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
 from harness.models.folds import Fold, fold_count, grouped_folds
 from harness.stats import Estimate
@@ -26,49 +25,23 @@ from harness.stats import Estimate
 ORACLE = "oracle"
 """The best candidate of each input, which no dispatcher can know."""
 
-MOST_TRIED = 3
-"""Candidates of the longest shortlist that is judged."""
-
-_RESAMPLES = 1000
 _TAIL = 0.025  # of an interval of 95 %, on each side
 _TIE = 1e-9
-
-
-@dataclass(frozen=True)
-class Tries:
-    """What it costs to try shortlists, shape (inputs,): how many candidates are listed, and by how
-    many calls of the best one a call of each listed takes longer than as many calls of the best."""
-
-    listed: Indices
-    excess_calls: Array
-
-    def rows(self, rows: Indices) -> Tries:
-        """Keep only some inputs, by their indices."""
-        return Tries(self.listed[rows], self.excess_calls[rows])
-
-    @property
-    def unsure(self) -> Flags:
-        """Where there is anything to try."""
-        found: Flags = self.listed > 1
-        return found
 
 
 @dataclass(frozen=True)
 class Judged:
     """Slowdowns of one way to choose on held-out inputs, shape (inputs,).
 
-    A choice that `failed` counts as twice the input's largest slowdown. A shortlist has the
-    slowdowns of the best that it lists, and its `tries`. Inputs count by their `weights`, shape
-    (inputs,), or all alike. `chosen` are the candidates' indices.
+    A choice that `failed` counts as twice the input's largest slowdown. Inputs count by their
+    `weights`, shape (inputs,), or all alike.
     """
 
     name: str
     logs: Array
     groups: npt.NDArray[np.intp]
     failed: Flags
-    tries: Tries | None = None
     weights: Array | None = None
-    chosen: Indices | None = None
 
     def rows(self, rows: Indices) -> Judged:
         """Keep only some inputs, by their indices."""
@@ -77,9 +50,7 @@ class Judged:
             logs=self.logs[rows],
             groups=self.groups[rows],
             failed=self.failed[rows],
-            tries=self.tries.rows(rows) if self.tries else None,
             weights=None if self.weights is None else self.weights[rows],
-            chosen=None if self.chosen is None else self.chosen[rows],
         )
 
     @property
@@ -100,9 +71,13 @@ class Judged:
         return replace(mean, low=max(1.0, mean.low))
 
     @cached_property
-    def percentile_99(self) -> Estimate:
-        """The 99th percentile."""
-        return percentile_99(self.logs, self.groups, self.weights)
+    def percentile_99(self) -> float:
+        """The least slowdown that 99 % of the inputs do not exceed."""
+        order = np.argsort(self.logs, kind="stable")
+        counts = np.arange(1, len(order) + 1)
+        if self.weights is not None:
+            counts = self.weights[order].cumsum()
+        return math.exp(float(self.logs[order[(counts < 0.99 * counts[-1]).sum()]]))
 
     @property
     def worst(self) -> float:
@@ -146,43 +121,24 @@ def judge(
     matrix = matrix.complete()
     kept = kept or Kept()
     keys = {one.name: content_key("chosen", matrix.key, repr(one), seed) for one in learners}
-    there = {name: kept.get(key) for name, key in keys.items()}
-    chosen = {name: np.array(one, dtype=np.intp) for name, one in there.items() if one}
-    for name in [name for name in chosen for _ in range(fold_count(matrix.groups))]:
+    there = [name for name, key in keys.items() if kept.has(key)]
+    for name in [name for name in there for _ in range(fold_count(matrix.groups))]:
         step(name)
-    new = choose(matrix, [one for one in learners if one.name not in chosen], seed, step)
-    for name, indices in new.items():
-        kept.put(keys[name], indices)
-    chosen |= new
-    rows = (one for name in keys for one in judged_lists(name, matrix, chosen[name]))
-    return {one.name: one for one in rows} | {ORACLE: judged(ORACLE, matrix, matrix.best)}
+    new = choose(matrix, [one for one in learners if one.name not in there], seed, step)
 
+    def chosen_by(one: Learner) -> Indices:
+        return new[one.name] if one.name in new else choose(matrix, [one], seed, step)[one.name]
 
-def judged_lists(name: str, matrix: Matrix, lists: Indices) -> list[Judged]:
-    """Judge the first of each list, shape (inputs, listed), and then the best of the first two and
-    of the first three, where there are so many; -1 is behind the last of a list."""
-    found = [judged(name, matrix, lists[:, 0])]
-    logs = matrix.log_slowdown[np.arange(len(lists))[:, None], lists]
-    logs[lists < 0] = np.inf
-    for most in range(2, lists.shape[1] + 1):
-        tried = logs[:, :most]
-        best = np.take_along_axis(lists, tried.argmin(axis=1)[:, None], axis=1)[:, 0]
-        one = judged(shortlist_name(name, most), matrix, best)
-        excess = np.exp(np.where(np.isinf(tried), 0.0, tried)).sum(axis=1) - most
-        found.append(replace(one, tries=Tries((lists[:, :most] >= 0).sum(axis=1), excess)))
-    return found
-
-
-def shortlist_name(name: str, most: int) -> str:
-    """Name the row of a dispatcher's shortlist."""
-    return f"{name}, best of top {most}"
+    chosen = {one.name: kept.recall(keys[one.name], partial(chosen_by, one)) for one in learners}
+    found = {name: judged(name, matrix, each) for name, each in chosen.items()}
+    return found | {ORACLE: judged(ORACLE, matrix, matrix.best)}
 
 
 def choose(
     matrix: Matrix, learners: Sequence[Learner], seed: int, step: Callable[[str], None]
 ) -> dict[str, Indices]:
-    """Choose a candidate, or a shortlist, for each held-out input with each learner, shape (inputs,
-    listed); see `judge`."""
+    """Choose a candidate for each held-out input with each learner, shape (inputs,); see
+    `judge`."""
     parts: dict[str, list[Indices]] = {learner.name: [] for learner in learners}
     if not learners:
         return {}
@@ -193,26 +149,10 @@ def choose(
         fit, test = held_out(matrix, fold)
         for learner in learners:
             learnt = learner.fit(fit, seed)
-            parts[learner.name].append(listed(learnt, test))
+            parts[learner.name].append(learnt.indices(test.features, test.applies))
             step(learner.name)
-    return {name: stacked(folds, lists) for name, lists in parts.items()}
-
-
-def listed(learnt: Selector, test: Matrix) -> Indices:
-    """List what a selector would try on each input, shape (inputs, listed), its choice first."""
-    if isinstance(learnt, LearntSelector) and learnt.choice.predicts_times:
-        return learnt.shortlists(test.features, test.applies, MOST_TRIED)
-    return learnt.indices(test.features, test.applies)[:, None]
-
-
-def stacked(folds: Sequence[Fold], lists: Sequence[Indices]) -> Indices:
-    """Put the lists of the held-out inputs of all folds in the order of the inputs. Where a fold's
-    inputs were too much alike for an ensemble, its lists are short."""
     inputs = np.argsort(np.concatenate([fold.test for fold in folds]))
-    most = max(one.shape[1] for one in lists)
-    wide = [np.pad(one, ((0, 0), (0, most - one.shape[1])), constant_values=-1) for one in lists]
-    stack: Indices = np.concatenate(wide)[inputs]
-    return stack
+    return {name: np.concatenate(chosen)[inputs] for name, chosen in parts.items()}
 
 
 def in_hindsight(matrix: Matrix, learner: Learner, seed: int = 0) -> Judged:
@@ -249,7 +189,7 @@ def judged(name: str, matrix: Matrix, indices: Indices) -> Judged:
         row = int(np.isnan(logs).argmax())
         raise ValueError(f"{name} chose {matrix.candidates[indices[row]]}, which does not apply")
     failed: Flags = lacks | np.isinf(matrix.slowdown[rows, indices])
-    return Judged(name, logs, matrix.groups, failed, weights=matrix.weights, chosen=indices)
+    return Judged(name, logs, matrix.groups, failed, weights=matrix.weights)
 
 
 def with_selection(one: Judged, best_s: Array, selection_s: float) -> Judged:
@@ -303,27 +243,3 @@ def _effective_count(number: Indices, weights: Array) -> float:
     """Return the number of groups; with unequal weights, of as many equal ones."""
     groups = int(number.max()) + 1
     return groups * float(weights.sum() ** 2 / (len(weights) * (weights @ weights)))
-
-
-def percentile_99(
-    logs: Array, groups: npt.NDArray[np.intp], weights: Array | None = None
-) -> Estimate:
-    """Estimate the 99th percentile of numbers, given their logarithms, shape (inputs,), with the
-    bootstrap's percentile interval; it draws whole groups."""
-    random = np.random.default_rng(0)
-    number = np.unique(groups, return_inverse=True)[1]
-    count = int(number.max()) + 1
-    order = np.argsort(logs, kind="stable")  # so that percentiles need no sorting
-    weights = np.ones(len(logs)) if weights is None else weights
-    logs, number, weights = logs[order], number[order], weights[order]
-    draws = [random.multinomial(count, np.full(count, 1 / count)) for _ in range(_RESAMPLES)]
-    figures = [_percentile_99(logs, draw[number] * weights) for draw in draws]
-    low, high = np.quantile(figures, [_TAIL, 1 - _TAIL])
-    return Estimate(_percentile_99(logs, weights), float(low), float(high))
-
-
-def _percentile_99(logs: Array, drawn: Array) -> float:
-    """Compute the percentile of sorted logs, each drawn this many times."""
-    counts = drawn.cumsum()
-    # A draw may hold inputs without weight only.
-    return math.exp(float(logs[min((counts < 0.99 * counts[-1]).sum(), len(logs) - 1)]))

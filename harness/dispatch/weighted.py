@@ -20,7 +20,7 @@ from harness.core.text import counted, first_few
 from harness.dispatch.matrix import Matrix
 from harness.models.encoding.columns import TunedRange, tuned_range
 from harness.models.encoding.inputs import InputScale
-from harness.space_file.workload import REASONS, Workload
+from harness.space_file.workload import Workload
 from harness.stats import Estimate
 from harness.stats.proportions import clopper_pearson
 
@@ -60,13 +60,6 @@ class Coverage:
         yield f"{_text(self.outside)} of the calls were outside of the tuned range" + (
             f", and count for nothing here: {'; '.join(self.beyond)}." if self.beyond else "."
         )
-        if workload.by_reason:
-            total = sum(workload.by_reason.values())
-            parts = [
-                f"{calls / total:.0%} {REASONS[reason]}"
-                for reason, calls in workload.by_reason.items()
-            ]
-            yield f"When they were recorded, the dispatcher chose {', '.join(parts)}."
         yield from workload.notes
 
 

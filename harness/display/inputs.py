@@ -18,8 +18,7 @@ from harness.core.invocation import command_line
 from harness.core.records import Config, Measurement, Outcome, Statistic
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
-from harness.display.hot import HOT_HEAD, HOT_NOTE, HOT_TITLE, hot_rows
-from harness.display.text import as_text, make_table, print_line, print_lines
+from harness.display.text import as_text, make_table, print_lines
 from harness.results.flag_files import file_lines
 from harness.stats.claims import FALSE_DISCOVERIES, false_claim_rate
 from harness.stats.timing import is_wider
@@ -48,9 +47,6 @@ def print_inputs(
     head, rows = baselines_rows(reports[:MOST_SHOWN])
     if rows:
         console.print(make_table(head, rows, title="Speed-up over", wrap=range(len(head))))
-    if hot := list(hot_rows(reports[:MOST_SHOWN])):
-        console.print(make_table(HOT_HEAD, hot, title=HOT_TITLE, wrap=(0,)))
-        print_line(console, HOT_NOTE)
     print_lines(console, refused_lines(reports))
     winners = (m.config for report in reports if (m := report.recommended))
     print_lines(console, file_lines(notes, winners))

@@ -62,23 +62,9 @@ class ProgressDisplay:
         self._left = TimeLeft()
         self._bests: dict[Input, Measurement] = {}
         self._last_line_s = -math.inf
-        self._period_s = _PLAIN_PERIOD_S
         self._whole = StageProgress(self, "")
         self._devices: dict[str, StageProgress] = {}
-        self._name = ""
-        self._parts: list[ProgressDisplay] = []
         self.warnings: list[str] = []
-
-    def part(self, name: str, default: Config) -> ProgressDisplay:
-        """Return the display of one of several campaigns that run at the same time; `name` begins
-        its lines, and may be empty."""
-        name = f"{name}: " if name else ""
-        part = ProgressDisplay(self._console, self._quiet, default)
-        part._bar, part._name, part._period_s = self._bar, name, self._period_s
-        part.warnings = self.warnings
-        part._whole = StageProgress(part, part._name)
-        self._parts.append(part)
-        return part
 
     def __enter__(self) -> ProgressDisplay:
         if self._live:
@@ -89,14 +75,13 @@ class ProgressDisplay:
         if self._live:
             self._bar.stop()
         if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):
-            for each in (self, *self._parts):
-                print_lines(self._console, each._so_far())
+            print_lines(self._console, self._so_far())
 
     def _so_far(self) -> Iterator[str]:
         """Describe the best of each input so far."""
         if not self._bests:
             return
-        yield f"{self._name}Best so far, by the times of the search:"
+        yield "Best so far, by the times of the search:"
         for problem, best in list(self._bests.items())[:_MOST_SO_FAR]:
             time, config = self.describe(best)
             yield f"    {problem}: {time}{config}"
@@ -107,7 +92,7 @@ class ProgressDisplay:
     def on(self, device: str) -> StageProgress:
         """Return the display of what one of several devices does."""
         if device not in self._devices:
-            self._devices[device] = StageProgress(self, f"{self._name}{device} ", of_device=True)
+            self._devices[device] = StageProgress(self, f"{device} ", of_device=True)
         return self._devices[device]
 
     def begin_stage(
@@ -123,8 +108,8 @@ class ProgressDisplay:
 
     def warn(self, text: str) -> None:
         """Print a warning above the live line, even where quiet."""
-        self.warnings.append(f"{self._name}{text}")
-        print_line(self._console, f"warning: {self._name}{text}")
+        self.warnings.append(text)
+        print_line(self._console, f"warning: {text}")
 
     def step(self, text: str) -> None:
         """Count a step that has ended."""
@@ -201,7 +186,7 @@ class ProgressDisplay:
     @property
     def is_due(self) -> bool:
         """Whether the last line was printed some seconds ago, and lines are plain."""
-        is_late = time.monotonic() - self._last_line_s > self._period_s
+        is_late = time.monotonic() - self._last_line_s > _PLAIN_PERIOD_S
         return is_late and not self._live
 
     def line_now(self, text: str) -> None:
@@ -233,10 +218,6 @@ class StageProgress:
     def left(self) -> int:
         """The steps that are left."""
         return self._steps - self._done
-
-    def part(self, name: str, default: Config) -> ProgressDisplay:
-        """Return the display of one of several campaigns."""
-        return self._display.part(name, default)
 
     def on(self, device: str) -> StageProgress:
         """Return the display of what one of several devices does."""

@@ -37,14 +37,12 @@ from harness.fleet.messages import (
     RunInterleaved,
     RunOne,
     StoredBundle,
-    TimeReference,
     TryEmptyKernel,
     WorkerAnswer,
 )
 from harness.fleet.program_messages import PROGRAM_RESULTS, ProgramRequest
 from harness.fleet.programs import Programs
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.reference_kernel import ReferenceTimes
 from harness.measure.build_queue import BuildWorker
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceFacts, DeviceWorker, Together
@@ -54,7 +52,6 @@ from harness.measure.processes import Processes, ProcessLost, count_of_builders
 RESULTS: Mapping[type, Any] = {
     Describe: WorkerAnswer[DeviceFacts],
     TryEmptyKernel: WorkerAnswer[bool],
-    TimeReference: WorkerAnswer[ReferenceTimes],
     Release: WorkerAnswer[bool],
     NameArguments: WorkerAnswer[MadeData],
     RunOne: WorkerAnswer[Measurement],
@@ -177,8 +174,6 @@ def _called(client: DeviceClient, call: DeviceCall) -> object:
     if isinstance(call, TryEmptyKernel):
         client.require_working()
         return True
-    if isinstance(call, TimeReference):
-        return client.time_reference()
     if isinstance(call, NameArguments):
         return MadeData(client.argument_names(call.problem), client.made_s(call.problem))
     limits: dict[str, Any] = {"timeout_s": call.timeout_s, "seed": call.seed}

@@ -168,15 +168,8 @@ def _inputs_with_files(spec: Spec, plan: ProgramPlan) -> Iterable[Input]:
     workload takes their place, since a worker reads that file."""
     expected = getattr(plan.verify.against, "file", None)
     templates = [*plan.files, *([Template(expected)] if expected is not None else [])]
-    by_input = [t.text for t in templates if t.names and not Path(t.text).is_absolute()]
-    if not by_input:
+    if not any(t.names and not Path(t.text).is_absolute() for t in templates):
         return spec.inputs
-    if spec.adaptive is not None:
-        raise UsageError(
-            f"{spec.path.name} names files by the input ({', '.join(by_input)}), and workers get "
-            f"those of the inputs that are known at the start; leave out {spec.adaptive.key} for "
-            "--cluster"
-        )
     return dict.fromkeys((*spec.inputs, *load_spec(spec.path).inputs))
 
 

@@ -7,10 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from harness.core.errors import BackendUnavailable, HarnessError, UsageError
+from harness.core.errors import HarnessError, UsageError
 from harness.fleet.cluster import Cluster
 from harness.fleet.fleet_device import FleetDevice, devices_of
-from harness.measure.backends.device_names import ALL_MODELS
 from harness.measure.measurer import Measurer
 
 _LOOK_S = 2.0
@@ -28,12 +27,11 @@ class LateDevices:
         open_device: Callable[[FleetDevice], Measurer],
         used: Sequence[FleetDevice],
         most: int,
-        tuned: Collection[str] = (),
         there: Collection[str] = (),
     ) -> None:
-        """`used` are the devices of this model in use; with them there are at most `most`. Where
-        `tuned` names the models that this command tunes, devices of others are reported, but
-        not those of the workers that were `there`, by their addresses, when it began."""
+        """`used` are the devices of this model in use; with them there are at most `most`. Devices
+        of other models are reported, but not those of the workers that were `there`, by their
+        addresses, when the command began."""
         self._cluster = cluster
         self._open = open_device
         self._model = used[0].offered.name
@@ -43,7 +41,7 @@ class LateDevices:
         self._offered: dict[str, Sequence[FleetDevice]] = {}  # by the worker's address
         self._next_s: dict[str, float] = {}  # when a device is tried again, by its UUID
         self._opened: queue.SimpleQueue[tuple[str, Measurer]] = queue.SimpleQueue()
-        self._tuned, self._there = tuned, there
+        self._there = there
         self._unused: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._is_over = threading.Event()
         self._looking: threading.Thread | None = None
@@ -97,8 +95,7 @@ class LateDevices:
                 ]
             except UsageError as error:  # of another version
                 self._offered[address] = ()
-                if self._tuned:
-                    self._unused.put(f"a worker has joined and is not used: {error}")
+                self._unused.put(f"a worker has joined and is not used: {error}")
             except HarnessError:  # lost, perhaps for a moment: it is asked again
                 continue
             if address not in self._there:
@@ -119,18 +116,17 @@ class LateDevices:
     def _refuse_other_models(self, address: str) -> None:
         """Note the devices of a worker that has joined whose model this command does not tune."""
         for device in self._offered[address]:
-            if self._tuned and device.offered.name not in self._tuned:
+            if device.offered.name != self._model:
                 self._unused.put(
                     f"{device.name} has joined and is not used: it is a {device.offered.name}, and "
-                    f"this command tunes {', '.join(self._tuned)}. To tune all models: "
-                    f"--device {ALL_MODELS}"
+                    f"this command tunes {self._model}"
                 )
 
     def _try(self, device: FleetDevice) -> None:
         uuid = device.offered.uuid
         try:
             measurer = self._open(device)
-        except BackendUnavailable:
+        except HarnessError:
             self._next_s[uuid] = time.monotonic() + _AGAIN_S
             return
         self._used[uuid] = device.address

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
@@ -25,7 +24,7 @@ from harness.fleet.remote_device import RemoteDevice
 from harness.fleet.remote_programs import ProgramOpener
 from harness.fleet.serving import local_cluster
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.device_names import ALL_MODELS, are_all_models, names_in
+from harness.measure.backends.device_names import names_in
 from harness.measure.choose import with_arch, with_cache
 from harness.measure.kernels import Elsewhere, KernelMeasurer
 from harness.measure.measurer import Measurer
@@ -46,7 +45,7 @@ class FleetRequest:
     """What a driver wants of a cluster.
 
     `address` is a scheduler's, or `local:N`. Of devices of several models, `names` choose those
-    whose model, UUID or machine is named, or all models; of each model, at most `most` are used.
+    whose model, UUID or machine is named; at most `most` devices are used.
     `driver` identifies the campaign to the workers. `say` shows what is waited for.
     """
 
@@ -63,13 +62,12 @@ class FleetMeasurers:
     """The measurers of a cluster's equal devices, and the devices that join them."""
 
     opened: OpenedMeasurers
-    late: LateDevices | None
+    late: LateDevices
 
 
 @contextmanager
-def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[list[FleetMeasurers]]:
-    """Open a measurer for each device of a cluster, by groups of equal ones; there is one group
-    unless all models are asked for. Of each group, close the first one last, inside the block.
+def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[FleetMeasurers]:
+    """Open a measurer for each device of a cluster; close the first one last, inside the block.
 
     Raises UsageError and BackendUnavailable.
     """
@@ -84,12 +82,11 @@ def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[list[FleetMea
         yield from _connected(spec, request, 1)
         return
     with local_cluster(count, request.names) as address:
-        names = request.names if are_all_models(request.names) else ()
-        started = dataclasses.replace(request, address=address, names=names)
+        started = dataclasses.replace(request, address=address, names=())
         yield from _connected(spec, started, count)
 
 
-def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[list[FleetMeasurers]]:
+def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[FleetMeasurers]:
     cluster = Cluster.connect(request.address)
     try:
         members = cluster.wait_for_members(JOIN_S, least, request.say)
@@ -100,70 +97,18 @@ def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[list[F
                 f"no worker of {request.address} compiles; start one with `harness.worker` and "
                 "--builders 1 or more, or `dask worker` with --resources build=1"
             )
-        models = _chosen(spec, found, request.names)
-        make = partial(_opener, spec, builders=cluster, at_once=at_once, driver=request.driver)
-        groups = _opened_groups(make, models, request)
+        chosen = _chosen(spec, found, request.names)
+        opener = _opener(spec, chosen[0].offered, cluster, at_once, request.driver)
+        opened = open_measurers(opener, chosen[: request.most], request.say)
         there = [member.address for member in members]
-        yield list(_with_late(cluster, groups, request.most, there))
+        late = LateDevices(cluster, opener.open, opened.used, request.most, there)
+        yield FleetMeasurers(opened, late)
     finally:
         cluster.close()
 
 
-def _with_late(
-    cluster: Cluster,
-    groups: Sequence[tuple[DeviceOpener, OpenedMeasurers]],
-    most: int,
-    there: Sequence[str],
-) -> Iterator[FleetMeasurers]:
-    """Yield the groups with the devices that join them. Of groups of one model, the first is joined
-    alone: a device would be opened for both. The first group of all reports what is not used."""
-    models: dict[str, list[FleetDevice]] = {}
-    for _, opened in groups:
-        models.setdefault(opened.model, []).extend(opened.used)
-    tuned: Collection[str] = tuple(models)
-    for opener, opened in groups:
-        used = models.pop(opened.model, None)
-        late = LateDevices(cluster, opener.open, used, most, tuned, there) if used else None
-        yield FleetMeasurers(opened, late)
-        tuned = ()
-
-
-def _opened_groups(
-    make: Callable[..., DeviceOpener],
-    models: Sequence[Sequence[FleetDevice]],
-    request: FleetRequest,
-) -> list[tuple[DeviceOpener, OpenedMeasurers]]:
-    """Open the devices of each model. Where all models are asked for, one that cannot be opened is
-    skipped, and devices of a model with another driver or compiler are a group of their own."""
-    groups: list[tuple[DeviceOpener, OpenedMeasurers]] = []
-    skipped: list[str] = []
-    try:
-        for model in models:
-            left: Sequence[FleetDevice] = model
-            while left:
-                opener = make(first=left[0].offered)
-                try:
-                    opened = open_measurers(opener, left[: request.most], request.say)
-                except BackendUnavailable as error:
-                    skipped.append(f"{left[0].offered.name} is not used: {error}")
-                    if model is models[-1] and not groups:
-                        raise
-                    break
-                left = opened.give_up_unequal() if are_all_models(request.names) else ()
-                groups.append((opener, opened))
-    except BaseException:
-        for _, opened in groups:
-            opened.close()
-        raise
-    groups[0][1].skipped.extend(skipped)
-    return groups
-
-
-def _chosen(
-    spec: Spec, found: Sequence[FleetDevice], names: Sequence[str]
-) -> list[list[FleetDevice]]:
-    """Return the devices to measure on by model, each of them once; one model, unless `names` ask
-    for all."""
+def _chosen(spec: Spec, found: Sequence[FleetDevice], names: Sequence[str]) -> list[FleetDevice]:
+    """Return the devices to measure on, of one model, each of them once."""
     once = {device.offered.uuid: device for device in reversed(found)}
     devices = [
         device
@@ -171,7 +116,7 @@ def _chosen(
         if once[device.offered.uuid] is device
         and (device.offered.backend is None) == (spec.program is not None)
     ]
-    wanted = [] if are_all_models(names) else [name.casefold() for name in names_in(names)]
+    wanted = [name.casefold() for name in names_in(names)]
     fitting = [
         device
         for device in devices
@@ -185,16 +130,13 @@ def _chosen(
             f"no device of the cluster runs {languages}{' and has that name' if names else ''}; "
             f"{counted(len(devices), 'device')}:\n{listed}"
         )
-    models: dict[str, list[FleetDevice]] = {}
-    for device in fitting:
-        models.setdefault(device.offered.name, []).append(device)
-    if len(models) > 1 and not are_all_models(names):
+    models = {device.offered.name for device in fitting}
+    if len(models) > 1:
         raise UsageError(
             "the cluster has devices of several models, whose times cannot be compared; choose one "
-            f"with --device, or tune each of them with --device {ALL_MODELS}: "
-            f"{', '.join(sorted(models))}"
+            f"with --device, and run the command once for each: {', '.join(sorted(models))}"
         )
-    return [*models.values()]
+    return fitting
 
 
 def _words(device: FleetDevice) -> str:
@@ -233,7 +175,7 @@ class Opener:
             host=self._packed.host,
         )
         remote = RemoteDevice(device.channel, session, self._packed.bundle)
-        elsewhere = Elsewhere(remote, self._builds, device.host_name)
+        elsewhere = Elsewhere(remote, self._builds)
         opened = KernelMeasurer(self._spec, backend, equal=self._first, elsewhere=elsewhere)
         if self._first is None:
             self._first = opened
@@ -272,28 +214,6 @@ class OpenedMeasurers:
     measurers: dict[str, Measurer]
     used: list[FleetDevice]
     skipped: list[str]
-
-    @property
-    def model(self) -> str:
-        """The name of the devices' model."""
-        return self.used[0].offered.name
-
-    def give_up_unequal(self) -> list[FleetDevice]:
-        """Close the measurers of devices that are not equal to the first; return the devices."""
-        first = next(iter(self.measurers.values())).environment.fingerprint
-        unequal = []
-        for device, (name, measurer) in zip([*self.used], [*self.measurers.items()], strict=True):
-            if measurer.environment.fingerprint != first:
-                measurer.close()
-                del self.measurers[name]
-                unequal.append(device)
-        self.used = [device for device in self.used if device not in unequal]
-        return unequal
-
-    def close(self) -> None:
-        """Close all measurers, the first one last."""
-        for measurer in reversed(self.measurers.values()):
-            measurer.close()
 
 
 def open_measurers(

@@ -87,13 +87,6 @@ class TryEmptyKernel:
 
 
 @dataclass(frozen=True)
-class TimeReference:
-    """Ask for the ReferenceTimes of a device."""
-
-    kind: Literal["time_reference"] = "time_reference"
-
-
-@dataclass(frozen=True)
 class Release:
     """Leave the device to others: True."""
 
@@ -149,9 +142,7 @@ class Prove:
     kind: Literal["prove"] = "prove"
 
 
-DeviceCall = (
-    Describe | TryEmptyKernel | TimeReference | NameArguments | RunOne | RunInterleaved | Prove
-)
+DeviceCall = Describe | TryEmptyKernel | NameArguments | RunOne | RunInterleaved | Prove
 
 
 @dataclass(frozen=True)

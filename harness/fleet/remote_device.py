@@ -22,11 +22,9 @@ from harness.fleet.messages import (
     Release,
     RunInterleaved,
     RunOne,
-    TimeReference,
     TryEmptyKernel,
     WorkerAnswer,
 )
-from harness.measure.backends.reference_kernel import ReferenceTimes
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
 from harness.measure.kernel_job import KernelJob
 
@@ -113,11 +111,6 @@ class RemoteDevice:
     def require_working(self) -> None:
         """Raise BackendUnavailable where an empty kernel does not run on the device."""
         self._asked(TryEmptyKernel())
-
-    def time_reference(self) -> ReferenceTimes:
-        """Time the reference kernels; raises LaunchFailed and BackendUnavailable."""
-        times: ReferenceTimes = self._asked(TimeReference())
-        return times
 
     def argument_names(self, problem: Input) -> tuple[str, ...]:
         """Return the names of the kernel's arguments; raises HostModuleError."""

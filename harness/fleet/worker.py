@@ -81,8 +81,7 @@ def close() -> None:
 
 
 def find_devices(names: Sequence[str] = ()) -> tuple[OfferedDevice, ...]:
-    """Find the devices of this machine that a worker offers; all equal ones without names, those of
-    all models where they are asked for.
+    """Find the devices of this machine that a worker offers; all equal ones without names.
 
     Raises UsageError for an unknown name, BackendUnavailable where there is no device.
     """

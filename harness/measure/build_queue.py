@@ -58,26 +58,6 @@ class BuildProcesses(Protocol):
         """End the processes."""
 
 
-class BuildGate:
-    """Lets builds, and measurements that they disturb, wait for each other.
-
-    `queues` of one machine, for devices that measure at the same time, share a gate and its cores.
-    """
-
-    def __init__(self, queues: int = 1) -> None:
-        self.queues = queues
-        self.changed = threading.Condition()
-        self.scheduled_count = 0
-        self.undisturbed = 0  # blocks in which nothing may compile
-        self.waiting = 0  # threads with a build that waits for the end of these blocks
-        self.settling: list[Callable[[], None]] = []
-
-    def wait_for_all(self) -> None:
-        """Wait until nothing compiles."""
-        for settle in self.settling:
-            settle()
-
-
 class BuildWorker(Generic[B]):
     """Compile in a builder process. The compiler is opened at the first build."""
 
@@ -106,8 +86,7 @@ class BuildQueue(Generic[B]):
     """The builds of one run: on disk, under way, or failed.
 
     `compiler` is the identity of the compiler, a part of the build cache's keys. `at_once`
-    processes compile, by default one less than there are cores; or `processes` do. Queues with one
-    `gate` wait for each other where builds disturb times.
+    processes compile, by default one less than there are cores; or `processes` do.
     """
 
     def __init__(
@@ -117,7 +96,6 @@ class BuildQueue(Generic[B]):
         worker: type[BuildWorker[B]] = BuildWorker,
         at_once: int | None = None,
         processes: BuildProcesses | None = None,
-        gate: BuildGate | None = None,
     ) -> None:
         self._backend = backend
         self._compiler = compiler
@@ -130,9 +108,10 @@ class BuildQueue(Generic[B]):
         self._running: dict[str, Task[Binary]] = {}
         self._failed: dict[str, str] = {}
         self._rebuilding: list[Task[Binary]] = []
-        self._gate = gate or BuildGate()
-        self._gate.settling.append(self._settle)
-        self._changed = self._gate.changed
+        self._changed = threading.Condition()
+        self._scheduled_count = 0
+        self._undisturbed = 0  # blocks in which nothing may compile
+        self._waiting = 0  # threads with a build that waits for the end of these blocks
         self._finishing: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._is_closed = False
 
@@ -156,7 +135,7 @@ class BuildQueue(Generic[B]):
 
     def _scheduled(self, program: B) -> Task[Binary]:
         limit_s = _limit_s(program)
-        self._gate.scheduled_count += 1
+        self._scheduled_count += 1
         return self._builders.schedule(self._worker.compile, program, timeout_s=limit_s)
 
     def finish(self, program: B) -> Binary:
@@ -198,10 +177,7 @@ class BuildQueue(Generic[B]):
                 self._rebuilding.remove(task)
 
     def wait_for_all(self) -> None:
-        """Wait until nothing compiles, in any queue of the gate."""
-        self._gate.wait_for_all()
-
-    def _settle(self) -> None:
+        """Wait until nothing compiles."""
         if self._processes is not None:
             self._processes.settle(self._under_way())
 
@@ -213,32 +189,32 @@ class BuildQueue(Generic[B]):
     def undisturbed(self) -> Iterator[None]:
         """Wait until nothing compiles, and let no other thread start a build inside the block."""
         while True:
-            count = self._gate.scheduled_count
+            count = self._scheduled_count
             self.wait_for_all()
             with self._changed:
-                self._changed.wait_for(lambda: self._is_closed or not self._gate.waiting)
+                self._changed.wait_for(lambda: self._is_closed or not self._waiting)
                 self._require_open()
                 # A build may never end: one that a dying pool forgot is begun again by `finish`.
-                if count == self._gate.scheduled_count:
-                    self._gate.undisturbed += 1
+                if count == self._scheduled_count:
+                    self._undisturbed += 1
                     break
         try:
             yield
         finally:
             with self._changed:
-                self._gate.undisturbed -= 1
+                self._undisturbed -= 1
                 self._changed.notify_all()
 
     @contextmanager
     def _disturbing(self) -> Iterator[None]:
         """Wait for the end of undisturbed blocks; meanwhile no other begins."""
-        self._gate.waiting += 1
+        self._waiting += 1
         try:
-            self._changed.wait_for(lambda: self._is_closed or not self._gate.undisturbed)
+            self._changed.wait_for(lambda: self._is_closed or not self._undisturbed)
             self._require_open()
             yield
         finally:
-            self._gate.waiting -= 1
+            self._waiting -= 1
             self._changed.notify_all()
 
     def _require_open(self) -> None:

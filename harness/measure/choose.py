@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
-from harness.core.errors import UsageError
+from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
 from harness.core.text import counted
@@ -15,12 +14,9 @@ from harness.measure.backends import cuda
 from harness.measure.backends.choose import (
     Backend,
     choose_devices,
-    choose_models,
     choose_one,
 )
-from harness.measure.backends.device_names import ALL_MODELS
-from harness.measure.build_queue import BuildGate
-from harness.measure.cuda_choice import Measured, with_cuda_compiler
+from harness.measure.backends.cuda_compilers import NVCC, NVRTC, why_unusable
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Fitting, Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
@@ -35,14 +31,12 @@ def open_measurer(
     requested: str,
     owner: Measurer | None = None,
     devices: Sequence[str] = (),
-    measured: Measured = tuple,
 ) -> tuple[Measurer, str]:
     """Open the measurer of a space with the requested backend, on the device that `devices` name
     where they name one; return it and why it was chosen.
 
     It runs kernels, or starts programs, in the process of the measurer `owner`, which must be
-    closed later: two processes differ in speed. `measured` returns the compilers of earlier
-    measurements.
+    closed later: two processes differ in speed.
 
     Raises UsageError for a backend that does not fit the space, BackendUnavailable for one that
     cannot run here.
@@ -69,7 +63,7 @@ def open_measurer(
             "`measure: {cache: ...}` in both"
         )
     if shared is None:
-        backend = with_cuda_compiler(spec, backend, measured)
+        backend = with_cuda_compiler(spec, backend)
     else:
         backend = dataclasses.replace(backend, cuda_compiler=shared.cuda_compiler)
         if spec.cuda_compiler not in (AUTO, shared.cuda_compiler):
@@ -82,7 +76,7 @@ def open_measurer(
 
 
 def open_measurers(
-    spec: Spec, requested: str, devices: Sequence[str], most: int, measured: Measured = tuple
+    spec: Spec, requested: str, devices: Sequence[str], most: int
 ) -> tuple[dict[str, Measurer], str]:
     """Open a measurer for each device that `devices` name, but at most so many; return them by the
     devices' names, and why they were chosen. They share their builds: close the first one last.
@@ -92,49 +86,13 @@ def open_measurers(
     if _runs_program(spec, requested):
         program, why = open_measurer(spec, requested, devices=devices)
         return {COMMAND: program}, why
-    backends, why = _equal_ones(spec, choose_devices(requested, devices), most, measured)
-    return _opened(spec, backends, len(backends), BuildGate()), why
+    backends, why = _equal_ones(spec, choose_devices(requested, devices), most)
+    return _opened(spec, backends), why
 
 
-@dataclass(frozen=True)
-class OpenedModel:
-    """The measurers of the devices of one model, by the devices' names, and why they were
-    chosen."""
-
-    measurers: Mapping[str, Measurer]
-    why: str
-
-
-def open_models(
-    spec: Spec, requested: str, most: int, measured: Measured = tuple
-) -> tuple[list[OpenedModel], Sequence[str]]:
-    """Open a measurer for each GPU of this machine, but at most so many of each model; return them
-    by model, and why others are not used. Of each model, close the first one last.
-
-    Raises what `open_measurer` raises.
-    """
-    if _runs_program(spec, requested):
-        open_measurer(spec, requested, devices=[ALL_MODELS])  # which says why it cannot be
-    models = choose_models(requested)
-    fitting = [_equal_ones(spec, group, most, measured) for group in models.groups]
-    count, gate = sum(len(backends) for backends, _ in fitting), BuildGate(len(fitting))
-    opened: list[OpenedModel] = []
-    try:
-        for backends, why in fitting:
-            opened.append(OpenedModel(_opened(spec, backends, count, gate), why))
-    except BaseException:  # also Ctrl-C
-        for model in opened:
-            for measurer in reversed([*model.measurers.values()]):
-                measurer.close()
-        raise
-    return opened, models.skipped
-
-
-def _equal_ones(
-    spec: Spec, chosen: Sequence[Backend], most: int, measured: Measured
-) -> tuple[list[Backend], str]:
+def _equal_ones(spec: Spec, chosen: Sequence[Backend], most: int) -> tuple[list[Backend], str]:
     """Return the backends of equal devices as the space wants them, and why they were chosen."""
-    first = with_cuda_compiler(spec, _fitting(spec, chosen[0]), measured)
+    first = with_cuda_compiler(spec, _fitting(spec, chosen[0]))
     compiler, why = first.cuda_compiler, first.why
     others = (_fitting(spec, each) for each in chosen[1:most])
     backends = [first, *(dataclasses.replace(each, cuda_compiler=compiler) for each in others)]
@@ -143,19 +101,15 @@ def _equal_ones(
     return backends, why
 
 
-def _opened(
-    spec: Spec, backends: Sequence[Backend], devices: int, gate: BuildGate
-) -> dict[str, Measurer]:
-    """Open the measurers of equal devices; `devices` measure at once, with those of other models
-    behind the same gate."""
-    first = KernelMeasurer(spec, backends[0], devices=devices, gate=gate)
+def _opened(spec: Spec, backends: Sequence[Backend]) -> dict[str, Measurer]:
+    """Open the measurers of equal devices, which measure at once."""
+    devices = len(backends)
+    first = KernelMeasurer(spec, backends[0], devices=devices)
     opening: list[Future[KernelMeasurer]] = []
     try:
         with ThreadPoolExecutor() as threads:
             for backend in backends[1:]:
-                one = threads.submit(
-                    KernelMeasurer, spec, backend, equal=first, devices=devices, gate=gate
-                )
+                one = threads.submit(KernelMeasurer, spec, backend, equal=first, devices=devices)
                 opening.append(one)
         measurers = [first, *(each.result() for each in opening)]
     except BaseException:  # also Ctrl-C
@@ -194,6 +148,31 @@ def with_cache(spec: Spec, backend: Backend) -> Backend:
 def with_arch(spec: Spec, backend: Backend) -> Backend:
     """Return the backend that compiles for the architecture that the space wants."""
     return dataclasses.replace(backend, arch_specific=spec.is_arch_specific)
+
+
+def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:
+    """Return the backend with the compiler that a space names, else as it is: with nvcc, where it
+    can be used, since most applications are built with it.
+
+    Its `why` says which one compiles. Raises BackendUnavailable where the named one cannot be used.
+    """
+    if backend.language != "cuda":
+        return backend
+    name, why = backend.cuda_compiler, ""
+    if spec.cuda_compiler != AUTO:
+        name, why = spec.cuda_compiler, ": the space says so"
+        reason = why_unusable(name, backend.arch or "")
+        if reason is not None:
+            raise BackendUnavailable(
+                f"{spec.path} says `compiler: {{cuda: {name}}}`, but it cannot be used here: "
+                f"{reason}"
+            )
+    elif name == NVRTC:
+        missing = why_unusable(NVCC, backend.arch or "") or ""
+        why = f": {missing.partition(': ')[0]}"
+    title = "NVRTC" if name == NVRTC else name
+    why = f"{backend.why}; {title} compiles{why}"
+    return dataclasses.replace(backend, cuda_compiler=name, why=why)
 
 
 def _missing_source(spec: Spec, backend: Backend) -> str:

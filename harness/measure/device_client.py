@@ -20,13 +20,11 @@ from harness.core.errors import (
 from harness.core.records import Input
 from harness.measure.backends import empty_kernel
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.reference_kernel import ReferenceTimes
 from harness.measure.device_lock import device_locked
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
 from harness.measure.processes import Processes, ProcessLost
 
 _PREPARE_TIMEOUT_S = 600.0
-_REFERENCE_TIMEOUT_S = 120.0  # with the build
 
 T = TypeVar("T")
 
@@ -39,9 +37,6 @@ class DeviceConnection(Protocol):
 
     def require_working(self) -> None:
         """Raise BackendUnavailable where an empty kernel does not run on the device."""
-
-    def time_reference(self) -> ReferenceTimes:
-        """Time the reference kernels; raises LaunchFailed and BackendUnavailable."""
 
     def argument_names(self, problem: Input) -> tuple[str, ...]:
         """Return the names of the kernel's arguments; raises HostModuleError."""
@@ -116,19 +111,6 @@ class DeviceClient:
             raise BackendUnavailable(
                 f"an empty kernel does not run on the {self._language} device: its process {lost}\n"
                 f"{empty_kernel.advice(self._language)}"
-            ) from None
-
-    def time_reference(self) -> ReferenceTimes:
-        """Time the reference kernels; raises LaunchFailed and BackendUnavailable."""
-        try:
-            return self._processes.run(DeviceWorker.time_reference, timeout_s=_REFERENCE_TIMEOUT_S)
-        except LaunchFailed:
-            self._processes.replace()  # the next configuration shall not find it broken
-            raise
-        except ProcessLost as lost:
-            raise BackendUnavailable(
-                f"harness's reference kernel does not run on the {self._language} device: its "
-                f"process {lost}"
             ) from None
 
     def argument_names(self, problem: Input) -> tuple[str, ...]:

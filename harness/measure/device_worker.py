@@ -22,7 +22,6 @@ from harness.core.records import (
 )
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.reference_kernel import ReferenceTimes, time_reference
 from harness.measure.kernel_checks import why_overwritten
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_job import KernelJob
@@ -139,12 +138,6 @@ class DeviceWorker:
     def require_working(self) -> None:
         """Raise BackendUnavailable where an empty kernel does not run on the device."""
         self._backend.run_empty_kernel(self._device, self._compiler)
-
-    def time_reference(self) -> ReferenceTimes:
-        """Time the reference kernels; the data of the input must be made anew afterwards."""
-        self._held = None  # frees its memory
-        backend = self._backend
-        return time_reference(self._device, self._compiler, backend.language, backend.is_gpu)
 
     @cached_property
     def _compiler(self) -> Compiler:

@@ -40,8 +40,7 @@ class KernelJob(Job):
     """What the measurement of a kernel needs.
 
     Where `launches` is empty, the host module yields the launches of a run, which may be of these
-    `functions`. `arch` is the NVIDIA architecture that occupancy is computed for. With `is_hot`
-    the hot time is observed where configurations are interleaved.
+    `functions`. `arch` is the NVIDIA architecture that occupancy is computed for.
     """
 
     launches: tuple[Launch, ...]
@@ -49,7 +48,6 @@ class KernelJob(Job):
     arch: str | None = None
     functions: tuple[str, ...] = ()
     twin: Twin | None = None
-    is_hot: bool = False
 
     def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
         """Return the occupancy of the build under its launches' blocks and these others."""

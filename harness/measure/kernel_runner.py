@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import random
@@ -19,7 +18,6 @@ from harness.measure.backends.base import Device
 from harness.measure.clock_tick import delay_randomly
 from harness.measure.clock_watch import SampleClocks
 from harness.measure.host_module import Array
-from harness.measure.hot import hot_time
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob, Twin
@@ -90,7 +88,6 @@ class KernelRunner:
     _twin_outputs: Mapping[str, Array] | None = None
     _time: CheckTime = field(default_factory=CheckTime)
     _run_mhz: float | None = None  # the lowest clock of the last run's launches
-    _hot: dict[str, float] = field(default_factory=dict)
     _retries: HostRetries = field(default_factory=HostRetries)
     _runs: int = 0
     _launches: int = 0  # of the last run
@@ -172,26 +169,11 @@ class KernelRunner:
         self._verified_run = self._runs
 
     def finish(self) -> None:
-        """Read the sensors again, and measure the energy of what is measured alone, and the hot
-        time of what is interleaved."""
+        """Read the sensors again, and measure the energy of what is measured alone."""
         self._sensed.read()
         seconds = self.job.energy_s
         if self._last_s < LONGEST_LAUNCH * seconds and not self.interleaved:
             self._sensed.measure_energy(self._run_once, self._run_nothing, self.verify, seconds)
-        if self.job.is_hot and self.interleaved:
-            self._measure_hot()
-
-    def _measure_hot(self) -> None:
-        """Measure the hot time of a single launch that does not read what it overwrites: among
-        others of its kind it would find the results of the one before in place of its input.
-
-        A host that is too slow meanwhile does not undo the samples: the time stays unknown.
-        """
-        if len(self.job.launches) == 1 and not self.data.inout:
-            (launch,) = self._own_launches
-            with contextlib.suppress(HostTooSlow):
-                run_s = self._run_once()
-                self._hot = hot_time(self.device, self._module, launch, run_s)
 
     def check_writes(self) -> None:
         """Check that no run has written what it may not write.
@@ -225,7 +207,7 @@ class KernelRunner:
         device's clock, and what the sensors say."""
         exact = {} if self.job.twin is None else {BIT_EXACT: float(self._twin_outputs is not None)}
         occupancy, clocks = self.job.observed(self._blocks), self._clocks.observed()
-        sensed = self._sensed.observed | self._hot | self._retries.observed()
+        sensed = self._sensed.observed | self._retries.observed()
         return occupancy | exact | dict(self._host_observed) | clocks | sensed
 
     # ---------------------------------------------------------------------------- verifying

@@ -7,7 +7,6 @@ nothing compiles: it would be measured together with the compiler.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
@@ -26,8 +25,7 @@ from harness.core.errors import (
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.reference_kernel import ReferenceTimes
-from harness.measure.build_queue import BuildGate, BuildProcesses, BuildQueue
+from harness.measure.build_queue import BuildProcesses, BuildQueue
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient, DeviceConnection
@@ -37,7 +35,7 @@ from harness.measure.kernel_job import KernelJob, Twin, failed_job
 from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
-from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Refusal
+from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Proofs, Refusal
 from harness.measure.processes import ProcessLost, spare_cores, usable_cores
 from harness.measure.sensors import energy_notices, processes_notice
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
@@ -61,11 +59,10 @@ _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A device of another machine, what compiles for it, and the machine's name."""
+    """A device of another machine, and what compiles for it."""
 
     device: DeviceConnection
     builders: BuildProcesses
-    machine: str
 
 
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
@@ -79,23 +76,21 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         *,
         equal: KernelMeasurer | None = None,
         devices: int = 1,
-        gate: BuildGate | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
-        later. `devices` is how many measure at once, with builds of other models behind the same
-        `gate`. The device, and what compiles for it, may be `elsewhere`, on other machines. Raises
-        BackendUnavailable, DeviceBusy where another process measures on the device.
+        later. `devices` is how many measure at once. The device, and what compiles for it, may be
+        `elsewhere`, on other machines. Raises BackendUnavailable, DeviceBusy where another process
+        measures on the device.
         """
         self._backend = backend
         self._elsewhere = elsewhere
         self._device: DeviceConnection = (
             elsewhere.device if elsewhere else DeviceClient(spec.host, backend, _client_of(owner))
         )
-        gate = gate or BuildGate()
-        spare = 1 if elsewhere else spare_cores(devices=devices) // gate.queues
+        spare = 1 if elsewhere else spare_cores(devices=devices)
         self._owns_builds = equal is None
         processes = elsewhere.builders if elsewhere else None
         try:
@@ -103,9 +98,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             disturb = self._facts.shares_cpu or spare == 0
             # Where the device waits for all builds, they may have its cores as well.
             at_once = usable_cores() if disturb else spare
-            queue = partial(BuildQueue, at_once=at_once, processes=processes, gate=gate)
-            compiler = self._facts.environment.compiler
-            builds = equal._builds if equal else queue(backend, compiler)
+            queue = partial(BuildQueue, at_once=at_once, processes=processes)
+            builds = equal._builds if equal else queue(backend, self._facts.environment.compiler)
         except BaseException:
             self._device.close()
             raise
@@ -119,6 +113,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             defaults=_GPU_DEFAULTS if backend.is_gpu else {},
         )
         self._is_tried = False
+        self._proofs = Proofs()
         self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
         self._looked_s: dict[Input, float] = {}  # how long weak tests were looked for
         self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
@@ -175,17 +170,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             if not any(known.endswith(f": {text}.") for known in self.notices):
                 self.notices += (f"verify is weak on {problem}: {text}.",)
 
-    @property
-    def cpu(self) -> str | None:
-        """The machine of a device that is a CPU, or a part of it; None for others."""
-        machine = self._elsewhere.machine if self._elsewhere else platform.node()
-        return machine if self._facts.shares_cpu else None
-
-    def time_reference(self) -> ReferenceTimes:
-        """Time the reference kernels; raises LaunchFailed and BackendUnavailable."""
-        with self._builds.undisturbed() if self._builds_disturb else nullcontext():
-            return self._device.time_reference()
-
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Start the builds of these configurations, unless they are on disk or under way."""
         for config in self._due(configs):
@@ -231,7 +215,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             arch=self._facts.arch,
             functions=self._spec.functions,
             twin=None if twin is None or twin.is_run_by(binary, launches) else twin,
-            is_hot=getattr(self._spec.measure, "hot", False),
             energy_s=self._energy_s,
         )
 
@@ -339,8 +322,15 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             measured, reason, lambda: self._why_unproved(space, job, measured)
         )
 
-    def _run_proof(self, space: Space, job: KernelJob, measured: Measurement) -> Refusal | None:
-        """Prove on new data beside the default, and on more until the verdict is clear."""
+    def _why_unproved(self, space: Space, job: KernelJob, measured: Measurement) -> Refusal | None:
+        """Build again, and run on new data beside the default until the verdict is clear."""
+        try:
+            binary = self._builds.rebuild(self._program(space, job.config))
+        except BuildFailed as error:
+            return Refusal(Outcome.IMPLAUSIBLE, f"a second build failed: {error}")
+        if self._builds_disturb:
+            self._builds.wait_for_all()
+        job = replace(job, binary=binary, best_s=None)
         default, default_s = self._default_beside(space, job)
         runs: ProofRuns | None = None
         for count in PROOF_DATA:

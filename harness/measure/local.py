@@ -8,7 +8,6 @@ run: the process is replaced, and the failure is the outcome of that configurati
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -16,13 +15,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from harness.core.errors import BuildFailed, ExpressionError
+from harness.core.errors import ExpressionError
 from harness.core.program import Binary
-from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement, Outcome
+from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.measure.build_queue import B, BuildQueue
 from harness.measure.deduplicate import EqualCode
 from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
-from harness.measure.plausibility import PROOF_RUNS, Proofs, Refusal
 from harness.measure.trial import Job
 from harness.space import Space
 from harness.space_file import Spec
@@ -36,7 +34,7 @@ def sampling_of(spec: Spec, defaults: Mapping[str, float] = MappingProxyType({})
 
     `defaults` are the device's, for what the space does not say.
     """
-    others = {"timeout_s", "cache", "energy", "hot"}
+    others = {"timeout_s", "cache", "energy"}
     stated = spec.measure.model_dump(exclude=others, exclude_none=True)
     return Sampling(**{**defaults, **stated})
 
@@ -68,7 +66,6 @@ class LocalMeasurer(ABC, Generic[B, J]):
         self._builds_disturb = builds_disturb
         self._defaults = defaults
         self._has_measured = False
-        self._proofs = Proofs()
         self._recalled: dict[Input, list[Measurement]] = {}
         self._equal: dict[Input, EqualCode] = {}
 
@@ -142,10 +139,6 @@ class LocalMeasurer(ABC, Generic[B, J]):
     ) -> list[Measurement]:
         """Run several jobs interleaved on one occasion; prove times that are implausible."""
 
-    @abstractmethod
-    def _run_proof(self, space: Space, job: J, measured: Measurement) -> Refusal | None:
-        """Run a job of a second build; return why it does not prove a time, None if it does."""
-
     # ---------------------------------------------------------------------- what is the same
 
     @property
@@ -172,15 +165,3 @@ class LocalMeasurer(ABC, Generic[B, J]):
             with contextlib.suppress(ExpressionError):  # then it was not launched either
                 equal.add(measured, self._launched(space, problem, measured.config))
         return equal
-
-    def _why_unproved(self, space: Space, job: J, measured: Measurement) -> Refusal | None:
-        """Build and run again; return why that does not prove a time, None if it does."""
-        try:
-            binary = self._builds.rebuild(self._program(space, job.config, job.input))
-        except BuildFailed as error:
-            return Refusal(Outcome.IMPLAUSIBLE, f"a second build failed: {error}")
-        if self._builds_disturb:
-            self._builds.wait_for_all()
-        sampling = dataclasses.replace(job.sampling, repeats=PROOF_RUNS)
-        again = dataclasses.replace(job, binary=binary, sampling=sampling, best_s=None)
-        return self._run_proof(space, again, measured)

@@ -37,9 +37,6 @@ empty launch takes two or three, and a GPU's clock ticks every half of one."""
 LEAST_GAIN = 0.05
 """Smaller gains over the default are within what first runs on new data scatter."""
 
-PROOF_RUNS = 5
-"""Timed runs of a proof of a program; those of a kernel are one for each copy of its data."""
-
 PROVED = "proved"
 """The observation of a measurement that was proved: 1."""
 
@@ -52,8 +49,8 @@ _SEEN_RUNS = 2
 """First runs on data that were seen, before others are compared with them."""
 
 _ALL_SEEN_RUNS = 5
-"""After so many first runs, all on data that it or others had seen, a configuration needs a proof:
-those of a final do, where an earlier rival had the first run on each set of data."""
+"""After so many first runs on data that it had seen, and none on data that nobody had seen, a
+configuration needs a proof, as in a final where a rival had the first run on each set of data."""
 
 TOLERATED_SLOWDOWN = 2.0
 """A proof may take this many times as long as the measurement."""
@@ -65,11 +62,11 @@ def why_too_fast(time_s: float, default_s: float) -> str | None:
     return f"it is {ratio:.3g} times as fast as the default" if ratio > MAX_SPEEDUP else None
 
 
-def why_below(time_s: float, floor_s: float, what: str) -> str | None:
-    """Return why a time below `floor_s`, the least that `what` takes, is implausible, or None."""
+def why_below(time_s: float, floor_s: float) -> str | None:
+    """Return why a time below `floor_s`, the least that a launch takes, is implausible, or None."""
     if time_s >= floor_s:
         return None
-    return f"its {format_time(time_s)} are less than {what} takes ({format_time(floor_s)})"
+    return f"its {format_time(time_s)} are less than any launch takes ({format_time(floor_s)})"
 
 
 @dataclass(frozen=True)
@@ -90,16 +87,6 @@ def failed_proof(again: Measurement) -> Refusal:
     outcome = again.outcome if is_kept else Outcome.IMPLAUSIBLE
     reason = f"a second build and run ended differently: {again.outcome}: {again.message}"
     return Refusal(outcome, reason, again.worst)
-
-
-def why_unproved(again: Measurement, measured: Measurement) -> Refusal | None:
-    """Return why a second build and its runs do not prove a time; None where they do."""
-    if again.timing is None:
-        return failed_proof(again)
-    if again.time_s > TOLERATED_SLOWDOWN * measured.time_s:
-        reason = f"a second build and run took {format_time(again.time_s)}"
-        return Refusal(Outcome.IMPLAUSIBLE, reason)
-    return None
 
 
 def why_first_is_slow(
@@ -128,18 +115,15 @@ class Proofs:
         measured: Measurement,
         reason: str | None,
         why_not: Callable[[], Refusal | None],
-        *,
-        always: bool = False,
     ) -> Measurement:
         """Return the measurement; one that is implausible for a `reason` only once it is proved.
 
-        `why_not` tries to prove it, and returns why it cannot. One proof is enough, unless
-        `always`.
+        `why_not` tries to prove it, and returns why it cannot. One proof is enough.
         """
         if reason is None:
             return measured
         key = measured.input, measured.config
-        if always or key not in self._proved:
+        if key not in self._proved:
             refusal = why_not()
             if refusal is not None:
                 return _refused(measured, reason, refusal)
@@ -235,7 +219,7 @@ class KernelTimes:
         reason = why_too_fast(measured.time_s, default_s) if default_s is not None else None
         if reason is not None or (default_s is not None and default_s < self.floor_s):
             return reason
-        below = why_below(measured.time_s, self.floor_s, "any launch")
+        below = why_below(measured.time_s, self.floor_s)
         cold_s = self._cold_s.get((measured.input, measured.config))
         if below or cold_s is None:
             return below

@@ -28,7 +28,6 @@ from harness.core.errors import UsageError
 from harness.core.text import signal_name
 from harness.measure.process_context import ProcessStarter, leave_server, parent_is_alive
 from harness.measure.run_folder import RunFolder, no_room
-from harness.measure.stopped import StoppedWorkers
 
 T = TypeVar("T")
 
@@ -77,8 +76,7 @@ class Processes:
     returns as the first argument to every function.
 
     The standard error of the processes is kept off the terminal; ProcessLost quotes its end. Their
-    temporary files are removed with them, also where they are killed. A process that somebody
-    stopped is named on standard error, and replaced at the deadline. Raises UsageError where there
+    temporary files are removed with them, also where they are killed. Raises UsageError where there
     is no room for temporary files.
     """
 
@@ -88,7 +86,6 @@ class Processes:
         self._make_worker = make_worker
         self._folder = RunFolder()
         self._stderr = open(self._folder.path / "stderr", "w+b")  # noqa: SIM115 (closed by close)
-        self._stopped = StoppedWorkers(self._stderr)
         # Linux ends our processes when the *thread* that started them ends: keep a thread for it.
         # It schedules as well: Ctrl-C in the main thread, in the middle of a `notify`, would leave
         # the pool's queue with a waiter that no longer waits, and `join` would wait for ever.
@@ -153,29 +150,26 @@ class Processes:
         self._settle(list(tasks))
 
     def _settle(self, tasks: Sequence[Task[T]]) -> bool:
-        """Wait like `settle`; return whether a process was stopped meanwhile."""
-        was_stopped = False
+        """Wait like `settle`; return whether all processes paused meanwhile, by Ctrl-Z or since the
+        machine slept."""
+        paused = False
         futures = [task.future for task in tasks]
-        patience_s = max((task.timeout_s for task in tasks), default=0.0)
         while True:
             began_s = time.time()
             running = wait(futures, timeout=_LOOK_S).not_done and self._pool.active
-            # This process was stopped as well, by Ctrl-Z or since the machine slept.
-            was_stopped |= time.time() - began_s > _LOOK_S + _PAUSE_S
+            paused |= time.time() - began_s > _LOOK_S + _PAUSE_S
             if not running:
-                return was_stopped
-            was_stopped |= self._stopped.look(patience_s)
+                return paused
 
     def _result_of(self, task: Task[T]) -> T:
-        was_stopped = self._settle([task])
+        paused = self._settle([task])
         if not task.future.done():  # pebble forgets a task scheduled while the last process dies
             raise ProcessLost("ended while it was idle", idle=True)
         try:
             return task.future.result()
         except TimeoutError:
             message = f"did not end within {task.timeout_s:g} s and was killed"
-            # One that was stopped did not hang.
-            raise ProcessLost(message, hung=not was_stopped, by_chance=was_stopped) from None
+            raise ProcessLost(message, hung=not paused, by_chance=paused) from None
         except ProcessExpired as error:
             message = _describe_exit(error.exitcode) + self._last_words()
             raise ProcessLost(message, by_chance=_is_chance(error.exitcode)) from None

@@ -120,7 +120,7 @@ def describe_wrong(worst: WorstElement, found: Array, expected: Array, fill: Fil
     or by the first that was never written, where most were not."""
     found, expected = _comparable(found, expected)
     kept = np.all(found.reshape(-1, 1).view(np.uint8) == fill.byte, axis=1)
-    kept &= ~_same(found.reshape(-1), expected.reshape(-1))
+    kept &= ~_within(found.reshape(-1), expected.reshape(-1))
     count = np.count_nonzero(kept)
     if 2 * count < worst.wrong_count:
         return str(worst)
@@ -172,25 +172,15 @@ def _wrong_elements(
             yield start + wrong, _excess(got[wrong], want[wrong], rtol, atol)
 
 
-def _within(found: Array, expected: Array, rtol: float, atol: float) -> Flags:
-    got, want = _wide(found), _wide(expected)
+def _within(found: Array, expected: Array, rtol: float = 0.0, atol: float = 0.0) -> Flags:
+    """Say which elements are right, NaN where NaN is expected as well."""
     with np.errstate(invalid="ignore", over="ignore"):
-        right: Flags = np.abs(got - want) <= atol + rtol * np.abs(want)
-    # The inequality is false for every NaN, but inf <= inf holds for an infinite expectation.
-    special = ~np.isfinite(want)
-    if special.any():
-        right[special] = _same(got[special], want[special])
+        right: Flags = np.isclose(_wide(found), _wide(expected), rtol, atol, equal_nan=True)
     return right
 
 
 def _wide(array: Array) -> Array:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
-
-
-def _same(found: Array, expected: Array) -> Flags:
-    """Compare for equality, with NaN equal to NaN."""
-    same: Flags = (found == expected) | (np.isnan(found) & np.isnan(expected))
-    return same
 
 
 def _excess(found: Array, expected: Array, rtol: float, atol: float) -> npt.NDArray[np.float64]:

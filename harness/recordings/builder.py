@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from harness.core.errors import RecordingError
-from harness.core.records import Config, Input, Outcome, Value
+from harness.core.records import Input, Outcome, Value
 from harness.core.text import MAX_SHOWN, printable
 from harness.recordings.cells import column_values
-from harness.recordings.files import printable_lines, recording_name
+from harness.recordings.files import recording_name
 from harness.recordings.recording import Positions, RecordedTable, Recording
 from harness.space_file import Parameter
 
@@ -107,8 +107,6 @@ class RecordingBuilder:
         notes: Sequence[str] = (),
         warnings: Sequence[str] = (),
         orders: Mapping[str, Sequence[Value]] | None = None,
-        facts: Mapping[str, str] | None = None,
-        default: Mapping[str, Value] | None = None,
         compiler: str | None = None,
     ) -> Recording:
         """Build the recording.
@@ -137,8 +135,6 @@ class RecordingBuilder:
             tables=tables,
             notes=tuple(notes),
             warnings=tuple(warnings),
-            facts={name: printable_lines(text) for name, text in (facts or {}).items()},
-            default=Config(default) if default else None,
             compiler=compiler,
         )
 

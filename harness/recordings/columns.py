@@ -25,8 +25,7 @@ class Columns:
     `per_s` is the number of time units in a second. A time outside `least` to `most` marks a
     failed configuration. `is_mapped` is false where a space implies the columns: then a missing
     time is an error, and a column that nobody names is only warned of. `readers` turn the
-    cells of columns with known values into these. For `facts`, `default` and `compiler` see
-    Recording.
+    cells of columns with known values into these. For `compiler` see Recording.
     """
 
     title: str
@@ -41,8 +40,6 @@ class Columns:
     message: str | None = None
     words: Mapping[str, Outcome] = field(default_factory=lambda: OWN_WORDS)
     ignored: tuple[str, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
-    default: Mapping[str, Value] = field(default_factory=dict)
     compiler: str | None = None
     is_mapped: bool = True
     readers: Mapping[str, Callable[[str], Value]] = field(default_factory=dict)

@@ -105,8 +105,6 @@ def _read(file: CsvFile, columns: Columns, identity: bytes) -> Recording:
         sha256=hashlib.sha256(identity).hexdigest(),
         warnings=[*file.warnings(), *warnings],
         orders=columns.parameters,
-        facts=columns.facts,
-        default=columns.default,
         compiler=columns.compiler,
     )
 

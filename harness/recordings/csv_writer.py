@@ -9,17 +9,14 @@ from itertools import repeat
 from typing import Any, TextIO
 
 from harness.core.errors import UsageError
-from harness.core.outputs import marked
-from harness.core.records import Environment, Measurement, Value, shown
+from harness.core.files import WRITTEN_BY
+from harness.core.records import Measurement, Value, shown
 from harness.recordings.builder import typed
 from harness.recordings.cells import listed_value
-from harness.recordings.recording import FACTS
 
 TECHNIQUE = "technique"
 _OWN = (TECHNIQUE, "time_s", "outcome", "message")
-_HEAD = "# Written by harness.export; the next export to this name replaces it.\n"
-CSV_FILE = marked("an export", rb"\A[^\r]*time_s,outcome,message\r\n")
-MAPPING_FILE = marked("the mapping of an export", rb"\A# Written by harness\.export")
+_HEAD = f"# {WRITTEN_BY}; the next export to this name replaces it.\n"
 MAX_MESSAGE = 50_000
 """Characters of a message; Python's csv module refuses fields of more than 131,072."""
 
@@ -54,21 +51,15 @@ def write_csv(
 def write_mapping(
     file: TextIO,
     name: str,
-    environment: Environment,
-    default: Mapping[str, Value],
+    device: str,
     features: Sequence[str],
     values: Mapping[str, Sequence[Value]],
 ) -> None:
-    """Write the mapping of `write_csv`'s file, as JSON, which is valid YAML 1.2.
-
-    `default` is empty where it is unknown.
-    """
+    """Write the mapping of `write_csv`'s file, as JSON, which is valid YAML 1.2."""
     keys: Mapping[str, Any] = {
         "name": name,
-        "device": environment.device,
-        **{fact: getattr(environment, fact) for fact in FACTS},
+        "device": device,
         "parameters": {name: list(found) for name, found in values.items()},
-        "default": dict(default),
         "features": list(features),
         "times": {"columns": ["time_s"], "unit": "s"},
         "outcome": {"column": "outcome", "message": "message"},

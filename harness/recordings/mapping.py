@@ -23,7 +23,6 @@ from harness.core.errors import SpecError
 from harness.core.records import Outcome
 from harness.core.text import printable
 from harness.recordings.columns import OWN_WORDS, Columns, listed_readers
-from harness.recordings.recording import FACTS
 from harness.recordings.t4 import UNITS
 from harness.space_file import read_document
 from harness.space_file.document import Location
@@ -83,15 +82,9 @@ def _with_values(parameters: Any) -> Any:
 class _Mapping(StrictModel):
     name: StrictStr = ""
     device: StrictStr = "unknown"
-    backend: StrictStr | None = None
-    platform: StrictStr | None = None
-    driver: StrictStr | None = None
-    compiler: StrictStr | None = None
-    cache: Literal["warm", "cold"] | None = None
     parameters: Annotated[
         dict[StrictStr, Values | None], Field(min_length=1), BeforeValidator(_with_values)
     ] = Field(description="the columns that were tuned")
-    default: dict[StrictStr, Scalar | None] = Field(default_factory=dict)
     features: Names = Field(default_factory=list)
     times: _TimeColumns = Field(description="the columns that hold times, and their unit")
     outcome: _OutcomeColumn = _OutcomeColumn()
@@ -99,7 +92,6 @@ class _Mapping(StrictModel):
 
     def columns(self) -> Columns:
         """Return the meaning of the columns."""
-        facts = {name: getattr(self, name) for name in FACTS}
         parameters = {name: values or () for name, values in self.parameters.items()}
         return Columns(
             title=self.name,
@@ -114,8 +106,6 @@ class _Mapping(StrictModel):
             message=self.outcome.message,
             words=self.outcome.words() or OWN_WORDS,
             ignored=tuple(self.ignore),
-            facts={name: text for name, text in facts.items() if text},
-            default=self.default,
             readers=listed_readers(parameters),
         )
 
@@ -143,8 +133,6 @@ def _conflicts(columns: Columns) -> Iterator[tuple[Location, str]]:
     both = [name for name in columns.ignored if name in columns.used]
     if both:
         yield ("ignore",), f"`ignore` names {both[0]}, but another key does too; keep one"
-    if columns.default and set(columns.default) != set(columns.parameters):
-        yield ("default",), "default must have a value for every parameter"
 
 
 def draft_mapping(header: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -25,9 +25,6 @@ from harness.space_file import Parameter
 
 Positions = npt.NDArray[np.int32]
 """Indices into each parameter's values, shape (rows, parameters)."""
-
-FACTS = ("backend", "platform", "driver", "compiler", "cache")
-"""The fields of an Environment that a file may state besides its device."""
 
 
 def replay_environment(device: str, platform: str, sha256: str) -> Environment:
@@ -84,10 +81,8 @@ class Recording:
     """Parameters with their values in search order, and one table for each input.
 
     `kind` names the format. `sha256` identifies the content. `notes` say how the file was read,
-    `warnings` what may be wrong with it. `facts` are those of FACTS that the file states.
-    `default` is the default of the space that was tuned, where the file states it. `compiler` is
-    the compiler whose flags are among the parameters, None without flags; only a recording that
-    was read under its own space knows it.
+    `warnings` what may be wrong with it. `compiler` is the compiler whose flags are among the
+    parameters, None without flags; only a recording that was read under its own space knows it.
     """
 
     path: Path
@@ -101,8 +96,6 @@ class Recording:
     tables: Mapping[Input, RecordedTable]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)
-    default: Config | None = None
     compiler: str | None = None
 
     @property

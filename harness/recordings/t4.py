@@ -1,8 +1,8 @@
 """T4, the autotuning community's format of results (JSON, schema versions 1.0.0 and 1.1.0).
 
 The schema has neither inputs nor messages. `harness.export` adds the properties `input`, `outcome`,
-`message` and `technique` to a result, and `backend` and `default` to the metadata; other readers
-ignore them.
+`message` and `technique` to a result, and the environment to the metadata; other readers ignore
+them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any, TextIO
 
 from harness import __version__
 from harness.core.errors import RecordingError
-from harness.core.outputs import marked
 from harness.core.records import Environment, Measurement, Outcome, Value
 from harness.core.text import printable
 from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.files import is_list, kind_of, printable_lines
 from harness.recordings.kernel_tuner import outcome_of, plain_value, samples_of
-from harness.recordings.recording import FACTS, Recording
+from harness.recordings.recording import Recording
 
 KIND = "T4 results"
 SCHEMA_VERSION = "1.1.0"
@@ -90,27 +89,7 @@ def read_t4(path: Path, data: Any, sha256: str) -> Recording:
         kind=KIND,
         device=str(metadata.get("device", "unknown")),
         sha256=sha256,
-        facts=_facts(metadata),
-        default=_default(path, metadata, names),
     )
-
-
-def _facts(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return the facts of the environment; other writers name the backend by `compute_api`."""
-    facts = {name: metadata.get(name) for name in FACTS}
-    api = metadata.get("compute_api")
-    if facts["backend"] is None and isinstance(api, str):
-        facts["backend"] = api.lower()
-    return {name: text for name, text in facts.items() if isinstance(text, str)}
-
-
-def _default(path: Path, metadata: Mapping[str, Any], names: Sequence[str]) -> dict[str, Value]:
-    """Return the default configuration; empty where the file does not state it."""
-    try:
-        default = _object(metadata, "default", {})
-        return dict(zip(names, _values(default, names), strict=True)) if default else {}
-    except ValueError as error:
-        raise RecordingError(f"{path}: metadata: default: {error}") from None
 
 
 _NEEDED = object()
@@ -185,33 +164,33 @@ def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
     return None, None
 
 
-T4_FILE = marked("an export", rb'\A\{"schema_version": .*\n"metadata": .*"autotuner": "harness"')
-
-
 def write_t4(
     file: TextIO,
     name: str,
     environment: Environment,
-    default: Mapping[str, Value],
     measurements: Iterable[Measurement],
     techniques: Iterable[str] = repeat(""),
 ) -> None:
     """Write one result a line as it comes, times in seconds.
 
-    `default` is empty where it is unknown; `techniques` are what asked for each measurement.
+    `techniques` are what asked for each measurement.
     """
     metadata: dict[str, Any] = {
         "kernel": name,
         "device": environment.device,
-        **{fact: getattr(environment, fact) for fact in FACTS},
+        "backend": environment.backend,
+        "platform": environment.platform,
+        "driver": environment.driver,
+        "compiler": environment.compiler,
+        "cache": environment.cache,
         "autotuner": "harness",
         "autotuner_version": __version__,
         "timeunit": "seconds",
-        "default": dict(default),
     }
     if environment.backend in _COMPUTE_API:
         metadata["compute_api"] = _COMPUTE_API[environment.backend]
-    file.write(f'{{"schema_version": "{SCHEMA_VERSION}",\n"metadata": {json.dumps(metadata)},\n')
+    # In one line: `check_output` recognises the file by its first.
+    file.write(f'{{"schema_version": "{SCHEMA_VERSION}", "metadata": {json.dumps(metadata)},\n')
     file.write('"results": [\n')
     for number, (m, technique) in enumerate(zip(measurements, techniques, strict=False)):
         result = _result(m) | ({"technique": technique} if technique else {})

@@ -15,7 +15,6 @@ from harness.analysis.search_counts import SearchCounts
 from harness.core.arrays import Array, Flags
 from harness.core.config_diff import difference
 from harness.core.records import Config, Measurement, Outcome
-from harness.dispatch.by_input import InputSlowdowns
 from harness.dispatch.matrix import Matrix
 from harness.results import MeasurementRows
 from harness.results.measured import MeasuredConfigs, measured_by_input
@@ -104,27 +103,6 @@ def _curve(label: str, known: MeasuredConfigs) -> SearchCurve | None:
     is_step = np.concatenate([[True], best[1:] < best[:-1]]) & (best < np.inf)
     ends = np.append(np.flatnonzero(is_step), len(best) - 1)
     return SearchCurve(label, tuple((ends + 1).tolist()), tuple((least / best[ends]).tolist()))
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """The slowdowns of all configurations that worked, each against the best of its input, and
-    the number of configurations that failed."""
-
-    slowdowns: Array
-    failed: int
-
-
-def distribution(results: Results) -> Distribution:
-    """Compute the slowdowns of all that the search measured."""
-    slowdowns: list[Array] = []
-    failed = 0
-    for known in results.measured.values():
-        times = known.rows.of(known.columns.time_s)
-        worked = times[np.isfinite(times)]
-        failed += len(times) - len(worked)
-        slowdowns.append(worked / worked.min(initial=np.inf))
-    return Distribution(np.concatenate(slowdowns) if slowdowns else np.empty(0), failed)
 
 
 # -------------------------------------------------------------------------- the winners
@@ -261,22 +239,5 @@ def _columns(slowdowns: Array, picked: npt.NDArray[np.intp] | None) -> npt.NDArr
     return ordered
 
 
-def some_rows(rows: Sequence[InputSlowdowns]) -> list[InputSlowdowns]:
-    """Select at most MOST_ROWS inputs, every n-th of more."""
-    return [rows[index] for index in _some(len(rows))]
-
-
 def _some(count: int) -> npt.NDArray[np.intp]:
     return np.unique(np.linspace(0, count - 1, MOST_ROWS).round().astype(np.intp))
-
-
-# -------------------------------------------------------------------------------- noise
-
-
-def noise(results: Results) -> Array:
-    """Return the standard deviation over the mean of each measurement with several samples."""
-    rows = _distinct(results)
-    found, own = rows.columns.statistics, rows.selected[rows.of(rows.columns.works)]
-    several = own[found.count[own] > 1]
-    spreads: Array = found.std[several] / found.mean[several]
-    return spreads

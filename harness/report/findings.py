@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.analysis.coverage import input_reports
-from harness.analysis.effects import Effects, Trials, effects_on_time, trials
 from harness.analysis.energy import InputEnergy, input_energies
 from harness.analysis.explain import Explanation, explain, samples
 from harness.analysis.inputs import InputReport
 from harness.core.errors import UsageError
-from harness.core.kept import Kept, content_key, encoded
+from harness.core.kept import Kept, content_key
 from harness.core.records import Config
 from harness.dispatch.candidates import matrix_of
 from harness.dispatch.matrix import Matrix
@@ -87,18 +86,6 @@ class Findings:
         return recommendation(self.reports, self.across, self.single, self.default)
 
     @cached_property
-    def trials(self) -> Trials:
-        """The tests, or a sample of many, including failures."""
-        return trials(self.results)
-
-    @cached_property
-    def effects(self) -> Effects | None:
-        """The effect of each value on the time; None where no parameter varied."""
-        if not self.trials.parameters:
-            return None
-        return effects_on_time(trials(self.results, unbiased=True))
-
-    @cached_property
     def explanation(self) -> Explanation | None:
         """The tree of slowdowns and its accuracy; None where there are too few samples."""
         try:
@@ -127,5 +114,5 @@ class Findings:
 
         `shown` is what the plot shows of its data, where that is not the data itself.
         """
-        key = content_key("picture", plot.__name__, encoded(data if shown is None else shown))
+        key = content_key("picture", plot.__name__, data if shown is None else shown)
         return self.kept.recall(key, lambda: plot(data))

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.analysis.effects import Effect
 from harness.core.arrays import Array
-from harness.dispatch.by_input import InputSlowdowns
 from harness.models.starchart import Tree, draw
-from harness.report.figures import Distribution, HeatMap, InputBoxes, SearchCurve, SpeedUp
-from harness.stats import Estimate
+from harness.report.figures import HeatMap, InputBoxes, SearchCurve, SpeedUp
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,20 +131,6 @@ def _at(curve: SearchCurve, grid: Array) -> Array:
     return reached
 
 
-def times(found: Distribution) -> str:
-    """Draw a histogram of slowdowns against the best."""
-
-    def paint(axes: Axes) -> None:
-        most = max(1.01, float(np.quantile(found.slowdowns, 0.995)))
-        edges = np.geomspace(1, most, 50).tolist()
-        axes.hist(np.minimum(found.slowdowns, most), edges, color=_ACCENT)
-        axes.set_xscale("log")
-        _plain_ticks(axes.xaxis)
-        axes.set(xlabel="slowdown against the input's best", ylabel="configurations")
-
-    return _drawn(2.4, paint)
-
-
 def _plain_ticks(axis: Any) -> None:
     """Put plain numbers on a logarithmic axis, as many as fit."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
@@ -205,30 +188,22 @@ def tuned_against_baselines(found: Sequence[InputBoxes]) -> str:
 
 
 def gains(found: Sequence[SpeedUp]) -> str:
-    """Draw the speed-up of each input with its interval."""
-    return _estimates(
-        [(one.label, one.ratio) for one in found],
-        "speed-up over the default, with 95 % confidence interval",
-    )
-
-
-def _estimates(rows: Sequence[tuple[str, Estimate]], label: str) -> str:
-    """Draw labelled ratios with their intervals, one a row; `label` names the axis."""
-    labels, ratios = [name for name, _ in rows], [ratio for _, ratio in rows]
+    """Draw the speed-up of each input with its interval, one a row."""
+    labels, ratios = [one.label for one in found], [one.ratio for one in found]
 
     def paint(axes: Axes) -> None:
-        heights = np.arange(len(rows))
+        heights = np.arange(len(found))
         spans = [[r.value - r.low for r in ratios], [r.high - r.value for r in ratios]]
         values = np.array([ratio.value for ratio in ratios])
         axes.errorbar(values, heights, xerr=spans, fmt="o", color=_ACCENT, markersize=4, capsize=2)
         axes.set_yticks(heights, labels=labels)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_ylim(len(found) - 0.4, -0.6)
         axes.axvline(1, color=_FAINT, linewidth=0.8)
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
-        axes.set_xlabel(label)
+        axes.set_xlabel("speed-up over the default, with 95 % confidence interval")
 
-    return _drawn(0.7 + _ROW * len(rows), paint, _width_with(labels))
+    return _drawn(0.7 + _ROW * len(found), paint, _width_with(labels))
 
 
 # --------------------------------------------------------------------------- across inputs
@@ -273,31 +248,6 @@ def inputs_by_candidates(found: HeatMap) -> str:
     return _drawn(1.2 + _LETTER * longest + 0.2 * len(found.inputs), paint, width)
 
 
-def slowdowns_by_input(found: Sequence[InputSlowdowns]) -> str:
-    """Draw the worst, the default's and the predicted time of each input over its best one; what
-    failed has no mark."""
-    labels = [str(row.problem) for row in found]
-    kinds = (
-        ("default", [row.default for row in found], "s", _SECOND),
-        ("predicted", [row.predicted for row in found], "o", _ACCENT),
-        ("worst", [row.worst for row in found], "x", _INK),  # last, to be seen on the others
-    )
-
-    def paint(axes: Axes) -> None:
-        heights = np.arange(len(found))
-        for name, slowdowns, marker, color in kinds:
-            axes.plot(slowdowns, heights, marker, color=color, markersize=5, label=name)
-        axes.set_yticks(heights, labels=labels)
-        axes.set_ylim(len(found) - 0.4, -0.6)
-        axes.axvline(1, color=_FAINT, linewidth=0.8)
-        axes.set_xscale("log")
-        _plain_ticks(axes.xaxis)
-        axes.set_xlabel("time over the best time of the same rounds")
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
-
-    return _drawn(1.1 + _ROW * len(found), paint, _width_with(labels))
-
-
 def importances(shares: pd.Series) -> str:
     """Draw the importance of each parameter as a bar, the most important on top."""
     kept = shares[shares > 0].head(20)
@@ -312,14 +262,6 @@ def importances(shares: pd.Series) -> str:
     return _drawn(height, paint, _width_with(map(str, kept.index)))
 
 
-def effects(found: Sequence[Effect]) -> str:
-    """Draw the ratio of times of each value with its interval."""
-    return _estimates(
-        [(one.label, one.ratio) for one in found],
-        "time over the time with the default's value, with 95 % confidence interval",
-    )
-
-
 def tree_picture(tree: Tree) -> str:
     """Draw the first splits of a Starchart tree; the text next to it explains the numbers."""
     from matplotlib import rc_context
@@ -328,17 +270,3 @@ def tree_picture(tree: Tree) -> str:
         figure = draw(tree, TREE_DEPTH, _PAPER)
         figure.suptitle("")
         return _svg(figure)
-
-
-def spreads(found: Array) -> str:
-    """Draw a histogram of the relative standard deviations of measurements, and their median."""
-
-    def paint(axes: Axes) -> None:
-        percent = 100 * found
-        most = max(0.1, float(np.quantile(percent, 0.99)))
-        axes.hist(np.minimum(percent, most), np.linspace(0, most, 50).tolist(), color=_ACCENT)
-        axes.axvline(float(np.median(percent)), color=_SECOND)
-        axes.set(xlabel="standard deviation of a measurement's samples, % of their mean")
-        axes.set_ylabel("measurements")
-
-    return _drawn(2.2, paint)

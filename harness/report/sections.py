@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from harness.analysis.effects import causes
-from harness.analysis.effects import text as effects_text
-from harness.analysis.effects.text import ablation_lines
+from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
+from harness.analysis.explain import shared_samples
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config
@@ -20,8 +17,6 @@ from harness.dispatch.text import shown_tree, verdict_lines
 from harness.dispatch.tree_text import tree_lines
 from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
 from harness.display.energy import ENERGY_HEAD, energy_lines, energy_rows
-from harness.display.formats import format_share
-from harness.display.hot import HOT_HEAD, HOT_NOTE, HOT_TITLE, hot_rows
 from harness.display.inputs import (
     MOST_SHOWN,
     baselines_rows,
@@ -38,6 +33,7 @@ from harness.models.starchart.drawing import lay_out
 from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
+from harness.results.ablation import ablation_lines
 from harness.results.flag_files import file_lines
 
 _MOST_FAILURES = 40
@@ -73,19 +69,15 @@ class PageSection:
 def sections(findings: Findings) -> Iterator[PageSection | None]:
     """Make each section; None for a section without content."""
     yield _winners(findings)
-    yield _hot(findings)
     if findings.results.measured:
         yield _boxes(findings)
         yield _search(findings)
-        yield _distribution(findings)
         yield _workload(findings)
         yield from _across(findings)
         yield _failures(findings)
-        yield _flags(findings)
         yield from _explained(findings)
         yield _energy(findings)
         yield _power(findings)
-        yield _noise(findings)
     lines = tuple(commands(findings.results))
     yield PageSection("commands", "Commands to reproduce", lines=lines)
 
@@ -178,19 +170,6 @@ def _search(findings: Findings) -> PageSection | None:
     return PageSection("search", "Search progress", (text,), picture)
 
 
-def _distribution(findings: Findings) -> PageSection | None:
-    found = figures.distribution(findings.results)
-    if not len(found.slowdowns):
-        return None
-    near = float((found.slowdowns <= 1.05).mean())
-    text = (
-        f"Over all inputs, {len(found.slowdowns):,} tests worked and {found.failed:,} "
-        f"failed. {near:.1%} of those that worked are within 5 % of the best of the input's search."
-    )
-    picture = findings.picture(plots.times, found)
-    return PageSection("times", "Distribution of slowdowns", (text,), picture)
-
-
 # -------------------------------------------------------------------------- across inputs
 
 
@@ -246,8 +225,7 @@ def _across(findings: Findings) -> Iterator[PageSection]:
         "by-input",
         "Worst, default and predicted",
         (by_input_title(found.best), *not_shown(len(rows))),
-        findings.picture(plots.slowdowns_by_input, figures.some_rows(rows)),
-        PageTable(BY_INPUT_HEAD, list(by_input_rows(rows))),
+        table=PageTable(BY_INPUT_HEAD, list(by_input_rows(rows))),
     )
 
 
@@ -270,40 +248,22 @@ def _no_choice(found: Study) -> PageSection:
     return PageSection("choice", _CHOICE, (sentence(found, found.best),))
 
 
-# -------------------------------------------------------------- explanations and noise
+# ---------------------------------------------------------------------- explanations
 
 
 def _failures(findings: Findings) -> PageSection:
     """Show a table of the kinds of failures, their causes, and the commonest reasons."""
-    rows = effects_text.failures_rows(findings.results)
+    rows = failures_rows(findings.results)
     later = findings.results.failed_later
     if not rows and not later:
         return PageSection("failures", "Failures", ("No configuration failed.",))
-    explained = effects_text.causes_lines(causes(findings.trials))
+    explained = causes_lines(causes(findings.results))
     reasons = tuple(describe_failures(findings.results.measured, findings.default, later))
     return PageSection(
         "failures",
         "Failures",
-        table=PageTable(effects_text.FAILURES_HEAD, rows) if rows else None,
+        table=PageTable(FAILURES_HEAD, rows) if rows else None,
         lines=(*explained, "", *reasons[:_MOST_FAILURES]),
-    )
-
-
-def _flags(findings: Findings) -> PageSection | None:
-    """Show the effects of values on the time, alone and in pairs."""
-    found = findings.effects
-    if found is None:
-        return None
-    texts = tuple(effects_text.effects_lines(found, findings.results))
-    clear = found.significant[: effects_text.MOST_EFFECTS]
-    rows = effects_text.effects_rows(found)
-    return PageSection(
-        "flags",
-        "Flags and parameters",
-        texts if found.is_enough else texts[:1],
-        findings.picture(plots.effects, clear) if clear else "",
-        PageTable(effects_text.EFFECTS_HEAD, rows) if rows else None,
-        tuple(effects_text.pairs_lines(found.pairs)) if found.is_enough else texts[1:],
     )
 
 
@@ -316,11 +276,11 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
         yield PageSection("importance", "Importance for the slowdown", (found.nothing,))
         return
     count = len(found.tree.samples)
-    shared = effects_text.shared_samples(count, found.measurements)
+    shared = shared_samples(count, found.measurements)
     drawn = "all" if found.unbiased == count else f"{found.unbiased:,}"
     text = (
-        f"From {count:,} samples{shared}, {drawn} of them designed or drawn uniformly. "
-        f"Trees of this kind predict held-out samples with R2 {found.accuracy.r2:.3f} and a median "
+        f"From {count:,} samples{shared}, {drawn} of them drawn uniformly. Trees of "
+        f"this kind predict held-out samples with R2 {found.accuracy.r2:.3f} and a median "
         f"error of {found.accuracy.error.median.value:.1%}."
     )
     shares = importance(found.tree)
@@ -337,16 +297,6 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
         (f"{about[0].upper()}{about[1:]}.",),
         findings.picture(plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)),
         lines=tuple(lines),
-    )
-
-
-def _hot(findings: Findings) -> PageSection | None:
-    """Show the hot times of the best configuration and of the default."""
-    rows = list(hot_rows(findings.reports[:MOST_SHOWN]))
-    return (
-        PageSection("hot", HOT_TITLE, (HOT_NOTE,), table=PageTable(HOT_HEAD, rows))
-        if rows
-        else None
     )
 
 
@@ -377,16 +327,3 @@ def _power(findings: Findings) -> PageSection | None:
         plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)
     )
     return PageSection("power", "Tree of power", (text,), picture, lines=tuple(lines))
-
-
-def _noise(findings: Findings) -> PageSection | None:
-    found = figures.noise(findings.results)
-    if not len(found):
-        return None
-    middle, tail = np.quantile(found, [0.5, 0.9])
-    text = (
-        f"The standard deviation of a measurement's samples is below {format_share(middle)} of "
-        f"their mean for half of the measurements, and below {format_share(tail)} for nine in ten."
-    )
-    picture = findings.picture(plots.spreads, found)
-    return PageSection("noise", "Measurement noise", (text,), picture)

@@ -3,15 +3,13 @@
 from harness.core.records import Interleaved
 from harness.results.cells import CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
 from harness.results.columns import MeasurementRow, MeasurementRows
-from harness.results.compilers import stored_compilers
 from harness.results.connect import reading, writing
 from harness.results.gathering import as_rows
-from harness.results.inserting import insert_keyed, insert_rows
+from harness.results.inserting import insert_returning_ids, insert_rows
 from harness.results.lock import check_database
 from harness.results.merge import Added, merge_database
 from harness.results.notes import (
     ABLATION,
-    DEFAULTS,
     ENDED,
     EXHAUSTED,
     LAUNCH_LIMITS,
@@ -44,7 +42,6 @@ __all__ = [
     "CANDIDATE",
     "CHOICE",
     "CROSS",
-    "DEFAULTS",
     "ENDED",
     "EXHAUSTED",
     "FINAL",
@@ -70,7 +67,7 @@ __all__ = [
     "by_configs",
     "campaigns",
     "check_database",
-    "insert_keyed",
+    "insert_returning_ids",
     "insert_rows",
     "interleaved_groups",
     "last_interleaved",
@@ -81,7 +78,6 @@ __all__ = [
     "read_measurements",
     "reading",
     "sqlite_path",
-    "stored_compilers",
     "without_password",
     "writing",
 ]

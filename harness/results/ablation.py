@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from harness.core.config_diff import differing, settings_text
-from harness.core.records import Config
+from harness.core.records import Config, Input
 from harness.stats.timing import TimeRatio
 
 TOLERANCE = 0.05
@@ -93,11 +93,6 @@ class Ablation:
         return tuple(differing(self.config, self.default))
 
     @property
-    def is_worth_it(self) -> bool:
-        """Whether something was dropped, and noise does not hide what that costs."""
-        return self.ratio is not None and not self._may_lose
-
-    @property
     def is_decided(self) -> bool:
         """Whether noise hides neither what the dropped settings cost nor what a kept one is
         worth."""
@@ -154,3 +149,17 @@ def _numbers(ratio: TimeRatio | None) -> _Numbers | None:
 
 def _ratio(numbers: _Numbers | None) -> TimeRatio | None:
     return None if numbers is None else TimeRatio(*numbers)
+
+
+def ablation_lines(found: Mapping[Input, Ablation]) -> Iterator[str]:
+    """Yield the flags that each winner needs, then the winners where noise hides which, with
+    advice."""
+    parts = {
+        True: "Flags that the winners need (without the others, which they set too, the time is "
+        f"at most {TOLERANCE:.0%} longer, within noise):",
+        False: "Flags that noise leaves open. To decide, close other programs or use more "
+        "--repeats:",
+    }
+    for is_decided, heading in parts.items():
+        lines = [f"    {p}: {one}" for p, one in found.items() if one.is_decided is is_decided]
+        yield from [heading, *lines] if lines else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.core.records import OTHER_PROCESSES, SLOW_DEVICE
+from harness.core.records import OTHER_PROCESSES
 from harness.core.text import counted, first_few, printable
 from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD, devices_of
 from harness.results.view import Results
@@ -59,11 +59,4 @@ def _of_others(results: Results) -> Iterator[str]:
             f"Other processes used the device when {len(found)} of "
             f"{counted(len(results.runs), 'run')} began, and may have disturbed the times: "
             f"{first_few(map(printable, dict.fromkeys(found)))}."
-        )
-    slow = [run.notes[SLOW_DEVICE] for run in results.runs if SLOW_DEVICE in run.notes]
-    if slow:
-        yield (
-            "A device whose speed differed from its equals' may have measured "
-            f"{len(slow)} of {counted(len(results.runs), 'run')}: "
-            f"{first_few(map(printable, dict.fromkeys(slow)))}. Measure them again with --fresh."
         )

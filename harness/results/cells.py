@@ -66,14 +66,18 @@ def worst_element_of(row: Mapping[Any, Any]) -> WorstElement | None:
     stored = row["worst_element"]
     if stored is None:
         return None
+    index, wrong_count, count = stored["index"], stored["wrong_count"], stored["count"]
+    whole = [*index, wrong_count, count]
+    if type(stored["argument"]) is not str or any(type(number) is not int for number in whole):
+        raise ValueError(f"worst_element is {stored!r}")
     return WorstElement(
         argument=stored["argument"],
-        index=tuple(stored["index"]),
+        index=tuple(index),
         found=_number(stored["found"]),
         expected=_number(stored["expected"]),
         tolerance=_number(stored["tolerance"]),
-        wrong_count=stored["wrong_count"],
-        count=stored["count"],
+        wrong_count=wrong_count,
+        count=count,
     )
 
 

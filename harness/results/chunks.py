@@ -1,4 +1,4 @@
-"""Read rows by their ids, some thousands at a time, each checked."""
+"""Read rows of the plain tables, some thousands at a time, each checked."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import JSON, ColumnElement, Connection, Select, Table, null, select
+from sqlalchemy import JSON, ColumnElement, Connection, Select, Table, select
 
 from harness.core.arrays import Indices
 from harness.core.errors import ResultsError
 from harness.core.records import Outcome
 from harness.core.worst_element import WorstElement
 from harness.results import schema
-from harness.results.cells import names_read, worst_element_of
+from harness.results.cells import worst_element_of
 from harness.results.config_table import Coder
-from harness.results.connect import has_column, has_table, shown_name
+from harness.results.connect import shown_name
 from harness.results.engine import from_json
 from harness.results.gathering import Chunk
-from harness.results.validate_many import Cells, check_many_numbers, check_rows
+from harness.results.validate import Cells, check_rows, check_samples
 from harness.stats.samples import Ragged
 
 T = TypeVar("T")
+StoredRow = dict[str, Any]
 
 CHUNK = 10_000
 """The most ids of a query."""
@@ -51,8 +52,8 @@ def plain_rows(connection: Connection, query: Select[Any]) -> Iterator[Sequence[
 def checked_cells(connection: Connection, table: Table, query: Select[Any]) -> Iterator[Cells]:
     """Yield the checked cells of a query of all columns of a table, some thousand rows at a time.
 
-    Equal JSON texts of some rows are one object, which nobody may change. Raises what `check_row`
-    raises where a row is damaged.
+    Equal JSON texts of some rows are one object, which nobody may change. Raises ValueError where a
+    row is damaged.
     """
     is_sqlite = connection.dialect.name == "sqlite"
     found = plain_rows(connection, query) if is_sqlite else _partitions(connection, query)
@@ -73,20 +74,40 @@ def _checked(table: Table, cells: dict[str, Sequence[Any]], is_sqlite: bool) -> 
     return cells
 
 
+def read_rows(
+    connection: Connection, table: Table, chosen: Select[Any] | None = None
+) -> Iterator[StoredRow]:
+    """Yield the rows of a table that has ids, checked, in the order of their ids.
+
+    `chosen` selects rows of the table, perhaps by joins. Raises ValueError for a row that harness
+    cannot have written.
+    """
+    query = select(table) if chosen is None else chosen.with_only_columns(*table.columns)
+    for cells in checked_cells(connection, table, query.order_by(table.c.id)):
+        names = tuple(cells)
+        for row in zip(*cells.values(), strict=True):
+            yield dict(zip(names, row, strict=True))
+
+
+def rows_by_id(
+    connection: Connection, table: Table, chosen: Select[Any] | None = None
+) -> dict[int, StoredRow]:
+    """Return the rows of `read_rows` by their ids."""
+    return {row["id"]: row for row in read_rows(connection, table, chosen)}
+
+
 def cells_by_id(
     connection: Connection, table: Table, ids: Sequence[int], key: str = "id"
 ) -> Iterator[Cells]:
     """Yield the checked cells of the rows with these sorted ids in a column, by the name of the
-    column, some thousands at a time, sorted by their ids; None in columns that an older database
-    lacks.
+    column, some thousands at a time, sorted by their ids.
 
-    Raises what `check_row` raises where a row is damaged.
+    Raises ValueError where a row is damaged.
     """
-    columns = [c if has_column(connection, c) else null().label(c.name) for c in table.columns]
     place = table.columns.keys().index(key)
     for first in range(0, len(ids), CHUNK):
         part = ids[first : first + CHUNK]
-        query = select(*columns).where(among(table.c[key], part)).order_by(table.c.id)
+        query = select(table).where(among(table.c[key], part)).order_by(table.c.id)
         found = _columns_of(connection, query, place, part)
         cells = dict(zip(table.columns.keys(), found, strict=True))
         yield _checked(table, cells, connection.dialect.name == "sqlite")
@@ -185,12 +206,11 @@ def read_chunks(
 ) -> Iterator[Chunk]:
     """Read the measurements with these sorted ids, with their samples.
 
-    Raises what `check_row` and `check_numbers` raise where a measurement is damaged.
+    Raises ValueError where a measurement is damaged.
     """
     for cells in cells_by_id(connection, schema.measurements, ids):
         samples_s, counts = read_samples(connection, cells["id"])
-        observed = _observed(connection, cells["id"])
-        check_many_numbers(cells, Ragged.of(samples_s, counts), observed)
+        check_samples(cells, Ragged.of(samples_s, counts))
         yield Chunk(
             ids=cells["id"],
             uuids=cells["uuid"],
@@ -206,13 +226,13 @@ def read_chunks(
             stopped=_stopped(cells),
             messages=cells["message"],
             shared_with=cells["shared_with"],
-            host_read=_each(cells["host_read"], lambda names: names_read({"host_read": names})),
+            host_read=_each(cells["host_read"], lambda n: None if n is None else tuple(n)),
             occasions=_each(cells["occasions"], lambda sizes: tuple(sizes or ())),
             warmup_s=cells["warmup_s"],
             sample_counts=counts,
             samples_s=samples_s,
             worst=_worst(cells),
-            observed=observed,
+            observed=_observed(connection, cells["id"]),
         )
 
 
@@ -284,8 +304,6 @@ def _refuse_first(batch: Sequence[tuple[Any, Any, Any]]) -> None:
 def _observed(connection: Connection, ids: Sequence[int]) -> dict[str, dict[int, float]]:
     """Return the observations by name, and by the index of the measurement."""
     table = schema.observations
-    if not has_table(connection, table):
-        return {}
     index_of = {measurement_id: index for index, measurement_id in enumerate(ids)}
     found: dict[str, dict[int, float]] = {}
     for cells in cells_by_id(connection, table, ids, "measurement_id"):

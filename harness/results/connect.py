@@ -9,35 +9,21 @@ import socket
 import sqlite3
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import (
-    URL,
-    Column,
-    Connection,
-    Engine,
-    Table,
-    func,
-    inspect,
-    select,
-)
+from sqlalchemy import URL, Connection, Engine, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.schema import CreateColumn
 
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.invocation import command_line
 from harness.core.plain_pickle import UnsafePickle
 from harness.core.records import Environment
+from harness.core.text import printable
 from harness.results import schema
-from harness.results.checked_file import RECORD, WRITTEN_RECORD, check_once, note_written
 from harness.results.engine import make_engine
-from harness.results.guard import guard
 from harness.results.lock import locked
-from harness.results.record import check_record
 from harness.results.server import (
     Notice,
     ServerWriter,
@@ -55,7 +41,6 @@ from harness.results.url import (
     sqlite_path,
     without_password,
 )
-from harness.results.watch import watch
 
 
 def now() -> str:
@@ -66,21 +51,6 @@ def now() -> str:
 def shown_name(connection: Connection) -> str:
     """Return the path or URL of a connection's database, without its password."""
     return str(connection.get_execution_options().get("database", connection.engine.url))
-
-
-def has_table(connection: Connection, table: Table) -> bool:
-    """Whether a database that was opened here is new enough to have a table."""
-    return schema.TABLES_SINCE.get(table.name, 1) <= _version_of(connection)
-
-
-def has_column(connection: Connection, column: Column[Any]) -> bool:
-    """Whether a database that was opened here is new enough to have a column."""
-    since = schema.COLUMNS_SINCE.get((column.table.name, column.name), 1)
-    return has_table(connection, column.table) and since <= _version_of(connection)
-
-
-def _version_of(connection: Connection) -> int:
-    return int(connection.get_execution_options().get("version", schema.VERSION))
 
 
 def _print_notice(text: str) -> None:
@@ -97,26 +67,22 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
     Raises DatabaseBusy where another process holds it, ResultsError where it cannot be used.
     """
     server = ServerWriter(database, notice) if is_postgres(database) else None
-    with locked(database, _who_holds) if server is None else nullcontext():
+    with locked(database, _who_holds):
         engine = make_engine(database, database_url(database), server)
         try:
             _prepare(engine, database)
-            path = sqlite_path(database)
-            if path is not None:
-                watch(engine, path)
             yield engine
             with engine.begin() as connection:
                 if server is not None:
                     server.release(connection)
                 else:
                     connection.execute(schema.writers.delete())
-                    written = _measurement_count(connection)
         except IntegrityError:
             raise  # a defect of harness: show its traceback
         except DBAPIError as error:
             raise ResultsError(
                 f"{without_password(database)} cannot be written: {_reason(error)}; what was "
-                "committed before is kept"
+                "committed before is kept. Run the same command again to go on"
             ) from None
         except UnsafePickle as error:
             raise ResultsError(
@@ -125,8 +91,6 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
             ) from None
         finally:
             engine.dispose()
-        if path is not None:
-            _check_written(database, written)
 
 
 _ADVICE = (
@@ -148,60 +112,33 @@ def _reason(error: DBAPIError | UnicodeDecodeError) -> str:
     return next((f"{said}; {advice}" for words, advice in _ADVICE if re.search(words, said)), said)
 
 
-def _check_written(database: str, written: int) -> None:
-    """Read a file that was closed again; raises ResultsError where it lost what was written."""
-    # What may not write leaves SQLite's log next to the file when it closes.
-    url = read_only_url(database).update_query_dict({"mode": "rw"})
-    with _existing(database, url, compare=False) as engine, engine.connect() as connection:
-        found = _measurement_count(connection)
-    if found != written:
-        raise ResultsError(
-            f"{database} holds {found:,} measurements, but {written:,} were there when this "
-            "command ended: another program changed it. Copy it again from a backup"
-        )
-    note_written(database)
-
-
-def _measurement_count(connection: Connection) -> int:
-    return connection.execute(select(func.count()).select_from(schema.measurements)).scalar_one()
-
-
 @contextmanager
 def reading(database: str) -> Iterator[Engine]:
     """Open an existing database read-only. One that OpenTuner made without harness is read into
     memory, and has our tables there (`harness.results.stock`).
 
-    Raises ResultsError where it is neither, is damaged, or contradicts itself.
+    Raises ResultsError where it is neither, or cannot be read.
     """
-    with _existing(database, read_only_url(database)) as engine:
-        yield engine
-
-
-@contextmanager
-def _existing(database: str, url: URL, *, compare: bool = True) -> Iterator[Engine]:
-    """Open an existing database to read it, and `compare` it with OpenTuner's record; raises
-    ResultsError."""
     path = sqlite_path(database)
     if path is not None and not path.is_file():
         what = "is a folder" if path.is_dir() else "no such database"
         raise ResultsError(f"{path}: {what}; `{command_line('tune')}` makes databases")
-    engine = make_engine(database, url)
+    opened = engine = make_engine(database, read_only_url(database))
     try:
         with _opened(engine, database) as (connection, tables):
             stock = is_stock(tables)
-            version = None if stock else _checked_version(connection, database, tables)
             if not stock:
-                _check_tables(database, tables, version)
-            guard(connection, database, is_writer=False)
-            if compare and not stock:
-                look = partial(check_record, connection, tables, without_password(database))
-                check_once(database, RECORD, look)
-        yield _from_stock(engine, database) if stock else engine.execution_options(version=version)
+                _check_version(connection, database, tables)
+                _check_tables(database, tables)
+        if stock:
+            opened = _from_stock(engine, database)
+        yield opened
     except DBAPIError as error:
         raise ResultsError(
             f"{without_password(database)} cannot be read: {_reason(error)}"
         ) from None
     finally:
+        opened.dispose()
         engine.dispose()
         if path is not None:
             _delete_empty_log(path)
@@ -278,44 +215,43 @@ def _who_holds(database: str) -> DatabaseBusy:
 
 
 def _prepare(engine: Engine, database: str) -> None:
-    """Make the tables and columns that are missing, and note who writes."""
-    name = without_password(database)
+    """Make the tables of a new database, and note who writes."""
     with _opened(engine, database) as (connection, tables):
-        version = _checked_version(connection, database, tables, may_be_new=True)
-        guard(connection, database, is_writer=True)
-        check_encoding(connection, name)
-        if schema.runs.name in tables:
-            compare = partial(check_record, connection, tables, name)
-            check_once(database, WRITTEN_RECORD, compare)
+        is_new = not tables
+        if not is_new:
+            _check_version(connection, database, tables)
+            _check_tables(database, tables)
+        check_encoding(connection, without_password(database))
+        if engine.dialect.name == "sqlite":
+            _check_file(connection, database)
     if engine.dialect.name == "sqlite":
         _use_write_ahead_log(engine)
     with engine.begin() as connection:
-        lock_shared_rows(connection)
-        make_tables(connection, schema.metadata)
-        if tables and version != schema.VERSION:
-            _add_columns(connection)
-        if version != schema.VERSION:
-            connection.execute(schema.schema_version.delete())
-            connection.execute(schema.schema_version.insert().values(version=schema.VERSION))
+        if is_new:
+            lock_shared_rows(connection)
+            make_tables(connection, schema.metadata)
+            version = schema.schema_version
+            if connection.execute(select(version)).first() is None:
+                connection.execute(version.insert().values(version=schema.VERSION))
         if writer_of(connection) is None:
             connection.execute(schema.writers.delete())  # of a writer that was killed
             connection.execute(schema.writers.insert().values(_this_process()))
 
 
-def _add_columns(connection: Connection) -> None:
-    """Add the columns that an older database lacks.
-
-    Alembic would not replace this: databases that are only read are never migrated, so has_table()
-    and has_column() would stay, and it adds 0.3 s of imports and a version table of its own.
-    """
-    names = {table for table, _ in schema.COLUMNS_SINCE}
-    found = inspect(connection).get_multi_columns(filter_names=list(names)).items()
-    there = {(table, column["name"]) for (_, table), columns in found for column in columns}
-    for table_name, name in schema.COLUMNS_SINCE:
-        if (table_name, name) not in there:
-            column = schema.metadata.tables[table_name].c[name]
-            definition = CreateColumn(column).compile(dialect=connection.dialect)
-            connection.exec_driver_sql(f"ALTER TABLE {table_name} ADD COLUMN {definition}")
+def _check_file(connection: Connection, database: str) -> None:
+    """Refuse to write to a SQLite file that is damaged, or whose schema changes what is written."""
+    found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+    if found != "ok":
+        what = printable(" ".join(str(found).split()))
+        raise ResultsError(f"{database} is damaged: {what}; copy it again from the original")
+    foreign = "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') ORDER BY name"
+    for kind, name in connection.exec_driver_sql(foreign):
+        quoted = printable(name).replace('"', '""')
+        drop = shlex.quote(f'DROP {kind.upper()} "{quoted}"')
+        raise ResultsError(
+            f"{database} has the {kind} `{printable(name)}`, which harness did not make: it can "
+            f"change what is stored. To drop it: sqlite3 {shlex.quote(database)} {drop}"
+        )
 
 
 def _use_write_ahead_log(engine: Engine) -> None:
@@ -327,30 +263,24 @@ def _use_write_ahead_log(engine: Engine) -> None:
         connection.close()
 
 
-def _checked_version(
-    connection: Connection, database: str, tables: Collection[str], may_be_new: bool = False
-) -> int | None:
-    """Return the version of the schema, None in a new database; raises ResultsError where harness
-    cannot use it."""
+def _check_version(connection: Connection, database: str, tables: Collection[str]) -> None:
+    """Refuse a database that this version of harness did not make."""
+    name = without_password(database)
     if schema.schema_version.name not in tables:
-        if tables or not may_be_new:
-            if is_stock(tables):
-                raise ResultsError(
-                    f"{without_password(database)} was made by OpenTuner alone: harness reads it "
-                    "and does not add to it. Choose another --database; to add its results to "
-                    f"one: {command_line('merge', 'NEW.db', without_password(database))}"
-                )
-            there = f"; it has the tables {', '.join(list(tables)[:5])}" if tables else ""
-            raise ResultsError(f"{without_password(database)} holds no results of harness{there}")
-        return None
+        if is_stock(tables):
+            raise ResultsError(
+                f"{name} was made by OpenTuner alone: harness reads it and does not add to it. "
+                "Choose another --database; to add its results to one: "
+                f"{command_line('merge', 'NEW.db', name)}"
+            )
+        there = f"; it has the tables {', '.join(list(tables)[:5])}" if tables else ""
+        raise ResultsError(f"{name} holds no results of harness{there}")
     version = connection.execute(select(schema.schema_version.c.version)).scalar()
-    known = range(1, schema.VERSION + 1)
-    if version not in known and not (version is None and may_be_new):
+    if version != schema.VERSION:
         raise ResultsError(
-            f"{without_password(database)} has schema version {version}, but this harness knows "
-            f"{known[0]} to {known[-1]}; use the harness that wrote it, or another --database"
+            f"{name} has schema version {version}, and this harness has {schema.VERSION}: use the "
+            "version of harness that wrote it, or tune again into a new file"
         )
-    return version
 
 
 @contextmanager
@@ -368,14 +298,12 @@ def _opened(engine: Engine, database: str) -> Iterator[tuple[Connection, list[st
         yield connection, tables
 
 
-def _check_tables(database: str, tables: Collection[str], version: int | None) -> None:
+def _check_tables(database: str, tables: Collection[str]) -> None:
     """Refuse a database that lacks a table.
 
     A view in place of a table would run SQL of the file's author, so views do not count.
     """
-    since = schema.TABLES_SINCE
-    expected = {n for n in schema.metadata.tables if since.get(n, 1) <= (version or 1)}
-    missing = sorted(expected - set(tables))
+    missing = sorted(schema.metadata.tables.keys() - set(tables))
     if missing:
         raise ResultsError(
             f"{without_password(database)} is damaged: the table {missing[0]} is missing"

@@ -99,16 +99,16 @@ def _from_bytes(cell: bytes) -> object:
     return from_json(bytes(cell).decode())
 
 
-def _set_up_writer(connection: Any, _record: object) -> None:
+def _set_up_writer(connection: Any, record: object) -> None:
     """Every commit reaches the disk."""
-    connection.isolation_level = None  # sqlite3 begins no transaction of its own: see _begin
+    _set_up_reader(connection, record)
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
 
 
 def _set_up_reader(connection: Any, _record: object) -> None:
     """The file may come from anywhere: its schema must not run functions with side effects."""
-    connection.isolation_level = None
+    connection.isolation_level = None  # sqlite3 begins no transaction of its own: see _begin
     connection.execute("PRAGMA trusted_schema=OFF")
 
 

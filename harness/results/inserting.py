@@ -7,21 +7,10 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Insert,
-    Select,
-    Table,
-    Update,
-    bindparam,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import Connection, Executable, Table, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from harness.results import schema
-from harness.results.checksums import CHECKSUM, row_checksum
-from harness.results.prepared import execute_insert, insert_returning_id, insert_unless_there
 from harness.results.url import POSTGRES
 
 NaturalKey = tuple[Any, ...]
@@ -47,55 +36,50 @@ SHARED = frozenset(
 """Tables to whose rows several campaigns refer: their writers may add the same row."""
 
 
-def insert_rows(connection: Connection, table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert rows whose ids are not needed; many at once cost a tenth of one by one."""
-    stored = [storable_row(table, row) for row in rows]
+Row = Mapping[str, Any]
+
+
+def insert_rows(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
+    """Insert rows whose ids are not needed."""
+    stored = list(map(storable_row, rows))
     if stored:
-        execute_insert(connection, table, stored)
+        connection.execute(insert(table), stored)
 
 
-def insert_keyed(
-    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], names: tuple[str, ...]
-) -> list[int]:
-    """Insert rows and return their ids, in order.
-
-    The columns `names` identify a row: no two rows, in the table or new, may agree in all of them.
-    """
-    if len(rows) == 1:
-        return [insert_returning_id(connection, table, storable_row(table, rows[0]))]
-    insert_rows(connection, table, rows)
-    keys = [tuple(row[name] for name in names) for row in rows]
-    found = find_rows(connection, table, names, keys)
-    return [found[key] for key in keys]
+def insert_returning_ids(connection: Connection, table: Table, rows: Iterable[Row]) -> list[int]:
+    """Insert rows that are not there, and return their ids, in order."""
+    stored = list(map(storable_row, rows))
+    query = insert(table).returning(table.c.id, sort_by_parameter_order=True)
+    return [*connection.execute(query, stored).scalars()] if stored else []
 
 
-def insert_missing(
-    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], names: tuple[str, ...]
-) -> list[int]:
+def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int]:
     """Insert rows unless they are there, and return their ids, in order.
 
-    The table has a unique constraint on the columns `names`. On a server, another writer may be
-    adding equal rows now.
+    The table has a unique constraint on its natural key. On a server, another writer may be adding
+    equal rows now.
     """
-    if len(rows) == 1:
-        stored_row = storable_row(table, rows[0])
-        row_id = insert_unless_there(connection, table, stored_row)
-        if row_id is None:
-            key = tuple(rows[0][name] for name in names)
-            row_id = find_rows(connection, table, names, [key])[key]
-        return [row_id]
-    if connection.dialect.name != POSTGRES:
-        return insert_keyed(connection, table, rows, names)
+    if not rows:
+        return []
+    names = NATURAL_KEYS[table]
     keys = [tuple(row[name] for name in names) for row in rows]
     # Always in the same order: two writers would wait for each other's rows.
-    stored = [storable_row(table, row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
-    added = connection.execute(_insert_unless_there(table, names), stored)
+    stored = [storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
+    added = connection.execute(_insert_missing(table, connection.dialect.name), stored)
     found = {tuple(key): row_id for row_id, *key in added}
     found |= find_rows(connection, table, names, (key for key in keys if key not in found))
     return [found[key] for key in keys]
 
 
-def _key(pair: tuple[NaturalKey, Mapping[str, Any]]) -> NaturalKey:
+@cache  # to make it takes longer than to execute it
+def _insert_missing(table: Table, dialect: str) -> Executable:
+    made: Any = (postgresql if dialect == POSTGRES else sqlite).insert(table)
+    columns = (table.c[name] for name in NATURAL_KEYS[table])
+    query: Executable = made.on_conflict_do_nothing().returning(table.c.id, *columns)
+    return query
+
+
+def _key(pair: tuple[NaturalKey, Row]) -> NaturalKey:
     return pair[0]
 
 
@@ -107,57 +91,23 @@ def find_rows(
     Keys that agree in all but the last value share one query: SQLite uses its index for that, but
     not for a list of tuples.
     """
+    *shared, last = (table.c[name] for name in names)
     found: dict[NaturalKey, int] = {}
     for first, group in groupby(sorted(keys), key=lambda key: key[:-1]):
-        values = dict(zip(names, first, strict=False)) | {names[-1]: [key[-1] for key in group]}
-        rows = connection.execute(_find_in(table, names), values)
-        found |= {(*first, part): row_id for part, row_id in rows}
+        same = (column == value for column, value in zip(shared, first, strict=True))
+        query = select(last, table.c.id).where(*same, last.in_([key[-1] for key in group]))
+        found |= {(*first, part): row_id for part, row_id in connection.execute(query)}
     return found
 
 
-# Statements are cached, since making and compiling one costs more than running it.
+def update_row(connection: Connection, table: Table, row_id: int, changes: Row) -> None:
+    """Change cells of a row."""
+    connection.execute(update(table).where(table.c.id == row_id), storable_row(changes))
 
 
-@cache
-def _insert_unless_there(table: Table, names: tuple[str, ...]) -> Insert:
-    insert = postgresql.insert(table).on_conflict_do_nothing()
-    return insert.returning(table.c.id, *(table.c[name] for name in names))
-
-
-@cache
-def _find_in(table: Table, names: tuple[str, ...]) -> Select[Any]:
-    *shared, last = (table.c[name] for name in names)
-    query = select(last, table.c.id).where(last.in_(bindparam(last.name, expanding=True)))
-    return query.where(*(column == bindparam(column.name) for column in shared))
-
-
-_ROW_ID = "row_id"  # no table has such a column
-
-
-@cache
-def _row_of(table: Table) -> Select[Any]:
-    return select(table).where(table.c.id == bindparam(_ROW_ID))
-
-
-@cache
-def _update_of(table: Table) -> Update:
-    return update(table).where(table.c.id == bindparam(_ROW_ID))
-
-
-def storable_row(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row as it can be stored, with its checksum where the table has one."""
-    stored = {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
-    checksum = row_checksum(table, stored)
-    return stored if checksum is None else stored | {CHECKSUM: checksum}
-
-
-def update_row(
-    connection: Connection, table: Table, row_id: int, changes: Mapping[str, Any]
-) -> None:
-    """Change cells of a row, and its checksum."""
-    same = {_ROW_ID: row_id}
-    there = connection.execute(_row_of(table), same).mappings().one()
-    connection.execute(_update_of(table), storable_row(table, {**there, **changes}) | same)
+def storable_row(row: Row) -> dict[str, Any]:
+    """Return a row as it can be stored."""
+    return {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
 
 
 def _storable(text: str) -> str:

@@ -8,12 +8,9 @@ from sqlalchemy import Connection, Table
 
 from harness.core.records import Build, Config, Environment, Input
 from harness.results import schema
-from harness.results.inserting import NATURAL_KEYS, NaturalKey, find_rows, insert_missing
+from harness.results.inserting import NATURAL_KEYS, NaturalKey, insert_missing
 from harness.results.rows import build_row, environment_row, space_row
 from harness.space_file import Spec
-
-_LIKELY_NEW = (schema.configurations, schema.builds)
-"""Tables of what a search has just asked for: a single row is inserted without a look for it."""
 
 
 class KeyedRows:
@@ -67,16 +64,9 @@ class KeyedRows:
     ) -> list[int]:
         """Return the ids of the rows with these keys; `others` gives a new row's other values by
         the index of its key."""
-        names, known, connection = NATURAL_KEYS[table], self._ids, self._connection()
-        asked = {key: index for index, key in enumerate(keys) if (table.name, key) not in known}
-        if asked:
-            is_likely_new = len(asked) == 1 and table in _LIKELY_NEW
-            found = {} if is_likely_new else find_rows(connection, table, names, asked)
-            new = {key: index for key, index in asked.items() if key not in found}
-            rows = [
-                dict(zip(names, key, strict=True)) | others(index) for key, index in new.items()
-            ]
-            if rows:
-                found |= zip(new, insert_missing(connection, table, rows, names), strict=True)
-            known |= {(table.name, key): row_id for key, row_id in found.items()}
+        names, known = NATURAL_KEYS[table], self._ids
+        new = {key: index for index, key in enumerate(keys) if (table.name, key) not in known}
+        rows = [dict(zip(names, key, strict=True)) | others(index) for key, index in new.items()]
+        ids = insert_missing(self._connection(), table, rows)
+        known |= {(table.name, key): row_id for key, row_id in zip(new, ids, strict=True)}
         return [known[table.name, key] for key in keys]

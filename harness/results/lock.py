@@ -1,30 +1,31 @@
-"""Let one process at a time write to a database."""
+"""Let one process at a time write to a SQLite file."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from harness.core.errors import DatabaseBusy, ResultsError
-from harness.core.files import cache_folder, obstacle
+from harness.core.files import obstacle
 from harness.core.locks import FileHeld, locked_file
-from harness.results.url import database_url, sqlite_path, without_password
+from harness.results.url import sqlite_path, without_password
 
 
 @contextmanager
 def locked(database: str, who_holds: Callable[[str], DatabaseBusy]) -> Iterator[None]:
-    """Hold the lock of a database, and delete its file afterwards; the system frees it when the
-    process dies.
+    """Hold the lock of a SQLite file, and delete the lock's file afterwards; the system frees it
+    when the process dies. A database in memory needs none.
 
     Raises the error of `who_holds` where another process has it, ResultsError
     where there can be no lock.
     """
+    check_database(database)
+    path = sqlite_path(database)
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked_file(_lock_file(database)))
+            if path is not None:
+                stack.enter_context(locked_file(_lock_file(path)))
         except FileHeld:
             raise who_holds(database) from None
         except (OSError, NotImplementedError) as error:
@@ -53,18 +54,8 @@ def _unwritable(database: str, reason: object) -> ResultsError:
     return ResultsError(f"{name} cannot be written: {reason}; name another database")
 
 
-def _lock_file(database: str) -> Path:
-    """Return the lock file: next to a SQLite file, or for a server in this machine's cache.
-
-    So writers on two machines must not share a server, but PostgreSQL's (harness.results.server).
-    """
-    path = sqlite_path(database)
-    if path is None:
-        url = database_url(database)
-        owner = os.getpid() if url.get_backend_name() == "sqlite" else ""  # one in memory
-        name = hashlib.sha256(f"{database}{owner}".encode()).hexdigest()
-        return cache_folder("locks") / name
-    check_database(database)
+def _lock_file(path: Path) -> Path:
+    """Return the lock file next to a SQLite file, whose folder is made."""
     path = path.resolve()  # a link and its target are the same database
     path.parent.mkdir(exist_ok=True)  # not its parents: their names are mistyped
     return path.with_name(path.name + ".lock")

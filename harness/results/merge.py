@@ -4,11 +4,9 @@ Rows are the same where their natural keys are: an environment's fingerprint, th
 spaces, inputs and configurations, a build's key in its environment, the uuids of runs and
 measurements. So a database can be merged again after it has grown, in any order.
 
-The other database may come from anywhere. It is opened read-only, every cell is checked against its
-column's type, and what can be computed from a row (digests, medians) has to agree with it.
-OpenTuner's tables are merged too (`harness.results.merge_record`), so that a merged run can go on.
-Only what an older version of harness merged names no run of OpenTuner's: `runs.tuning_run_id` and
-`tests.result_id` are null.
+The other database may come from anywhere. It is opened read-only, and every cell is checked against
+its column's type. OpenTuner's tables are merged too (`harness.results.merge_record`), so that a
+merged run can go on. A run without a search names no run of OpenTuner's.
 """
 
 from __future__ import annotations
@@ -24,15 +22,15 @@ from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
-from harness.results.chunks import samples_by_id
+from harness.results.chunks import StoredRow, read_rows, samples_by_id
 from harness.results.connect import hold_campaign, reading, shown_name
 from harness.results.inserting import (
     NATURAL_KEYS,
     SHARED,
     NaturalKey,
     find_rows,
-    insert_keyed,
     insert_missing,
+    insert_returning_ids,
     insert_rows,
     update_row,
 )
@@ -42,12 +40,11 @@ from harness.results.other_names import other_names
 from harness.results.runs import campaigns
 from harness.results.selecting import refusing_damage
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
-from harness.results.stored_rows import StoredRow, read_observed, read_rows
-from harness.results.validate import check_numbers, referred
+from harness.results.validate import check_timing, referred
 from harness.results.versions import EVERY, of_version
 
 _CHUNK = 400
-"""Rows that are looked up in one query; older versions of SQLite take at most 999 values."""
+"""Rows that are looked up in one query."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,8 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
     """Add the rows of `database` that the engine's database lacks; the engine is open for writing.
     Of a kernel that was edited only `kernel_version` is added (see `harness.results.versions`).
 
-    Raises ResultsError, and then adds nothing at all, where the other database cannot be
-    read, has another schema version, or holds anything that no harness writes.
+    Raises ResultsError, and then adds nothing at all, where the other database cannot be read or
+    holds anything that no harness writes.
     """
     with reading(database) as other, other.connect() as source, refusing_damage(source):
         chosen = of_version(campaigns(source), kernel_version)
@@ -218,9 +215,9 @@ class _Merge:
     def _add_samples(self, rows: Sequence[StoredRow], new: Sequence[StoredRow]) -> int:
         """Add the samples of new measurements, and check all against their measurements."""
         there = [row["id"] for row in rows]
-        samples_s, observed = samples_by_id(self._source, there), read_observed(self._source, there)
+        samples_s = samples_by_id(self._source, there)
         for row in rows:
-            check_numbers(row, samples_s.get(row["id"], ()), observed.get(row["id"], {}))
+            check_timing(row, samples_s.get(row["id"], ()))
         ids = self._ids[schema.measurements.name]
         added = [
             {"measurement_id": ids[row["id"]], "ordinal": ordinal, "time_s": time_s}
@@ -233,9 +230,9 @@ class _Merge:
 
     def _insert(self, table: Table, rows: Sequence[StoredRow]) -> list[int]:
         """Insert rows that are new, and return their ids, in order."""
-        insert = insert_missing if table in SHARED else insert_keyed
+        insert = insert_missing if table in SHARED else insert_returning_ids
         with self._refusing():
-            return insert(self._target, table, rows, NATURAL_KEYS[table]) if rows else []
+            return insert(self._target, table, rows)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

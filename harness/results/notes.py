@@ -31,9 +31,6 @@ ABLATION = "reduced"
 """The stage that measures winners and parts of them, and the note of the result, a
 `harness.results.ablation.Ablation`; JSON."""
 
-DEFAULTS = "default"
-"""The technique of a run that measures the default of an input before any search begins."""
-
 LAUNCH_LIMITS = "launch_limits"
 """The note of the constraints of a device on launches, each with the limit in words; JSON."""
 

@@ -37,7 +37,6 @@ def read_measurements(
         gatherer = Gatherer()
         for chunk in read_chunks(connection, _ids(connection, key), requestors):
             gatherer.add(chunk)
-        # A stage is looked at after the row was checked: in the query, a damaged one would hide it.
         rows = MeasurementRows(_columns(connection, gatherer, builds)).of_stages(list(stages))
         return rows if space is None else _of_space(connection, key, space, rows)
 

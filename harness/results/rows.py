@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.core.records import ENVIRONMENT_FIELDS, Build, Environment, Measurement
 from harness.results.cells import BUILD_COLUMNS
-from harness.results.checksums import NUMBERS_CHECKSUM, numbers_checksum
 from harness.space_file import Parameter, Spec
 
 Row = dict[str, object]
@@ -32,7 +31,6 @@ def measurement_row(m: Measurement) -> Row:
         "host_read": None if m.host_read is None else list(m.host_read),
         "shared_with": m.shared_with,
         "occasions": list(timing.occasions) if timing and timing.occasions else None,
-        NUMBERS_CHECKSUM: numbers_checksum(timing.samples_s if timing else (), m.observed),
     }
 
 
@@ -61,9 +59,8 @@ def environment_row(environment: Environment) -> Row:
 
 
 def environment_of(row: Mapping[str, Any]) -> Environment:
-    """Return the environment of a row; older rows do not state the cache, which was warm."""
-    stated = {name: row[name] for name in ENVIRONMENT_FIELDS if row[name] is not None}
-    return Environment(**stated)
+    """Return the environment of a row."""
+    return Environment(**{name: row[name] for name in ENVIRONMENT_FIELDS})
 
 
 def space_row(spec: Spec) -> Row:

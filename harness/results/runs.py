@@ -10,14 +10,13 @@ from sqlalchemy import Connection, Table
 
 from harness.core.records import Config, Environment, Input, Statistic, Value
 from harness.results import schema
+from harness.results.chunks import StoredRow, read_rows, rows_by_id
 from harness.results.columns import MeasurementRows
-from harness.results.kept_rows import KeptRows
 from harness.results.notes import BASELINES, STATISTIC, last_moment, read_notes
 from harness.results.read import read_measurements
 from harness.results.rows import environment_of
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import Command, command_of
-from harness.results.stored_rows import StoredRow, read_rows, rows_by_id
 from harness.results.validate import referred
 from harness.space_file.flag_files import file_name
 
@@ -106,10 +105,7 @@ class PlacedRow:
 
 
 def _placed_rows(connection: Connection, table: Table) -> Iterator[PlacedRow]:
-    """Yield the runs or commands of a database in the order of their ids.
-
-    None is chosen by a query, where a damaged index or reference would hide it.
-    """
+    """Yield the runs or commands of a database in the order of their ids."""
     spaces = rows_by_id(connection, schema.spaces)
     environments = rows_by_id(connection, schema.environments)
     for row in read_rows(connection, table):
@@ -150,23 +146,16 @@ def read_campaign(
     connection: Connection,
     campaign: StoredCampaign,
     builds: bool = True,
-    kept: KeptRows | None = None,
     runs: Sequence[PlacedRow] | None = None,
 ) -> tuple[MeasurementRows, tuple[Run, ...], tuple[Command, ...]]:
     """Return the measurements, runs and commands of a campaign, oldest first.
 
-    Without `builds`, measurements lack theirs. Measurements that are `kept` and `runs` of
-    `placed_runs` are not read again.
+    Without `builds`, measurements lack theirs. `runs` of `placed_runs` are not read again.
 
     Raises ResultsError where the database is damaged.
     """
     key, name = campaign.key, campaign.space_name
-
-    def read() -> MeasurementRows:
-        return read_measurements(connection, key, space=name, builds=builds)
-
-    parts = [key.program_sha256, key.fingerprint, key.campaign, name, builds]
-    rows = read() if kept is None else kept.recall(parts, read)
+    rows = read_measurements(connection, key, space=name, builds=builds)
     return (
         rows,
         tuple(read_runs(connection, key, name, runs, rows.columns.inputs.values)),
@@ -201,8 +190,6 @@ def read_runs(
 
 def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[Command]:
     """Return the commands of a campaign and a space, in the order in which they began.
-
-    Databases before schema version 4 have none.
 
     Raises ResultsError where the database is damaged.
     """

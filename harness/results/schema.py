@@ -5,34 +5,14 @@ record of the search; it pickles configurations and has no room for samples, rea
 or the environment. Our tables have. `tests` joins the two: OpenTuner's result.id and the
 measurement that answered it. Times are seconds, sizes bytes, dates ISO 8601 in UTC.
 
-History of the schema, newest last:
-    1   first release
-    2   observations: a new table
-    3   measurements.host_read and .shared_with: new columns, null in older rows
-    4   commands: a new table
-    5   the stage `candidate` of measurements: no table changed, but older versions of harness
-        refuse a stage that they do not know
-    6   measurements.occasions: a new column, null in older rows, which count as one occasion;
-        the stage `choice` of measurements; checksums: new columns, null in older rows
-    7   the outcome `implausible` of measurements, `wrong_result` in older rows: no table changed,
-        but older versions of harness refuse an outcome that they do not know
-    8   environments.cache: a new column, null in older rows, which count as warm
-    9   the outcome `out_of_memory` of measurements, `launch_failed` in older rows: no table
-        changed, but older versions of harness refuse an outcome that they do not know
-    10  commands.arguments: a new column, null in older rows
-
-Reading never changes a database: what an older one lacks is read as empty. Writing adds the
-missing tables and columns and sets the present version.
-
-A row is read only if its checksum is right or null (`harness.results.checksums`). Whoever changes
-rows by hand sets theirs to null.
+`VERSION` becomes another number with every change of a table, and of a word that a column may hold:
+a database of another version is refused.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
-    BigInteger,
     Column,
     Float,
     ForeignKey,
@@ -45,34 +25,13 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 10
-
-TABLES_SINCE = {"observations": 2, "commands": 4}
-"""The version that added a table; the others are of version 1."""
-
-COLUMNS_SINCE = {
-    ("measurements", "host_read"): 3,
-    ("measurements", "shared_with"): 3,
-    ("measurements", "occasions"): 6,
-    ("measurements", "numbers_checksum"): 6,
-    ("environments", "cache"): 8,
-    ("commands", "arguments"): 10,
-    **{
-        (t, "checksum"): 6
-        for t in ("spaces", "commands", "runs", "builds", "measurements", "tests")
-    },
-}
-"""The version that added a column to an older table; all of these may be null."""
+VERSION = 11
 
 metadata = MetaData()
 
 
 def _id() -> Column[int]:
     return Column("id", Integer, primary_key=True)
-
-
-def _checksum() -> Column[int]:
-    return Column("checksum", BigInteger)
 
 
 schema_version = Table(
@@ -103,7 +62,7 @@ environments = Table(
     Column("platform", Text, nullable=False),
     Column("driver", Text, nullable=False),
     Column("compiler", Text, nullable=False),
-    Column("cache", String(8)),
+    Column("cache", String(8), nullable=False),
 )
 
 spaces = Table(
@@ -116,7 +75,6 @@ spaces = Table(
     Column("title", Text, nullable=False),
     Column("parameters", JSON, nullable=False),  # name -> kind, role, default, values
     Column("constraints", JSON, nullable=False),
-    _checksum(),
 )
 
 inputs = Table(
@@ -156,7 +114,6 @@ commands = Table(  # one tuning command of one space in one environment
     Column("stages", JSON, nullable=False),
     # The words that the user typed after `tune`, without passwords; none in Python.
     Column("arguments", JSON(none_as_null=True)),
-    _checksum(),
     Index("ix_commands_campaign", "space_id", "environment_id", "campaign"),
 )
 
@@ -181,7 +138,6 @@ runs = Table(  # one search of one space on one input in one environment
     Column("harness_version", String(32), nullable=False),
     Column("seeds", JSON, nullable=False),  # where the search started: a list of configurations
     Column("notes", JSON, nullable=False),  # host, processor, Python, revision, load
-    _checksum(),
     Index("ix_runs_campaign", "space_id", "environment_id", "campaign", "input_id"),
 )
 
@@ -200,7 +156,6 @@ builds = Table(
     Column("shared_bytes", Integer),
     Column("spill_bytes", Integer),
     Column("log", Text, nullable=False),
-    _checksum(),
     UniqueConstraint("environment_id", "key"),
 )
 
@@ -213,7 +168,7 @@ measurements = Table(
     Column("input_id", ForeignKey("inputs.id"), nullable=False),
     Column("configuration_id", ForeignKey("configurations.id"), nullable=False),
     Column("build_id", ForeignKey("builds.id")),
-    Column("stage", String(16), nullable=False),  # see harness.results.read
+    Column("stage", String(16), nullable=False),  # see harness.results.cells
     Column("outcome", String(16), nullable=False),
     Column("median_s", Float(53)),  # null unless the outcome is ok; so are the next four
     Column("mean_s", Float(53)),
@@ -234,8 +189,6 @@ measurements = Table(
     # The number of samples of each occasion, in order (see harness.core.records.Timing); null where
     # the samples were not split into occasions.
     Column("occasions", JSON(none_as_null=True)),
-    Column("numbers_checksum", BigInteger),  # of the samples and the observations
-    _checksum(),
     Index("ix_measurements_run", "run_id"),
     Index("ix_measurements_input", "input_id", "configuration_id"),
 )
@@ -270,7 +223,6 @@ tests = Table(  # OpenTuner's result.id -> the measurement that answered it
     # The technique that asked. `unmeasured`, or a name that ends in `(uniform)`, is a uniform draw
     # among the configurations that were not measured yet.
     Column("requestor", Text, nullable=False),
-    _checksum(),
     UniqueConstraint("run_id", "ordinal"),
     Index("ix_tests_result", "result_id"),
 )

@@ -42,7 +42,7 @@ def refusing_damage(connection: Connection) -> Iterator[None]:
     """Turn errors about rows that harness cannot have written into ResultsError."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         reason = str(error) if isinstance(error, ValueError) else repr(error)
         raise ResultsError(
             f"{shown_name(connection)} is damaged: {reason}; copy it again from the original"

@@ -11,7 +11,6 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, event, func, select
@@ -27,11 +26,10 @@ T = TypeVar("T")
 Notice = Callable[[str], None]
 """Shows the user a line."""
 
-WAIT_S = 600.0
+WAIT_S = 120.0
 """How long a writer waits for a server that went away."""
 
 _AGAIN_S = 1.0  # between two attempts to connect
-_MOST_REPEATS = 20  # of a transaction
 
 _LOCKS = 0x68726E73
 """The first number of harness's advisory locks. The second one is a campaign's, or `_SHARED`."""
@@ -97,7 +95,7 @@ class ServerWriter:
     def __init__(self, database: str, notice: Notice) -> None:
         self._name = without_password(database)
         self._notice = notice
-        self._held: dict[int, str] = {}  # by the number of a lock, what it is of
+        self._held: set[int] = set()  # numbers of locks
         self._has_connected = False
         self._end: BaseException | None = None  # why there is no more waiting
 
@@ -126,7 +124,7 @@ class ServerWriter:
                 connection.execute(select(writers).where(writers.c.id == number)).mappings().first()
             )
             raise busy(f"{what} in {self._name}", self._name, row)
-        self._held[number] = what
+        self._held.add(number)
         connection.execute(writers.delete().where(writers.c.id == number))  # of one that was killed
         connection.execute(writers.insert().values(id=number, **me))
 
@@ -140,31 +138,38 @@ class ServerWriter:
         """Connect to the server; wait for it if it was there before."""
         if self._end is not None:
             raise self._end
-        if self._has_connected:
-            try:
-                return self._connect_again(lambda: dialect.connect(*words, **options), dialect)
-            except BaseException as error:
+        try:
+            connection = self._connected(lambda: dialect.connect(*words, **options), dialect)
+        except BaseException as error:
+            if self._has_connected:
                 self._end = error
                 self._notice(f"{self._name}: what was measured last is not written")
-                raise
-        connection = self._session(dialect.connect(*words, **options))
+            raise
         self._has_connected = True
         return connection
 
-    def _connect_again(self, connect: Callable[[], Any], dialect: Any) -> Any:
-        began = time.monotonic()
-        self._notice(
-            f"{self._name}: the connection was lost. Waiting for the server for up to "
-            f"{WAIT_S / 60:.0f} minutes; what was measured meanwhile is written then"
-        )
+    def _connected(self, connect: Callable[[], Any], dialect: Any) -> Any:
+        """Return a new connection that has the locks of the last one."""
+        began, is_again = time.monotonic(), self._has_connected
+        if is_again:
+            self._notice(
+                f"{self._name}: the connection was lost. Waiting for the server for up to "
+                f"{WAIT_S / 60:.0f} minutes; what was measured meanwhile is written then"
+            )
         while True:
+            reason = "another connection writes its campaign; perhaps the lost one"
             try:
-                connection = self._session(connect())
-            except (dialect.loaded_dbapi.Error, _StillHeld) as error:
+                connection = connect()
+                use_settings(connection)
+                if self._took_locks(connection):
+                    if is_again:
+                        self._notice(f"{self._name}: connected again")
+                    return connection
+                connection.close()
+            except dialect.loaded_dbapi.Error as error:
+                if not is_again:
+                    raise
                 reason = " ".join(str(error).split())
-            else:
-                self._notice(f"{self._name}: connected again")
-                return connection
             if time.monotonic() - began >= WAIT_S:
                 raise ResultsError(
                     f"{self._name} cannot be written for {WAIT_S / 60:.0f} minutes: {reason}; what "
@@ -172,26 +177,12 @@ class ServerWriter:
                 )
             time.sleep(_AGAIN_S)
 
-    def _session(self, connection: Any) -> Any:
-        """Set up a new connection, and take the locks that the last one had."""
-        try:
-            use_settings(connection)
-            for number, what in self._held.items():
-                taken = connection.execute(
-                    "SELECT pg_try_advisory_lock(%s, %s)", (_LOCKS, number)
-                ).fetchone()
-                if taken != (True,):
-                    raise _StillHeld(f"another connection writes {what}")
-            connection.commit()
-        except BaseException:
-            with suppress(Exception):
-                connection.close()
-            raise
-        return connection
-
-
-class _StillHeld(Exception):
-    """Another connection has a lock; perhaps the lost one, whose end the server has not seen."""
+    def _took_locks(self, connection: Any) -> bool:
+        """Take the locks that the last connection had, as far as nobody else has them."""
+        query = "SELECT pg_try_advisory_lock(%s, %s)"
+        taken = [connection.execute(query, (_LOCKS, one)).fetchone() for one in self._held]
+        connection.commit()
+        return all(found == (True,) for found in taken)
 
 
 def _lock_number(key: tuple[str, ...]) -> int:
@@ -215,15 +206,14 @@ def busy(what: str, name: str, row: Mapping[Any, Any] | None) -> DatabaseBusy:
 
 
 def repeated(work: Callable[[], T], roll_back: Callable[[], object] = lambda: None) -> T:
-    """Do the work of a transaction; do it again where the server was lost, or ended it for the sake
-    of another writer's. `roll_back` drops what was not committed."""
-    for _ in range(_MOST_REPEATS):
-        try:
-            return work()
-        except DBAPIError as error:
-            if not is_repeatable(error):
-                raise
-            roll_back()
+    """Do the work of a transaction; do it once more where the server was lost, or ended it for the
+    sake of another writer's. `roll_back` drops what was not committed."""
+    try:
+        return work()
+    except DBAPIError as error:
+        if not is_repeatable(error):
+            raise
+    roll_back()
     return work()
 
 

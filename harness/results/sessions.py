@@ -32,8 +32,7 @@ class Command:
     left_out: Mapping[Input, str]
     stages: Mapping[str, str]
     arguments: tuple[str, ...] = ()
-    """The words that the user typed after `tune`, without passwords; none in Python, and in
-    databases before schema version 10."""
+    """The words that the user typed after `tune`, without passwords; none in Python."""
 
 
 def command_of(row: Mapping[Any, Any]) -> Command:
@@ -58,11 +57,6 @@ def command_of(row: Mapping[Any, Any]) -> Command:
     )
 
 
-def stored_inputs(inputs: Iterable[Input]) -> list[dict[str, object]]:
-    """Return inputs as `command_of` reads them."""
-    return [dict(problem) for problem in inputs]
-
-
 def stored_begin(
     inputs: Iterable[Input], arguments: Sequence[str], started_at: str
 ) -> dict[str, object]:
@@ -70,7 +64,7 @@ def stored_begin(
     return {
         "uuid": uuid.uuid4().hex,
         "started_at": started_at,
-        "inputs": stored_inputs(inputs),
+        "inputs": [dict(problem) for problem in inputs],
         "arguments": list(map(escaped, arguments)),
         **stored_end({}, {}),
     }

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, Table
@@ -22,7 +23,7 @@ from harness.core.plain_pickle import PlainObject, load_compressed
 from harness.core.records import Config, Input
 from harness.results import opentuner_tables as opentuner
 from harness.results import schema
-from harness.results.inserting import NATURAL_KEYS, find_rows, insert_keyed, insert_rows
+from harness.results.inserting import insert_missing, insert_returning_ids, insert_rows
 from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD
 from harness.results.opentuner_rows import Row, config_of, read_opentuner
 from harness.results.rows import environment_row, measurement_row, observation_rows, sample_rows
@@ -165,7 +166,9 @@ class _Filling:
         for found in self._found.values():
             of_space.setdefault(self._space_key(found), []).extend(found.rows)
         rows = [self._space_row(key, results) for key, results in of_space.items()]
-        return dict(zip(of_space, self._add(schema.spaces, rows), strict=True))
+        return dict(
+            zip(of_space, insert_returning_ids(self._target, schema.spaces, rows), strict=True)
+        )
 
     def _space_key(self, found: _Results) -> _SpaceKey:
         return found.tuning_run["program_version_id"], frozenset(self._config(found.rows[0]))
@@ -209,7 +212,7 @@ class _Filling:
         row = found.row()
         if program["project"] == "harness":
             row["notes"][RECORD] = LOST
-        (run_id,) = self._add(schema.runs, [{**ids, **row}])
+        (run_id,) = insert_returning_ids(self._target, schema.runs, [{**ids, **row}])
         self._add_results(found, problem, {"run_id": run_id, "input_id": ids["input_id"]})
 
     def _add_results(self, found: _Results, problem: Input, ids: Mapping[str, int]) -> None:
@@ -226,10 +229,11 @@ class _Filling:
             }
             for row, m in zip(found.rows, made, strict=True)
         ]
-        added = self._add(schema.measurements, rows)
-        for row_id, m in zip(added, made, strict=True):
-            insert_rows(self._target, schema.samples, sample_rows(row_id, m))
-            insert_rows(self._target, schema.observations, observation_rows(row_id, m))
+        added = insert_returning_ids(self._target, schema.measurements, rows)
+        samples = chain.from_iterable(map(sample_rows, added, made))
+        insert_rows(self._target, schema.samples, samples)
+        observations = chain.from_iterable(map(observation_rows, added, made))
+        insert_rows(self._target, schema.observations, observations)
         pairs = enumerate(zip(found.rows, added, strict=True))
         tests = [
             {
@@ -246,25 +250,12 @@ class _Filling:
     def _configuration_ids(self, configs: Sequence[Config]) -> dict[Config, int]:
         distinct = list(dict.fromkeys(configs))
         rows = [{"digest": config.digest, "parameters": dict(config)} for config in distinct]
-        return dict(zip(distinct, self._keyed_many(schema.configurations, rows), strict=True))
-
-    # ------------------------------------------------------------------ rows
-
-    def _add(self, table: Table, rows: Sequence[Row]) -> list[int]:
-        return insert_keyed(self._target, table, rows, NATURAL_KEYS[table])
+        ids = insert_missing(self._target, schema.configurations, rows)
+        return dict(zip(distinct, ids, strict=True))
 
     def _keyed(self, table: Table, row: Row) -> int:
-        (row_id,) = self._keyed_many(table, [row])
+        (row_id,) = insert_missing(self._target, table, [row])
         return row_id
-
-    def _keyed_many(self, table: Table, rows: Sequence[Row]) -> list[int]:
-        """Return the ids of rows, which are added where they are missing."""
-        names = NATURAL_KEYS[table]
-        keys = [tuple(row[name] for name in names) for row in rows]
-        known = find_rows(self._target, table, names, keys)
-        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in known}
-        known |= zip(new, self._add(table, list(new.values())), strict=True)
-        return [known[key] for key in keys]
 
 
 def _program_name(program: Row) -> str:

@@ -14,9 +14,10 @@ from sqlalchemy import ColumnElement, Engine, Table, event, func, select
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
 from harness.results import schema
+from harness.results.chunks import StoredRow, read_rows
 from harness.results.columns import MeasurementRows
 from harness.results.connect import hold_campaign, now
-from harness.results.inserting import NATURAL_KEYS, insert_keyed, insert_rows, update_row
+from harness.results.inserting import insert_returning_ids, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
 from harness.results.notes import CONTINUED, ENDED, device_notes, read_notes
@@ -25,7 +26,6 @@ from harness.results.rows import measurement_row, observation_rows, sample_rows
 from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import stored_begin, stored_end
 from harness.results.space_notes import space_notes
-from harness.results.stored_rows import StoredRow, read_rows
 from harness.results.transactions import Transactions
 from harness.space_file import Spec
 
@@ -113,15 +113,12 @@ class Store(Transactions):
 
         return self.transact(begin)
 
-    def change_command(self, command_id: int, row: Mapping[str, object]) -> None:
-        """Store what becomes known of a command later (see harness.results.sessions)."""
-        self.transact(lambda: update_row(self.connection, schema.commands, command_id, row))
-
     def end_command(
         self, command_id: int, left_out: Mapping[Input, str], stages: Mapping[str, str]
     ) -> None:
         """Store what a finished command left out."""
-        self.change_command(command_id, stored_end(left_out, stages) | {"ended_at": now()})
+        row = stored_end(left_out, stages) | {"ended_at": now()}
+        self.transact(lambda: update_row(self.connection, schema.commands, command_id, row))
 
     # ------------------------------------------------------------------- runs
 
@@ -163,8 +160,7 @@ class Store(Transactions):
         """Begin the run of this plan, or continue it where it exists.
 
         A continued run keeps its first seeds, since otherwise the search would not propose the
-        same configurations again. A run that an older version of harness merged cannot continue:
-        OpenTuner's rows of it are missing.
+        same configurations again.
         """
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
@@ -205,7 +201,7 @@ class Store(Transactions):
         found = self._begun(plan, self._plan_ids(plan))
         if found is None or (found["state"], found["test_limit"]) != ("complete", plan.test_limit):
             return None
-        if ENDED not in found["notes"]:  # it was searched by an earlier version
+        if ENDED not in found["notes"]:
             return None
         rows = schema.tests.c
         of_run = select(schema.tests).where(rows.run_id == found["id"]).order_by(rows.ordinal)
@@ -381,7 +377,6 @@ class Store(Transactions):
             }
             for number, (result_id, measurement_id, requestor) in enumerate(tests, ordinal)
         ]
-        self.note_witness(schema.tests, run_id=run_id, ordinal=ordinal)
         insert_rows(self.connection, schema.tests, rows)
 
     def next_ordinal(self, run_id: int) -> int:
@@ -395,6 +390,4 @@ class Store(Transactions):
         return self._keyed.input_id(space_name, problem)
 
     def _insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> list[int]:
-        if rows:
-            self.note_witness(table, uuid=rows[-1]["uuid"])
-        return insert_keyed(self.connection, table, rows, NATURAL_KEYS[table])
+        return insert_returning_ids(self.connection, table, rows)

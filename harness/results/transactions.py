@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, Table, select
+from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from harness.results.server import repeated
@@ -34,7 +34,6 @@ class Transactions:
             self.factory, scopefunc=lambda: None
         )
         self._is_in_work = False
-        self._witness: tuple[Table, Mapping[str, object]] | None = None
         self._kept: Connection | None = None
 
     def __exit__(self, *_: object) -> None:
@@ -76,23 +75,23 @@ class Transactions:
         """Do work and commit it, whole or not at all; inside of other such work, leave the commit
         to that.
 
-        Where a server is lost, wait for it, and do the work again unless it was committed. So the
-        work changes nothing in memory that it cannot change again.
+        Where a server is lost, wait for it, and do the work once more, so that it changes nothing
+        in memory that it cannot change again. A commit is not repeated: nobody knows whether one
+        that was not answered was done.
         """
         if self._is_in_work:
             return work()
-        done: list[T] = []
 
-        def once() -> T:
-            if not (done and self._is_committed()):
-                self._witness = None
-                done.append(work())
-                self.session.commit()
-            return done[-1]
+        def flushed() -> T:
+            done = work()
+            self.session.flush()
+            return done
 
         self._is_in_work = True
         try:
-            return repeated(once, self.session.rollback)
+            done = repeated(flushed, self.session.rollback)
+            self.session.commit()
+            return done
         except BaseException:
             session = self.session
             session.rollback()
@@ -106,16 +105,3 @@ class Transactions:
         """Read in the present transaction, or in one of its own, which ends: an open one would keep
         a server busy while a configuration is measured."""
         return query() if self.session.in_transaction() else self.transact(query)
-
-    def note_witness(self, table: Table, **key: object) -> None:
-        """Note a new row of the present transaction, by columns that no other row shares: it is
-        there if the transaction is."""
-        self._witness = table, key
-
-    def _is_committed(self) -> bool:
-        """Whether the transaction whose commit was not answered is on the server."""
-        if self._witness is None:
-            return False
-        table, key = self._witness
-        found = select(table.c.id).where(*(table.c[name] == value for name, value in key.items()))
-        return self.connection.execute(found).first() is not None

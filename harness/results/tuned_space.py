@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 
-from harness.core.invocation import command_line
 from harness.core.text import escaped
-from harness.results.url import sqlite_path, without_password
+from harness.results.url import sqlite_path
 
 
 @dataclass(frozen=True)
@@ -65,34 +62,3 @@ class TunedSpace:
             path = sqlite_path(database)
             if path is not None:
                 yield from (str(path.parent), str(path.parent / ".."))
-
-    def tune_again(self, *words: str, database: str | None = None) -> str:
-        """Return the command that tunes the space with these options, as it runs at `place`; for a
-        space built in Python, the call."""
-        if database is None or not self.is_tuned:
-            where: list[str] = []
-        else:
-            path = sqlite_path(database)
-            is_elsewhere = path is not None and self.path is None and not self.is_in_python
-            where = ["--database", os.path.abspath(path) if path and is_elsewhere else database]
-            where[1] = without_password(where[1])
-        if self.is_in_python:
-            return f"harness.tune({', '.join(['space', *_arguments([*words, *where])])})"
-        return command_line("tune", str(self.path or self.file), *words, *where)
-
-
-def _arguments(words: Sequence[str]) -> Iterator[str]:
-    """Spell the options of a command as arguments in Python: `--test-limit 20` is `test_limit=20`;
-    an option that is repeated takes a list."""
-    starts = [place for place, word in enumerate(words) if word.startswith("--")]
-    pairs = [
-        (words[start][2:].replace("-", "_"), words[start + 1 : end])
-        for start, end in zip(starts, [*starts[1:], len(words)], strict=True)
-    ]
-    for name, group in groupby(pairs, key=lambda pair: pair[0]):
-        values = [_literal(value) for _, given in group for value in given] or ["True"]
-        yield f"{name}={values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
-
-
-def _literal(value: str) -> str:
-    return value if re.fullmatch(r"-?\d+", value) else repr(value)

@@ -1,4 +1,4 @@
-"""Results databases as pandas tables, for scripts and for the rooms above."""
+"""Results of databases by space, device and campaign, for scripts and for the rooms above."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ from harness.results.ablation import Ablation
 from harness.results.cells import LATER
 from harness.results.compatible import Compatible, compatible
 from harness.results.flat_table import flat_table
-from harness.results.kept_rows import KeptRows
 from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
 from harness.results.notes import RECORD
 from harness.results.tuned_space import TunedSpace
@@ -57,9 +56,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-UNBIASED = ("Designed", "UniformRandom")
-"""Techniques whose samples are fit for statistics over parameters: they follow a design or draw
-uniformly, whatever was measured before. A search prefers what it expects to be fast."""
+UNBIASED = "UniformRandom"
+"""The technique whose samples are fit for statistics over parameters: it draws uniformly, whatever
+was measured before. A search prefers what it expects to be fast."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +195,7 @@ class Results:
         return {
             problem: one
             for problem, one in found.items()
-            if {one.winner, one.config} & {m.config for m in self.finals.get(problem, ())}
+            if one.winner in {m.config for m in self.finals.get(problem, ())}
         }
 
     @property
@@ -208,10 +207,10 @@ class Results:
         return self.notes.get(problem, {}).get(EXHAUSTED) == "yes"
 
     def unbiased(self, rows: MeasurementRows) -> Flags:
-        """Say which measurements are fit for statistics over parameters: they were designed or
-        drawn uniformly, or every legal configuration of their input was measured."""
+        """Say which measurements are fit for statistics over parameters: they were drawn
+        uniformly, or every legal configuration of their input was measured."""
         columns = rows.columns
-        drawn = np.array([name in UNBIASED for name in columns.requestors.values], dtype=np.bool_)
+        drawn = np.array([name == UNBIASED for name in columns.requestors.values], dtype=np.bool_)
         whole = np.array(list(map(self._is_exhausted, columns.inputs.values)), dtype=np.bool_)
         unbiased: Flags = drawn[rows.of(columns.requestors.codes)]
         unbiased |= whole[rows.of(columns.inputs.codes)]
@@ -304,7 +303,6 @@ def read_results(
     found: dict[tuple[CampaignKey, str], list[Results]] = {}
     held: set[str] = set()
     for database in databases:
-        kept = KeptRows.of(database)
         with reading(database) as engine, engine.connect() as connection:
             runs = placed_runs(connection)
             there = campaigns(connection, runs)
@@ -313,7 +311,7 @@ def read_results(
             chosen = of_version(chosen, kernel_version)
             for campaign in chosen if all_campaigns else _latest(chosen):
                 key, name = campaign.key, campaign.space_name
-                read = read_campaign(connection, campaign, builds, kept, runs)
+                read = read_campaign(connection, campaign, builds, runs)
                 others = other_versions(connection, name, key.program_sha256, key.fingerprint)
                 same = found.setdefault((key, name), [])
                 same.append(Results(campaign, (database,), *read, others))

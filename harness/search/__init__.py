@@ -7,7 +7,6 @@ patches.apply()
 # OpenTuner must be patched before anything of it is used.
 from harness.search.interface import MAX_FREE_IN_A_ROW  # noqa: E402
 from harness.search.records import (  # noqa: E402
-    RESULTS_LOG,
     Ahead,
     EndReason,
     InputSearch,
@@ -27,7 +26,6 @@ from harness.search.techniques import REFUSALS, sole_technique, transfer_techniq
 __all__ = [
     "MAX_FREE_IN_A_ROW",
     "REFUSALS",
-    "RESULTS_LOG",
     "Ahead",
     "EndReason",
     "InputSearch",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import opentuner
 
-from harness.core.outputs import marked
+from harness.core.files import WRITTEN_BY
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
@@ -22,10 +21,8 @@ from harness.space import Space
 _BAIL_GENERATIONS = 20
 
 
-LOG_HEAD = "# harness: seconds since the start, and the time in seconds, of each new best"
+LOG_HEAD = f"# {WRITTEN_BY}: seconds since the start, and the time in seconds, of each new best"
 """The first line of a results log, which readers of columns skip; OpenTuner writes the others."""
-
-RESULTS_LOG = marked("a log of new bests", rb"\A" + re.escape(LOG_HEAD.encode()))
 
 
 @dataclass(frozen=True)

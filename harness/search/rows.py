@@ -11,7 +11,7 @@ from opentuner.resultsdb.models import Configuration, DesiredResult, Result
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from harness.results import insert_keyed, insert_rows
+from harness.results import insert_returning_ids, insert_rows
 
 
 class TestRows:
@@ -79,8 +79,7 @@ class TestRows:
             }
             for desired, result in tests
         ]
-        key = ("tuning_run_id", "configuration_id")  # no run tests one of them twice
-        ids = insert_keyed(self._session.connection(), Result.__table__, results, key)
+        ids = insert_returning_ids(self._session.connection(), Result.__table__, results)
         requests = [
             {
                 "configuration_id": self.id_of(desired.configuration),
@@ -103,8 +102,7 @@ class TestRows:
             for found in configurations
             if found.hash not in self._configuration_ids
         ]
-        key = ("program_id", "hash")
-        ids = insert_keyed(self._session.connection(), Configuration.__table__, rows, key)
+        ids = insert_returning_ids(self._session.connection(), Configuration.__table__, rows)
         self._new_ids = dict(zip((row["hash"] for row in rows), ids, strict=True))
 
 

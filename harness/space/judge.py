@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.constraints.expression import Expression
-from harness.constraints.solver import Factor, TooLarge, constraint_factor, constraint_rows
+from harness.constraints.solver import Factor, TooLarge, constraint_factor
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
 from harness.space.points import PointArray, Points
@@ -114,16 +114,6 @@ class Judge:
         """By constraint, whether it names each parameter."""
         named = {c.text: [name in c.names for name in self._domains] for c in self.constraints}
         return {text: np.array(flags, dtype=bool) for text, flags in named.items()}
-
-    def truth_rows(
-        self, constraint: Expression, columns: Mapping[str, npt.NDArray[Any]]
-    ) -> Flags | None:
-        """Return the truth tables of a constraint for many values of other names, shape (rows,
-        combinations); None where arrays cannot compute them."""
-        try:
-            return constraint_rows(constraint, self._domains, columns, self._given)
-        except ExpressionError:
-            return None
 
     def _axes(self, constraint: Expression) -> list[int]:
         return [axis for name, axis in self.points.axis.items() if name in constraint.names]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.space_file.feature_model import FeatureSource, is_argument
-from harness.space_file.program import OUTPUT, ProgramPlan
+from harness.space_file.program import OUTPUT, SEED, ProgramPlan
 from harness.space_file.templates import Template
 
 SOURCE = "source"
@@ -55,9 +55,10 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
     if why or plan.shell:
         raise NoLauncher(why or "a shell reads the arguments: write `run` as a list of words")
     end = next((k for k, t in enumerate(plan.run) if t.names & {OUTPUT, SOURCE}), 0) + 1
-    _check(plan.run, end, features)
-    typed, inserted, positions = _behind(plan.run[end:], features)
-    names = set(features)
+    given = [*features, SEED]  # the user gives a seed as well
+    _check(plan.run, end, given)
+    typed, inserted, positions = _behind(plan.run[end:], given)
+    names = set(given)
     mixed = [
         template.text
         for _, template in plan.environment
@@ -77,7 +78,7 @@ def command_line(plan: ProgramPlan, features: Sequence[str]) -> CommandLine:
         set_variables=tuple((n, t) for n, t in others if t.names),
         fixed_variables=tuple((n, t) for n, t in others if not t.names),
         feature_variables=tuple(
-            (n, f) for n, f in of_features.items() if sources[f].environment != n
+            (n, f) for n, f in of_features.items() if f != SEED and sources[f].environment != n
         ),
         sources={name: sources[name] for name in features},
     )

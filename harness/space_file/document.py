@@ -2,7 +2,7 @@
 
 YAML 1.2's plain values are read, as editors read them: `1e-4` is a number, `on` is a text and
 `016` is sixteen. There are no tags, no duplicate keys, and no more than MAX_NODES values after
-aliases are expanded, so neither a YAML bomb nor an object constructor gets through.
+aliases are expanded.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 from yaml.composer import Composer
+from yaml.reader import Reader
 from yaml.resolver import Resolver
 
 from harness.constraints.expression import Expression
@@ -27,7 +28,6 @@ MAX_NODES = 1_000_000
 """Enough for 10^5 inputs of nine features."""
 
 MAX_BYTES = 32 << 20
-MAX_DEPTH = 40
 MAX_DIGITS = 100
 MAX_TEXT = 1000
 
@@ -97,7 +97,11 @@ def _whole(path: Path | str, text: str, line: int = 0) -> SpecError:
 def read_document(path: Path) -> Document:
     """Read a YAML file; raises SpecError when it is not a readable YAML mapping."""
     document = Document(str(path))
-    document.data = _NodeReader(document).build(_compose(_read(path), path), (), ())
+    try:
+        document.data = _NodeReader(document).build(_compose(_read(path), path), ())
+    except RecursionError:
+        text = "is nested too deep, or contains itself through an alias (*name)"
+        raise _whole(path, text) from None
     if not isinstance(document.data, dict):
         found = "a list" if isinstance(document.data, list) else "a single value"
         raise _whole(path, f"must be a mapping of keys to values, but is {found}; {PAGE}", 1)
@@ -111,45 +115,33 @@ def python_document(data: Mapping[str, object], path: Path) -> Document:
     a YAML file could not hold.
     """
     document = Document(str(path))
-    document.data = _PlainReader(str(path)).build(data, ())
+    document.data = _plain_data(data, (), str(path))
     return document
 
 
-class _PlainReader:
-    """Turns Python values into the data of a YAML file, and counts them."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._count = 0
-
-    def build(self, value: object, location: Location) -> Any:
-        """Return the data of a value."""
-        self._count += 1
-        if self._count > MAX_NODES:  # an iterable may be endless
-            raise _whole(self._path, located(location[:-1], f"has more than {MAX_NODES:,} values"))
-        if value is None or isinstance(value, (bool, str)):
-            return value
-        if isinstance(value, Integral):
-            if abs(value) >= 10**MAX_DIGITS:
-                text = f"has more than {MAX_DIGITS} digits, as no number of a space"
-                raise _whole(self._path, located(location, text))
-            return int(value)
-        if isinstance(value, Real):
-            return float(value)
-        if isinstance(value, Path):
-            return str(value)
-        if len(location) < MAX_DEPTH and isinstance(value, Mapping):
-            return {self._key(k, location): self.build(v, (*location, k)) for k, v in value.items()}
-        if len(location) < MAX_DEPTH and isinstance(value, Iterable):
-            return [self.build(item, (*location, index)) for index, item in enumerate(value)]
-        text = "must be a number, a text, a list or a mapping, but is an object of the type "
-        raise _whole(self._path, located(location, f"{text}{type(value).__name__}"))
-
-    def _key(self, key: object, location: Location) -> str:
-        if isinstance(key, str):
-            return key
-        text = f"the key {key!r} is not a text; keys are names"
-        raise _whole(self._path, located(location, text))
+def _plain_data(value: object, location: Location, path: str) -> Any:
+    """Turn a Python value into the data of a YAML file."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, Integral):
+        if abs(value) >= 10**MAX_DIGITS:
+            text = f"has more than {MAX_DIGITS} digits, as no number of a space"
+            raise _whole(path, located(location, text))
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Mapping):
+        not_texts = [key for key in value if not isinstance(key, str)]
+        if not_texts:
+            text = f"the key {not_texts[0]!r} is not a text; keys are names"
+            raise _whole(path, located(location, text))
+        return {key: _plain_data(item, (*location, key), path) for key, item in value.items()}
+    if isinstance(value, Iterable):
+        return [_plain_data(item, (*location, index), path) for index, item in enumerate(value)]
+    text = "must be a number, a text, a list or a mapping, but is an object of the type "
+    raise _whole(path, located(location, f"{text}{type(value).__name__}"))
 
 
 def _read(path: Path) -> str:
@@ -181,33 +173,8 @@ _PLAIN = {
 _TAG = "tag:yaml.org,2002:"
 
 
-class _TooManyValues(yaml.MarkedYAMLError):
-    """The file is YAML, but too large."""
-
-
-class _Bounded(Composer):  # beside a parser, which has peek_event
-    """Composes no more nodes than a file may have, counting what each alias repeats."""
-
-    _count = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        counts: dict[int, int] = vars(self).setdefault("_count_in_node", {})
-        before, event = self._count, self.peek_event()  # type: ignore[attr-defined]
-        self._count += 1
-        node: yaml.Node | None = super().compose_node(parent, index)
-        if isinstance(event, yaml.AliasEvent):
-            self._count += counts.get(id(node), 1) - 1  # unknown yet if it contains itself
-        elif event.anchor is not None:
-            counts[id(node)] = self._count - before
-        if self._count > MAX_NODES:
-            repeats = ", counting what each alias (*name) repeats" if counts else ""
-            text = f"has more than {MAX_NODES:,} values{repeats}"
-            raise _TooManyValues(None, None, text, event.start_mark)
-        return node
-
-
 # Own resolvers, since PyYAML's loaders read YAML 1.1, where `1e-4` is a text.
-_Loader: Any = type("_Loader", (_Bounded, yaml.SafeLoader), {"yaml_implicit_resolvers": {}})
+_Loader: Any = type("_Loader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": {}})
 for _kind, (_pattern, _first) in _PLAIN.items():
     _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_pattern})$"), _first)
 
@@ -222,7 +189,7 @@ def _fast_loader() -> Any:
         return _Loader
     parser: Any = vars(yaml.cyaml)["CParser"]
 
-    class Fast(_Bounded, parser, Resolver):  # type: ignore[misc]
+    class Fast(Composer, parser, Resolver):  # type: ignore[misc]
         yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
         def __init__(self, text: str) -> None:
@@ -239,7 +206,7 @@ _MOST_EXPLAINED = 256 << 10  # characters
 def _nodes(text: str) -> yaml.Node | None:
     """Return the root node of a text; what is wrong is said by the slow parser, whose messages are
     better, unless that takes minutes."""
-    yaml.reader.Reader(text)  # which refuses characters that YAML does not allow
+    Reader(text)  # which refuses characters that YAML does not allow
     try:
         node: yaml.Node | None = yaml.compose(text, Loader=_fast_loader())
     except yaml.YAMLError:
@@ -254,15 +221,12 @@ def _compose(text: str, path: Path) -> yaml.Node:
         root = _nodes(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        is_yaml = isinstance(error, _TooManyValues)
-        text = str(error.problem) if is_yaml else f"is not YAML: {_problem(error)}"
+        text = f"is not YAML: {_problem(error)}"
         raise _whole(path, text, mark.line + 1 if mark else 0) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         message = f"is not YAML: the character #x{error.character:02x} is not allowed in it"
         raise _whole(path, message, line) from None
-    except RecursionError:
-        raise _whole(path, f"is nested more than {MAX_DEPTH} deep") from None
     if root is None:
         raise _whole(path, f"is empty; {PAGE}")
     return root
@@ -286,28 +250,21 @@ class _NodeReader:
     def __init__(self, document: Document) -> None:
         self._document = document
 
-    def build(self, node: yaml.Node, location: Location, around: tuple[yaml.Node, ...]) -> Any:
-        """Return the data of a node; `around` are the nodes that contain it."""
+    def build(self, node: yaml.Node, location: Location) -> Any:
+        """Return the data of a node."""
         line = node.start_mark.line + 1
         self._document.lines.setdefault(location, line)
-        self._check_size(node, line, around)
+        if len(self._document.lines) > MAX_NODES:
+            text = f"has more than {MAX_NODES:,} values, counting what each alias (*name) repeats"
+            raise _whole(self._document.path, text, line)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, line)
         if node.tag == _TAG + "map":
-            return self._mapping(node, location, (*around, node))
+            return self._mapping(node, location)
         if node.tag == _TAG + "seq":
             items = enumerate(node.value)
-            return [self.build(item, (*location, index), (*around, node)) for index, item in items]
+            return [self.build(item, (*location, index)) for index, item in items]
         raise self._tagged(node, line)
-
-    def _check_size(self, node: yaml.Node, line: int, around: tuple[yaml.Node, ...]) -> None:
-        path = self._document.path
-        if any(node is other for other in around):
-            raise _whole(
-                path, "contains itself through an alias (*name); write the values out", line
-            )
-        if len(around) > MAX_DEPTH:
-            raise _whole(path, f"is nested more than {MAX_DEPTH} deep", line)
 
     def _tagged(self, node: yaml.Node, line: int) -> SpecError:
         tag = node.tag.replace(_TAG, "!!")
@@ -315,9 +272,7 @@ class _NodeReader:
             self._document.path, f"the YAML tag {tag} is not allowed; write plain values", line
         )
 
-    def _mapping(
-        self, node: yaml.Node, location: Location, around: tuple[yaml.Node, ...]
-    ) -> dict[str, Any]:
+    def _mapping(self, node: yaml.Node, location: Location) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
@@ -333,7 +288,7 @@ class _NodeReader:
                 self._document.fault_on_line(line, message)
             else:
                 self._document.lines[inner] = line
-                mapping[key] = self.build(value_node, inner, around)
+                mapping[key] = self.build(value_node, inner)
         return mapping
 
     def _not_a_key(self, node: yaml.Node, line: int) -> str:

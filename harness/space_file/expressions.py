@@ -111,8 +111,6 @@ def _expression(
 ) -> Expression | None:
     try:
         expression = document.parsed.get(location) or Expression(text)
-        if location[0] == "launch":
-            expression.require_number()
     except ExpressionError as error:
         document.fault_at(location, str(error))
         return None

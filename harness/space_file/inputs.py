@@ -35,8 +35,7 @@ def select_inputs(spec: Spec, condition: str) -> Spec:
             f"--inputs: `{expression.text}` holds for none of the {len(spec.inputs)} inputs; "
             f"there {', '.join(feature_ranges(spec))}"
         )
-    adaptive = spec.adaptive and spec.adaptive.narrowed(expression)
-    return dataclasses.replace(spec, inputs=kept, adaptive=adaptive)
+    return dataclasses.replace(spec, inputs=kept)
 
 
 def _must_know(expression: Expression, spec: Spec) -> None:

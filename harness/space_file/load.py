@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from harness.core.errors import Fault, SpecError
 from harness.core.records import Input
 from harness.space_file import checks, messages, program_checks
-from harness.space_file.adaptive import AdaptivePlan
 from harness.space_file.baselines import (
     Baseline,
     Levels,
@@ -180,7 +179,6 @@ def _spec(
         search=model.search,
         host_text="",
         baselines=baselines,
-        adaptive=AdaptivePlan.of(model.inputs),
     )
 
 

@@ -146,19 +146,6 @@ Launch = Annotated[
 ]
 
 
-class Adaptive(StrictModel):
-    """Inputs that are chosen one by one, where the choice by input is likely to be wrong."""
-
-    most: Annotated[StrictInt, Field(ge=2, le=MOST_INPUTS)] = Field(
-        description="the most inputs in all, with those of `count`"
-    )
-    error: Annotated[Number, Field(gt=0, lt=1)] = Field(
-        default=0.02,
-        description="stop where twice the inputs would make the choice faster by less than this "
-        "share",
-    )
-
-
 class Inputs(StrictModel):
     """The problems that the kernel is run on, described by numbers and words that are not tuned."""
 
@@ -178,27 +165,17 @@ class Inputs(StrictModel):
     count: Annotated[StrictInt, Field(ge=1, le=MOST_INPUTS)] | None = Field(
         default=None, description="how many inputs to draw from `ranges`"
     )
-    adaptive: Adaptive | None = Field(
-        default=None,
-        description="choose more inputs from `ranges` one by one, where it is least sure which "
-        "configuration is the fastest",
-    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Inputs:
         if (self.values is None) == (self.ranges is None):
             got = "neither" if self.values is None else "both"
             raise ValueError(f"needs either `values` or `ranges`, but got {got}")
-        for name in ("where", "count", "adaptive"):
+        for name in ("where", "count"):
             if self.ranges is None and getattr(self, name) is not None:
                 raise ValueError(f"`{name}` goes with `ranges`, not with `values`")
         if self.ranges is not None and self.count is None:
             raise ValueError("`ranges` needs `count`, the number of inputs to draw")
-        if self.adaptive is not None and self.adaptive.most <= (self.count or 0):
-            raise ValueError(
-                f"`adaptive.most` counts all inputs, and must be above `count` ({self.count}), "
-                f"but is {self.adaptive.most}"
-            )
         return self
 
 
@@ -288,11 +265,6 @@ class KernelMeasure(Measure):
         "rounds, with more launches in each sample; by default 0.1 on a GPU and 0 on a CPU",
     )
 
-    hot: StrictBool = Field(
-        default=False,
-        description="observe in final rounds how long a launch takes among others of its kind, "
-        "with nothing between them",
-    )
     cache: Literal["cold", "warm"] | None = Field(
         default=None,
         description="what a timed run finds in the device's caches: `warm`, what the run before "

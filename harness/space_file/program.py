@@ -24,10 +24,16 @@ OUTPUT_MARK = "\0output\0"
 """The mark for that path in filled words, as the path is known only when they run; no parameter's
 value can contain it."""
 
+SEED = "seed"
+"""The placeholder of a number that is another one in each run."""
+
+SEED_MARK = "\0seed\0"
+"""The mark for that number in filled words and variables."""
+
 LISTS = ("flags", "sources")
 """The placeholders for several words."""
 
-RESERVED = (*LISTS, OUTPUT, "source")
+RESERVED = (*LISTS, OUTPUT, "source", SEED)
 """The placeholders that are neither parameters nor features."""
 
 
@@ -59,12 +65,13 @@ class ProgramPlan:
         return self._words(self.build, values, flags)
 
     def run_words(self, values: Mapping[str, Value]) -> tuple[str, ...]:
-        """Return the run's words; the path of the output is OUTPUT_MARK."""
+        """Return the run's words; the path of the output is OUTPUT_MARK, the seed SEED_MARK."""
         return self._words(self.run, values, ())
 
     def variables(self, values: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
-        """Return the variables of the run's environment as pairs of name and text."""
-        texts = texts_of(values)
+        """Return the variables of the run's environment as pairs of name and text; the seed is
+        SEED_MARK."""
+        texts = texts_of({**values, SEED: SEED_MARK})
         return tuple((name, template.filled(texts)) for name, template in self.environment)
 
     def files_for(self, features: Mapping[str, Value]) -> tuple[Path, ...]:
@@ -103,7 +110,7 @@ class ProgramPlan:
     ) -> tuple[str, ...]:
         sources = [str(source.path.resolve()) for source in self.sources]
         texts = texts_of(values) | {"source": sources[0] if sources else ""}
-        texts[OUTPUT] = OUTPUT_MARK
+        texts |= {OUTPUT: OUTPUT_MARK, SEED: SEED_MARK}
         lists = {"flags": list(flags), "sources": sources}
         if not self.shell:
             return tuple(filled_words(templates, texts, lists))

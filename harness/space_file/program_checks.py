@@ -14,7 +14,7 @@ from harness.source.kernel_source import Source, read_source
 from harness.space_file.document import Document, Location, located
 from harness.space_file.expressions import Expressions
 from harness.space_file.files import check_functions, defined_in, read_python, reason
-from harness.space_file.program import LISTS, OUTPUT, RESERVED, ProgramPlan, digest_of
+from harness.space_file.program import LISTS, OUTPUT, RESERVED, SEED, ProgramPlan, digest_of
 from harness.space_file.program_model import AgainstFile, AgainstHost, ProgramSpaceFile, Word
 from harness.space_file.templates import Template
 
@@ -140,8 +140,10 @@ def _check_placeholders(document: Document, model: ProgramSpaceFile, commands: _
     sources = ["sources"] if model.program.sources else []
     built = [*tuned, *source, *sources, "flags", OUTPUT]
     _check_known(document, commands.build, built, model.program.shell)
-    _check_known(document, commands.run, [*tuned, *source, *sources, *output], model.program.shell)
-    _check_known(document, commands.environment, tuned, True)
+    known = [*tuned, *source, *sources, *output, SEED]
+    _check_known(document, commands.run, known, model.program.shell)
+    _check_known(document, commands.environment, [*tuned, SEED], True)
+    _check_seed(document, model, [*commands.run, *commands.environment])
     _check_known(document, commands.files, features, True)
     if isinstance(model.verify.against, AgainstFile):
         named = _template(document, ("verify", "against", "file"), model.verify.against.file)
@@ -160,6 +162,20 @@ def _check_known(
         if lists and not as_text and template.whole is None:
             name = sorted(lists)[0]
             text = f"`{{{name}}}` stands for several words; write it as a separate word"
+            document.fault_at(location, text)
+
+
+def _check_seed(document: Document, model: ProgramSpaceFile, placed: Sequence[Placed]) -> None:
+    """Check that the output of a run with a seed is compared with no other run's."""
+    against = model.verify.against
+    if against != "baseline" and not isinstance(against, AgainstFile):
+        return
+    for location, template in placed:
+        if SEED in template.names:
+            text = (
+                "each run gets another `{seed}`, so its output equals no other one; verify it with "
+                "check(run): `verify: {against: {host: check.py}}`"
+            )
             document.fault_at(location, text)
 
 

@@ -18,7 +18,6 @@ from harness.core.flag_file import FlagFile
 from harness.core.records import Config, Input, Statistic, Value
 from harness.source.kernel_source import Source
 from harness.space_file import messages
-from harness.space_file.adaptive import AdaptivePlan
 from harness.space_file.baselines import Baseline
 from harness.space_file.compiler import AUTO, CompilerPlan
 from harness.space_file.flag_expansion import NamedFlags, Notice
@@ -82,7 +81,6 @@ class Spec:
     named_flags: tuple[NamedFlags, ...] = ()  # selected from catalogues
     notices: tuple[Notice, ...] = ()  # about the flags, for the user
     flag_files: Mapping[str, FlagFile] = field(default_factory=dict)  # by values of flags
-    adaptive: AdaptivePlan | None = None  # how more inputs are chosen
 
     def files_of(self, config: Mapping[str, Value]) -> tuple[FlagFile, ...]:
         """Return the files that the flags of a configuration pass to the compiler.

@@ -26,16 +26,9 @@ from harness.space_file.spec import Spec
 TITLE = "# workload of "
 """Begins the first line of a recorded file; the name of the space follows."""
 
-CALLS, CHOICE, REASON = "calls", "choice", "reason"
-"""Columns behind the features: how often, the configuration that was chosen, and why."""
-
-REASONS = {
-    "tuned": "in the tuned range",
-    "outside": "outside of the tuned range",
-    "device": "on another device",
-    "none": "without a configuration that applies",
-}
-"""Why a dispatcher chose as it did."""
+CALLS, CHOICE = "calls", "choice"
+"""Columns behind the features: how often, and the configuration that was chosen, which is not read.
+It stands last: where a line was cut off within it, the rest is whole."""
 
 UNKNOWN = "?"
 """Stands for a value that a dispatcher cannot name, such as a word that it does not know."""
@@ -60,14 +53,12 @@ class TunedInputs:
 class Workload:
     """How often each input came: `calls` is above 0, and has at least one input.
 
-    `by_reason` counts the recorded calls by REASONS; it is empty for a file that does not say why.
     `unnamed` counts calls with a value that the dispatcher could not name. `notes` say what of the
     file was left out.
     """
 
     path: Path
     calls: Mapping[Input, int]
-    by_reason: Mapping[str, int]
     unnamed: int = 0
     notes: tuple[str, ...] = ()
 
@@ -110,7 +101,7 @@ def read_workload(path: Path, spec: Spec | TunedInputs) -> Workload:
 
 def _read(path: Path, file: TextIO, spec: Spec | TunedInputs) -> Workload:
     columns: _WorkloadColumns | None = None
-    calls, by_reason = Counter[Input](), Counter[str]()
+    calls = Counter[Input]()
     unnamed, cut = 0, list[int]()
     known = {tuple(problem[name] for name in spec.features): problem for problem in spec.inputs}
     for number, line in _lines(path, file):
@@ -124,12 +115,10 @@ def _read(path: Path, file: TextIO, spec: Spec | TunedInputs) -> Workload:
             continue
         if cells == columns.header:  # several processes may have begun the file at once
             continue
-        if len(cells) != len(columns.header) or not columns.is_whole(cells):
+        if len(cells) != len(columns.header):
             cut.append(number)
             continue
         count = columns.count(where, cells)
-        if reason := columns.reason(cells):
-            by_reason[reason] += count
         values = columns.values(where, cells)
         if None in values:
             unnamed += count
@@ -140,7 +129,7 @@ def _read(path: Path, file: TextIO, spec: Spec | TunedInputs) -> Workload:
             raise UsageError(f"{where}: more than {_MOST_INPUTS:,} different inputs; record fewer")
     if not calls:
         raise UsageError(f"{path} has no calls; {_EXPECTED.format(','.join(spec.features))}")
-    return Workload(path, dict(calls), dict(by_reason), unnamed, tuple(_notes(path, cut, unnamed)))
+    return Workload(path, dict(calls), unnamed, tuple(_notes(path, cut, unnamed)))
 
 
 _EXPECTED = (
@@ -203,7 +192,7 @@ class _WorkloadColumns:
                 f"{where}: lacks the feature `{missing[0]}` of {spec.name} among the columns "
                 f"{printable(', '.join(header))}; {_EXPECTED.format(','.join(spec.features))}"
             )
-        wanted = (CALLS, CHOICE, REASON)
+        wanted = (CALLS, CHOICE)
         if len(features) + len(left) < len(header) or left.keys() & (features.keys() - {*wanted}):
             twice = next(name for name in header if header.count(name) > 1)
             raise UsageError(f"{where}: the column `{printable(twice)}` is there twice; remove one")
@@ -213,14 +202,6 @@ class _WorkloadColumns:
         if CALLS not in left:
             raise UsageError(f"{where}: lacks the column `{CALLS}`, how often each input came")
         return cls(header, features, left, {name: _type(spec, name) for name in spec.features})
-
-    def is_whole(self, cells: Sequence[str]) -> bool:
-        """Whether a line was written to its end: the reason stands last."""
-        return REASON not in self.others or cells[self.others[REASON]] in REASONS
-
-    def reason(self, cells: Sequence[str]) -> str:
-        """Return the reason of a line; empty if the file has none."""
-        return cells[self.others[REASON]] if REASON in self.others else ""
 
     def count(self, where: str, cells: Sequence[str]) -> int:
         """Return how often the input of a line came; raises UsageError."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
-from harness.core.records import Statistic
+from harness.core.records import Statistic, Timing
 from harness.stats.timing import NEGLIGIBLE
 
 _BATCH = 100_000  # rows, so that copies stay small
@@ -97,6 +97,13 @@ class SampleStatistics:
         median, mean, std, mean_log, variance_log = found
         return cls(counts, median, mean, std, mean_log, variance_log, statistic)
 
+    @classmethod
+    def of_timings(cls, timings: Sequence[Timing]) -> SampleStatistics:
+        """Compute the statistics of timings, one or more, with the same statistic."""
+        samples = Ragged.of([s for t in timings for s in t.samples_s], [t.count for t in timings])
+        clock_error_s = np.array([timing.clock_error_s for timing in timings])
+        return replace(cls.of(samples, timings[0].statistic), clock_error_s=clock_error_s)
+
 
 def _statistics(values: Array) -> Array:
     """Compute the statistics of rows of equal length, shape (5, rows)."""
@@ -126,8 +133,12 @@ def within_noise(
     found: SampleStatistics, own: int | Indices, others: Indices, confidence: float = 0.95
 ) -> Flags:
     """Say which of the others' times differ from a row's own, or from that of a row for each, by at
-    most 0.5 %, or not significantly, shape (others,): `harness.stats.timing.is_within_noise` for
-    many at once."""
+    most 0.5 %, or not significantly (Welch's t-test), shape (others,).
+
+    The test compares mean logarithms, the 0.5 % medians; where means are compared, both compare
+    these. A single sample has no known variance; it is judged by the difference alone. What the
+    clocks may hide counts as no difference.
+    """
     if not len(others):
         return np.zeros(0, dtype=np.bool_)
     from scipy.special import stdtr  # here: it takes time to load

@@ -312,16 +312,9 @@ class LogDifference:
             return self.error + self.clock_error
         return _quantile(self.freedom, confidence) * self.error + self.clock_error
 
-    def p_value(self) -> float:
-        """Return the two-sided p-value that there is no difference."""
-        return min(1.0, 2 * self._p_value_of(abs(self.mean) - self.clock_error))
-
     def p_value_of_more(self) -> float:
         """Return the one-sided p-value that the difference is not above 0."""
-        return self._p_value_of(self.mean - self.clock_error)
-
-    def _p_value_of(self, difference: float) -> float:
-        """Return the one-sided p-value of a difference that the clock does not explain."""
+        difference = self.mean - self.clock_error
         if self.error == 0:
             return 0.5 if difference == 0 else float(difference < 0)
         from scipy.special import stdtr  # here: see _quantile
@@ -345,19 +338,3 @@ def _difference(
     squares = sum(part**2 / (len(v) - 1) for part, v in zip(parts, logs, strict=True))
     freedom = sum(parts) ** 2 / squares if squares else math.inf
     return LogDifference(mean, math.sqrt(sum(parts)), freedom, clock_error)
-
-
-def is_within_noise(one: Timing, other: Timing, confidence: float = 0.95) -> bool:
-    """Whether two timings differ by at most 0.5 %, or not significantly (Welch's t-test).
-
-    The test compares mean logarithms, the 0.5 % medians; where the timings compare means, both
-    compare these. A single sample has no known variance; it is judged by the difference alone.
-    What the clocks may hide counts as no difference.
-    """
-    clock_error = relative_clock_error(one, other)
-    if abs(math.log(one.time_s / other.time_s)) <= max(NEGLIGIBLE, clock_error):
-        return True
-    if one.count < 2 or other.count < 2:
-        return False
-    logs = [_logs(timing.samples_s, timing.statistic) for timing in (one, other)]
-    return _difference(logs[0], logs[1], clock_error).p_value() > 1 - confidence

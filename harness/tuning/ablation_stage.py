@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from harness.analysis.inputs import InputReport, hold_discoveries
+from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Input, Measurement
 from harness.results import ABLATION, by_configs
 from harness.results.ablation import Ablation
 from harness.tuning.ablation import WinnerFailed, ablate, without_flags
-from harness.tuning.finals import FINAL_SEEDS, reduced_report
+from harness.tuning.finals import FINAL_SEEDS
 from harness.tuning.interleaved import measure_interleaved
 from harness.tuning.state import State
 
@@ -25,8 +25,8 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
     """
     flags = [p.name for p in state.spec.tuned_for(state.measurer.compiler) if p.role == "flag"]
     own = () if state.measurer.is_replay else reports
-    found = {r.problem: known for r in own if (known := _known(state, r))}
-    chosen = [r for r in own if r.problem not in found and _sets(r, flags)]
+    chosen = [report for report in own if _sets(report, flags)]
+    found: dict[Input, Ablation] = {}
 
     def step(problem: Input, report: InputReport) -> None:
         try:
@@ -46,28 +46,6 @@ def ablate_winners(state: State, reports: Sequence[InputReport]) -> dict[Input, 
         lambda left: f"which flags {left} winners need",
     )
     return found
-
-
-def without_needless_flags(
-    state: State, reports: Sequence[InputReport], ablations: Mapping[Input, Ablation]
-) -> list[InputReport]:
-    """Report in the place of each winner what is left without the flags that it does not need, as
-    new finals judge it."""
-    found = {report.problem: report for report in reports}
-
-    def step(problem: Input, ablation: Ablation) -> None:
-        found[problem] = reduced_report(state, found[problem], ablation)
-
-    state.each([(p, ablations[p]) for p in found if p in ablations], step)
-    return hold_discoveries(list(found.values()))
-
-
-def _known(state: State, report: InputReport) -> Ablation | None:
-    """Return the ablation that made the winner what it is; None where none did."""
-    if report.best is None or report.problem not in state.runs:
-        return None
-    known = state.reduction(report.problem)
-    return known if known and known.config == report.best.config else None
 
 
 def _sets(report: InputReport, flags: Sequence[str]) -> bool:

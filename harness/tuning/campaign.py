@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 from harness.analysis.failures import headline, suspects
 from harness.analysis.inputs import InputReport
@@ -17,14 +16,12 @@ from harness.measure.measurer import Measurer
 from harness.results import Store
 from harness.results.ablation import Ablation
 from harness.results.compatible import with_known_values
-from harness.results.sessions import stored_inputs
 from harness.results.space_notes import limit_notes
 from harness.results.versions import KernelVersion, kernel_versions
 from harness.search import EndReason, Progress, Searched
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
-from harness.tuning.ablation_stage import ablate_winners, without_needless_flags
-from harness.tuning.adding_inputs import AddingInputs
+from harness.tuning.ablation_stage import ablate_winners
 from harness.tuning.crossing import cross_measure, measure_candidates, measure_defaults
 from harness.tuning.devices import EqualDevices
 from harness.tuning.finals import final_reports
@@ -53,8 +50,8 @@ class Campaign:
         self._measurer = measurer
         self._spaces: dict[Input, Space] = {}
         self.state = State(plan, measurer, store, display, space=self.space)
-        self._searching = Searching(self.state, self.note)
-        self._adding = AddingInputs(self.state, self._searching)
+        is_crossed = plan.stages.cross and len(plan.spec.inputs) > 1
+        self._searching = Searching(self.state, self.note, is_crossed=is_crossed)
         self.validation: Validation | None = None
         self.ablations: Mapping[Input, Ablation] = {}
         self._failed_defaults: dict[Input, Outcome] = {}
@@ -63,7 +60,7 @@ class Campaign:
 
     @property
     def spec(self) -> Spec:
-        """What is tuned, with the inputs that were chosen so far."""
+        """What is tuned."""
         return self.state.spec
 
     def space(self, problem: Input) -> Space:
@@ -195,8 +192,6 @@ class Campaign:
         command = store.begin_command(self.spec, environment, state.number, arguments)
         if self._plan.target is None:
             self._searching.run()
-            if stages.cross:
-                self._adding.run(partial(self._extend, command))
         else:
             self.validation = UniformSampling(state).run(self._plan.target)
         self._note_limits()
@@ -208,13 +203,8 @@ class Campaign:
         reports = final_reports(state, stages.finalists)
         if stages.ablate:
             self.ablations = ablate_winners(state, reports)
-            reports = without_needless_flags(state, reports, self.ablations)
         store.end_command(command, self._left_out(reports), state.stages)
         return reports
-
-    def _extend(self, command: int, inputs: Sequence[Input]) -> None:
-        """Store the inputs of a command that has chosen more."""
-        self.state.store.change_command(command, {"inputs": stored_inputs(inputs)})
 
     def _left_out(self, reports: Sequence[InputReport]) -> dict[Input, str]:
         """Return the inputs that were not measured, or not to the end, and why."""
@@ -249,10 +239,6 @@ class Campaign:
         ends = {found.ended for found in self.searched.values()}
         ran_out = ends & {EndReason.LIMIT, EndReason.TIME}
         return self._plan.options.is_self_contained and not ran_out
-
-    def describe_added_inputs(self) -> Iterator[str]:
-        """Say why no more inputs were chosen; nothing where none were to be."""
-        return self._adding.describe()
 
     def describe_tests(self) -> Iterator[str]:
         """Describe in lines what a self-contained technique tested; nothing for others."""

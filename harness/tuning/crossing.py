@@ -15,23 +15,17 @@ from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import State
 
 _DEFAULTS = "defaults"  # the name of the stage
-_CROSSING = "default and winners on the other inputs"
 
 
 def cross_measure(state: State) -> None:
     """Measure the default and every input's winner on each other input, where missing and legal."""
     state.run_stage(
         CROSS,
-        _CROSSING,
+        "default and winners on the other inputs",
         _missing(state, _default_and_winners(state)),
         partial(_measure, state),
         lambda left: f"{left} measurements of the default and winners on other inputs",
     )
-
-
-def cross_measure_early(state: State) -> None:
-    """Do the same before the search has ended, until its time is up."""
-    measure_on_all(state, _default_and_winners(state), _CROSSING)
 
 
 def _default_and_winners(state: State) -> Iterable[Config]:
@@ -51,21 +45,6 @@ def measure_defaults(state: State) -> None:
             partial(_measure, state),
             lambda left: f"{left} measurements of the default",
         )
-
-
-def measure_on_all(state: State, configs: Iterable[Config], title: str) -> None:
-    """Measure configurations on each input, where missing and legal, until the time is up."""
-    missing = _missing(state, configs)
-    rest = len(state.spec.inputs) * state.options.test_limit  # the time limit comes first
-    display = state.display
-    display.begin_stage(title, len(missing), state.ahead(rest))
-
-    def step(problem: Input, config: Config) -> None:
-        with state.leaving_out(problem):
-            _measure(state, problem, config)
-        display.step(str(problem))
-
-    state.each(missing, step, state.is_time_up)
 
 
 def _missing(state: State, configs: Iterable[Config]) -> list[tuple[Input, Config]]:

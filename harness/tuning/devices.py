@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from harness.core.errors import BackendUnavailable, LaunchFailed, UsageError
+from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import (
     DEVICE_UUID,
     ENVIRONMENT_FIELDS,
@@ -24,8 +22,6 @@ from harness.core.records import (
 from harness.measure.measurer import Measurer
 from harness.measure.occasions import ONE_OCCASION
 from harness.space import Space
-from harness.tuning.baton import Baton
-from harness.tuning.equal_speed import EqualSpeed, Referenced
 
 MOST_FAULTS = 3
 """A device that fails so often in a row is not used any more."""
@@ -63,17 +59,14 @@ class SharedDevice:
     """One of several equal devices.
 
     `faults` counts its failures in a row. `failed` are the configurations that failed in a row on
-    it, of which `patience` are taken for their own fault.
+    it.
     """
 
     name: str
     measurer: Measurer
     faults: int = 0
     failed: list[tuple[Input, Config]] = field(default_factory=list)
-    patience: int = MOST_FAULTS
     recalled: set[Input] = field(default_factory=set)
-    unchecked: set[Input] = field(default_factory=set)
-    """The inputs that it has measured since its speed was last that of its equals."""
 
     def __str__(self) -> str:
         """Return its name, and its UUID if known; of a part of a CPU this is in the name."""
@@ -94,13 +87,10 @@ class EqualDevices:
         self,
         measurers: Mapping[str, Measurer],
         joining: Joining | None = None,
-        baton: Baton | None = None,
     ) -> None:
-        """`measurers` are the devices' by their names; others may join. With a `baton`, campaigns
-        of other devices run at the same time, each in a thread that holds it. Raises UsageError
-        for devices that are not equal."""
+        """`measurers` are the devices' by their names; others may join. Raises UsageError for
+        devices that are not equal."""
         self._joining = joining
-        self.baton = baton
         self.left = [SharedDevice(name, measurer) for name, measurer in measurers.items()]
         _require_equal(self.left)
         self._all = list(self.left)
@@ -108,9 +98,7 @@ class EqualDevices:
         self._measured: dict[Input, list[Measurement]] = {}
         self._worked: dict[Input, tuple[Space, Config]] = {}
         self._thread = threading.local()
-        self._closing = threading.Event()
-        self._speed = EqualSpeed(self._closing.wait)
-        self._incomparable: set[SharedDevice] = set()
+        self._is_closed = False
 
     def describe(self) -> str:
         """Say which devices there are."""
@@ -120,10 +108,7 @@ class EqualDevices:
             return names
         if len(self._all) == 1:
             return f"{names}; equal devices that join later take inputs as well"
-        alike = f"{len(self._all)} equal devices share the inputs: {names}{more}"
-        if isinstance(self.first, Referenced) and not self._comparable():
-            alike += "; harness's reference kernel does not compare them: they are parts of one CPU"
-        return alike
+        return f"{len(self._all)} equal devices share the inputs: {names}{more}"
 
     @property
     def first(self) -> Measurer:
@@ -165,97 +150,11 @@ class EqualDevices:
         """Use a device no more; its inputs may go to any other one, without its last failures."""
         self.left.remove(device)
         self._home = {problem: home for problem, home in self._home.items() if home is not device}
-        self._speed.forget(device)
         for problem in {problem for problem, _ in device.failed}:
             found = self._measured[problem]
             self._measured[problem] = [m for m in found if (problem, m.config) not in device.failed]
 
-    # ------------------------------------------------------------------- equally fast
-
-    def compare(self) -> list[str]:
-        """Time the reference kernels on all devices at once; take out those whose speed differs
-        from their equals'. Return what to warn of."""
-        comparable = self._comparable()
-        if not self._has_equals(comparable):
-            return []
-        with ThreadPoolExecutor(len(comparable) or 1) as threads:
-            texts = [*threads.map(self._looked, comparable)]
-        for device in comparable:
-            try:
-                why = self._why_different(device)
-            except BackendUnavailable:
-                continue  # its work shows it
-            if why:
-                texts.append(f"{device} is not used: {why}")
-                self.take_out(device)
-        return [text for text in texts if text]
-
-    def _looked(self, device: SharedDevice) -> str:
-        try:
-            return self._look(device)
-        except BackendUnavailable as error:
-            return f"{device} cannot be compared with its equals now: {error}"
-
-    def is_due(self, device: SharedDevice) -> bool:
-        """Whether a device is to be compared with its equals."""
-        if not self._speed.is_due(device):  # first: the rest takes longer with many devices
-            return False
-        comparable = self._comparable()
-        return device in comparable and self._has_equals(comparable)
-
-    def check(self, device: SharedDevice, warn: Callable[[str], None]) -> str:
-        """Compare a device with its equals; return how it differs, or nothing."""
-        if problem := self._look(device):
-            warn(problem)
-            return ""
-        why = self._why_different(device)
-        if not why:
-            device.unchecked.clear()
-        return why
-
-    def _has_equals(self, comparable: Sequence[SharedDevice]) -> bool:
-        return len(comparable) > 1 or self._joining is not None
-
-    def _comparable(self) -> list[SharedDevice]:
-        """Return the devices in use that run the reference kernels, and on no CPU that another one
-        has too."""
-        found = {
-            device: device.measurer.cpu
-            for device in self._all
-            if isinstance(device.measurer, Referenced) and device not in self._incomparable
-        }
-        uses = Counter(found.values())
-        return [
-            device
-            for device in self.left
-            if device in found and (found[device] is None or uses[found[device]] == 1)
-        ]
-
-    def _look(self, device: SharedDevice) -> str:
-        """Time the reference kernels; return why that cannot be, or nothing."""
-        assert isinstance(device.measurer, Referenced)
-        try:
-            self._speed.look(device, device.measurer)
-        except LaunchFailed as error:
-            self._incomparable.add(device)
-            self._speed.forget(device)
-            return f"{device} cannot be compared with its equals, and is used: {error}"
-        return ""
-
-    def _why_different(self, device: SharedDevice) -> str:
-        assert isinstance(device.measurer, Referenced)
-        try:
-            found = self._speed.difference(device, device.measurer)
-        except LaunchFailed:
-            return ""  # the next look says why
-        return "" if found is None else str(found)
-
     # ------------------------------------------------------------------- as a Measurer
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the devices were closed, so that the campaign must end."""
-        return self._closing.is_set()
 
     @property
     def environment(self) -> Environment:
@@ -324,8 +223,8 @@ class EqualDevices:
 
     def close(self) -> None:
         """End the worker processes of all devices; threads that wait for them get an exception."""
-        if not self._closing.is_set():
-            self._closing.set()
+        if not self._is_closed:
+            self._is_closed = True
             if self._joining is not None:
                 self._joining.close()
             with ExitStack() as closing:  # the first last: it has the builds
@@ -336,7 +235,6 @@ class EqualDevices:
         """Return the device of an input, which knows the input's earlier measurements."""
         device = self.current or self._home.get(problem, self.left[0])
         self._home[problem] = device
-        device.unchecked.add(problem)
         if problem not in device.recalled:
             device.recalled.add(problem)
             device.measurer.recall(problem, self._measured.get(problem, ()))
@@ -347,9 +245,9 @@ class EqualDevices:
         return call() if waiting is None else waiting.wait_for(call)
 
     def _check(self, device: SharedDevice, problem: Input, found: Measurement) -> None:
-        """Measure what worked before, after several failures: was it the device? It is asked less
-        often where it was not. Raises BackendUnavailable where it was."""
-        is_due = len(device.failed) >= device.patience and self.current is device
+        """Measure what worked before, after several failures: was it the device? Raises
+        BackendUnavailable where it was."""
+        is_due = len(device.failed) >= MOST_FAULTS and self.current is device
         if not is_due or not self._worked or len(self.left) == 1:
             return
         tried = problem if problem in self._worked else next(reversed(self._worked))
@@ -362,7 +260,6 @@ class EqualDevices:
                 f"worked on ({tried}) before, ended as {again.outcome}: {again.message}"
             )
         device.failed.clear()
-        device.patience *= 2
 
 
 def _require_equal(devices: Sequence[SharedDevice]) -> None:
@@ -371,7 +268,7 @@ def _require_equal(devices: Sequence[SharedDevice]) -> None:
         if difference:
             raise UsageError(
                 f"{other} is not equal to {difference}. Their times cannot be compared: name equal "
-                "devices with --device, or tune each model by itself with --device all-models"
+                "devices with --device, and run the command once for each model"
             )
 
 

@@ -21,7 +21,6 @@ from harness.analysis.inputs import (
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.measure.occasions import ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
-from harness.results.ablation import Ablation
 from harness.search import Ahead
 from harness.space import Space
 from harness.stats.interleaved import refuted
@@ -61,21 +60,6 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     return hold_discoveries([reports[problem] for problem in state.spec.inputs])
 
 
-def reduced_report(state: State, report: InputReport, ablation: Ablation) -> InputReport:
-    """Judge the winner without the flags that it does not need, in its place; the report stays
-    where noise hides what these flags are worth."""
-    speedup, ratio = report.speedup, ablation.ratio
-    if report.best is None or report.best.config != ablation.winner:
-        return report  # it was replaced before
-    if not ablation.is_worth_it or ratio is None or speedup is None:
-        return report
-    if speedup.low <= ratio.high:
-        return report  # without them it may be no faster than the default
-    state.reduced[report.problem] = ablation
-    again = _final(state, report.problem, None, single_on(state).get(report.problem))
-    return again if again.best is not None and again.best.config == ablation.config else report
-
-
 def _has_finalists(state: State, problem: Input) -> bool:
     """Whether an input was searched now, and something works on it."""
     return problem in state.runs and state.best(problem) is not None
@@ -99,8 +83,7 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
             choices = _choices(state, problem, rivals)
             default = [space.default] if space.default in (*finalists, *beside) else []
             order = ranked(choices, space.default, confidence, single) or rivals
-            winners = _without_needless(state, problem, order)
-            finals = _judged(state, problem, winners, [*default, *beside, *shared])
+            finals = _judged(state, problem, order, [*default, *beside, *shared])
     report = report_input(
         problem, measured, finals, space.default, space.count, confidence, named, bool(choices)
     )
@@ -109,14 +92,6 @@ def _final(state: State, problem: Input, count: int | None, single: Config | Non
         store, run_id = state.store, state.runs[problem]
         store.transact(lambda: store.note_run(run_id, EXHAUSTED, exhausted))
     return dataclasses.replace(report, note=_note(state, report))
-
-
-def _without_needless(state: State, problem: Input, rivals: Sequence[Config]) -> list[Config]:
-    """Put the winner without its needless flags in its place, where that was judged before."""
-    known = state.reduction(problem)
-    if known is None or not rivals or known.winner != rivals[0]:
-        return list(rivals)
-    return [known.config, *rivals[1:]]
 
 
 def _finalists(state: State, problem: Input, space: Space, count: int | None) -> list[Config]:

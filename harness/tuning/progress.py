@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from harness.core.records import Config
 from harness.search import Ahead, Progress
 
 
 class Display(Protocol):
     """Shows progress on a terminal, as plain lines, or not at all."""
-
-    def part(self, name: str, default: Config) -> Display:
-        """Return the display of one of several campaigns that run at the same time; it shows
-        configurations as changes from `default`."""
 
     def on(self, device: str) -> Display:
         """Return the display of what one of several devices does."""
@@ -39,10 +34,6 @@ class Display(Protocol):
 
 class SilentDisplay:
     """A display that shows nothing."""
-
-    def part(self, name: str, default: Config) -> Display:
-        """Return this display."""
-        return self
 
     def on(self, device: str) -> Display:
         """Return this display."""

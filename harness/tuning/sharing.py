@@ -10,13 +10,12 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input
-from harness.core.text import first_few
 from harness.tuning.baton import Baton
 from harness.tuning.devices import MOST_FAULTS, EqualDevices, SharedDevice
 
@@ -37,9 +36,6 @@ class SharingCampaign(Protocol):
 
     def forget(self, problem: Input, config: Config) -> None:
         """Forget a failure, so that the configuration is measured again."""
-
-    def note_slow(self, problems: Iterable[Input], text: str) -> None:
-        """Note in the runs of inputs that a device of another speed may have measured them."""
 
 
 class Stopped(BaseException):
@@ -66,7 +62,7 @@ class SharedWork(Generic[Work]):
         for problem, one in work:
             self._left.setdefault(problem, deque()).append(one)
         self._taken: set[Input] = set()
-        self._baton = devices.baton or Baton()
+        self._baton = Baton()
         self._is_stopping = False
         self._threads: list[threading.Thread] = []
         # Not counted: Ctrl-C may come between an end and its count.
@@ -78,24 +74,16 @@ class SharedWork(Generic[Work]):
         """Do the work; return how much is left since it `is_over`.
 
         At an error, or at Ctrl-C here, all threads end; what had been measured by then is stored.
-        Raises Stopped where the devices are closed meanwhile, since other campaigns ended so.
         """
         self._campaign.commit()
-        with nullcontext() if self._devices.baton is None else self._baton.handed_on():
-            self._run()
-        return sum(map(len, self._left.values()))
-
-    def _run(self) -> None:
         try:
             for device in tuple(self._devices.left):
                 self._start(device)
-            while self._is_running() and self._error() is None and not self._devices.is_closed:
+            while self._is_running() and self._error() is None:
                 self._wait_for_end()
                 for device in self._devices.joined(self._campaign.warn):
                     self._start(device)
             error = self._error()
-            if error is None and self._devices.is_closed:
-                raise Stopped
             if error is not None:
                 raise error
             for thread in self._threads:
@@ -103,6 +91,7 @@ class SharedWork(Generic[Work]):
         except BaseException:
             self._stop()
             raise
+        return sum(map(len, self._left.values()))
 
     def _start(self, device: SharedDevice) -> None:
         thread = threading.Thread(target=self._serve, args=(device,), daemon=True)
@@ -157,7 +146,10 @@ class SharedWork(Generic[Work]):
 
     def _work_off(self, device: SharedDevice) -> None:
         """Do work until none is left for the device, or it has failed too often."""
-        while self._is_equal(device) and (problem := self._next_input(device)) is not None:
+        while device in self._devices.left:
+            problem = self._next_input(device)
+            if problem is None:
+                break
             self._taken.add(problem)
             left = self._left[problem]
             try:
@@ -170,29 +162,6 @@ class SharedWork(Generic[Work]):
             if not left:
                 del self._left[problem]
             self._baton.notify()
-
-    def _is_equal(self, device: SharedDevice) -> bool:
-        """Whether a device is in use; take it out if its speed differs from its equals'."""
-        if device in self._devices.left and self._devices.is_due(device):
-            try:
-                why = self.wait_for(lambda: self._devices.check(device, self._campaign.warn))
-            except BackendUnavailable as error:
-                self._note_fault(device, error)
-                why = ""
-            if why and len(self._devices.left) > 1:
-                self._take_out_slow(device, why)
-        return device in self._devices.left
-
-    def _take_out_slow(self, device: SharedDevice, why: str) -> None:
-        self._devices.take_out(device)
-        measured = sorted(map(str, device.unchecked))
-        doubtful = first_few([f"({problem})" for problem in measured], ", ")
-        self._campaign.note_slow(device.unchecked, f"{device}: {why}")
-        self._campaign.warn(
-            f"{device} is not used any more, its inputs go to the others: {why}"
-            + f". Times of {doubtful} may be wrong; measure them again with --fresh"
-            * bool(measured)
-        )
 
     def _next_input(self, device: SharedDevice) -> Input | None:
         """Return the next input that the device may take; wait where it may get one later, from a
@@ -232,7 +201,7 @@ class SharedWork(Generic[Work]):
         with self._baton.handed_on():
             found, error = self._called(call)
             # Devices that were closed fail in every way: none of that is the kernel's fault.
-            is_late = self._is_stopping or self._devices.is_closed
+            is_late = self._is_stopping
         if is_late:
             raise Stopped
         if error is not None:

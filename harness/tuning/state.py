@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TypeVar
@@ -15,7 +15,6 @@ from harness.core.machine import notes
 from harness.core.records import (
     DEVICE_UUID,
     OTHER_PROCESSES,
-    SLOW_DEVICE,
     Config,
     Input,
     Interleaved,
@@ -26,7 +25,6 @@ from harness.measure.measurer import Measurer
 from harness.results import (
     ABLATION,
     CANDIDATE,
-    FINAL,
     LEFT_OUT,
     SEARCHED,
     MeasurementRow,
@@ -36,7 +34,6 @@ from harness.results import (
     Stored,
     interleaved_groups,
 )
-from harness.results.ablation import Ablation
 from harness.results.notes import device_notes
 from harness.search import Ahead
 from harness.search.transfer.sources import TransferSources, stored_technique
@@ -77,7 +74,6 @@ class State:
         self.stored_sources = StoredSources(store, plan.other_devices, self.warn)
         self.number = store.choose_campaign(plan.spec, measurer.environment, plan.fresh)
         self.runs: dict[Input, int] = {}
-        self.reduced: dict[Input, Ablation] = {}  # winners that were replaced by a part of them
         self.left_out: dict[Input, str] = {}  # inputs that could not be measured, and why
         self.stages: dict[str, str] = {}  # the stages after the search, and what each skipped
         self.replayed = 0  # tests that the database answered
@@ -150,13 +146,6 @@ class State:
     def forget(self, problem: Input, config: Config) -> None:
         """Forget a failure, so that the configuration is measured again."""
         self.known(problem).pop(config, None)
-
-    def note_slow(self, problems: Iterable[Input], text: str) -> None:
-        """Note in the runs of inputs that a device of another speed may have measured them."""
-        for problem in problems:
-            if problem in self.runs:
-                note = partial(self.store.note_run, self.runs[problem], SLOW_DEVICE, text)
-                self.store.transact(note)
 
     def run_stage(
         self,
@@ -253,19 +242,6 @@ class State:
         for name, text in device_notes(known, here).items():
             store.transact(partial(store.note_run, run_id, name, text))
         self._noted_devices.add(device)
-
-    def reduction(self, problem: Input) -> Ablation | None:
-        """Return the ablation whose smaller configuration took the winner's place in the last
-        finals of an input; None where there is none."""
-        if problem in self.reduced:
-            return self.reduced[problem]
-        noted = self.store.note_of(self.runs[problem], ABLATION)
-        finals = self.interleaved(problem, FINAL)
-        if noted is None or not finals:
-            return None
-        known = Ablation.from_json(noted)
-        is_judged = known.config in {measured.config for measured in finals[-1]}
-        return known if known.is_worth_it and is_judged else None
 
     def measured(self, problem: Input) -> dict[Config, Measurement]:
         """Return each configuration's measurement by the search."""

@@ -109,13 +109,12 @@ def test_the_table_has_units_and_says_that_the_least_is_lucky(results: Results) 
     assert "may be chance" in line
 
 
-def test_energies_and_hot_times_stand_in_the_json(results: Results) -> None:
+def test_energies_stand_in_the_json(results: Results) -> None:
     (found, *_) = describe_results(Findings(results)).inputs
     assert found.energy_j == ObservedDocument(
         pytest.approx(12.76e-3, rel=1e-3), pytest.approx(0.1276e-3, rel=1e-3)
     )
     assert found.default_energy_j == ObservedDocument(pytest.approx(0.048), pytest.approx(48e-5))
-    assert (found.hot_s, found.default_hot_s) == (None, None)
 
 
 def test_energy_that_is_not_known_of_the_default_is_a_dash(results: Results) -> None:

@@ -9,18 +9,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 import harness
 from harness.api.tuning import in_python
 from harness.commands.tune import main as tune_command
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.display.inputs import format_speedup
-from harness.display.notebook import NotebookListener
 from harness.display.progress import ProgressDisplay
 from harness.stats.timing import TimeRatio
 from tests.helpers.replays import HOST, RECORDED, FormulaMeasurer, opened, write_recording
@@ -205,8 +202,9 @@ def test_results_are_short_in_a_shell_and_a_table_in_a_notebook(
     assert lines[0].startswith("formula on recording.csv")
     assert len(lines) == 3, "a title, and a line for each input"
     shown = results._repr_html_()
-    assert shown.count("<tr>") == 3
-    assert "m=64, n=4096" in shown
+    assert shown.startswith("<p><b>formula on recording.csv")
+    assert shown.count("<tr") == 3, "a head, and a row for each input"
+    assert "4096" in shown
 
 
 def test_a_best_within_noise_is_the_default_everywhere(results: harness.TuneResults) -> None:
@@ -247,10 +245,11 @@ def test_an_input_whose_default_fails_prints_its_outcome(results: harness.TuneRe
     assert "    default:     wrong_result\n" in printed
 
 
-def test_html_shows_names_as_text(results: harness.TuneResults) -> None:
-    from harness.api.html import describe_as_html
-
-    shown = describe_as_html("<script>", results.inputs, Config({}))
+def test_html_shows_names_as_text(
+    results: harness.TuneResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(harness.TuneResults, "title", "<script>")
+    shown = results._repr_html_()
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
 
@@ -305,7 +304,7 @@ def test_rule_verdict_and_tree_are_text(results: harness.TuneResults) -> None:
 def test_plots_are_pictures_that_can_be_saved(results: harness.TuneResults, tmp_path: Path) -> None:
     picture = results.plot("search")
     assert picture._repr_svg_().startswith("<svg")
-    assert picture.save(tmp_path / "search.svg").read_text() == picture.svg
+    assert picture.save(tmp_path / "search.svg").read_text().endswith(picture.svg)
     assert "currentColor" not in picture.svg
     with pytest.raises(harness.HarnessError, match=r"no plot `serch`; did you mean `search`\?"):
         results.plot("serch")
@@ -320,37 +319,13 @@ def test_a_file_of_somebody_else_is_not_overwritten(
     write_file(path)
     assert write_file(path) == path, "its own file is replaced"
     path.write_text("mine")
-    with pytest.raises(harness.HarnessError, match=rf"mine already exists .* {write}\(path\)"):
+    with pytest.raises(harness.HarnessError, match="mine already exists and was not written by"):
         write_file(path)
     assert path.read_text() == "mine"
 
 
 def test_report_is_written(results: harness.TuneResults, tmp_path: Path) -> None:
     assert "<html" in results.report(tmp_path / "page.html").read_text()
-
-
-def test_progress_in_a_notebook_is_one_line_that_is_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    shown: list[str] = []
-
-    class Handle:
-        def update(self, data: dict[str, str], raw: bool) -> None:
-            shown[-1] = data["text/plain"]
-
-    def display(data: dict[str, str], raw: bool, display_id: bool) -> Handle:
-        shown.append(data["text/plain"])
-        return Handle()
-
-    fake = ModuleType("IPython.display")
-    fake.display = display  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
-    monkeypatch.setitem(sys.modules, "IPython.display", fake)
-    with NotebookListener(Console()).progress(None) as progress:
-        progress.begin_stage("candidates", 2)
-        progress.step("n=1")
-        progress.step("n=2")
-    assert shown == ["candidates: 2 of 2, n=2"]
 
 
 @pytest.mark.parametrize(

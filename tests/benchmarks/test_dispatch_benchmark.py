@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks import selection
@@ -15,7 +16,10 @@ from benchmarks.dispatch import main
 from benchmarks.dispatch_data import read_data_sets
 from benchmarks.dispatch_runs import Job, run
 from benchmarks.dispatch_tables import Result, figures
+from benchmarks.shortlists import judged_lists
 from harness.core.errors import RecordingError
+from harness.core.records import Config
+from harness.dispatch.matrix import make_matrix
 from harness.dispatch.verdict import judged
 
 HEADER = (
@@ -129,6 +133,21 @@ def test_the_last_line_tells_that_choosing_wins(
 def test_a_dispatcher_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(written(tmp_path, layers(6))), "--only", "gadapt"]) == 2
     assert "name a dispatcher as well: tree, ensemble" in capsys.readouterr().err
+
+
+def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_costs() -> None:
+    times = np.array([[1.0, 2.0, 4.0], [3.0, 1.0, 2.0], [1.0, 1.0, 2.0]])
+    candidates = [Config({"BLOCK": block}) for block in (32, 64, 128)]
+    matrix = make_matrix(pd.DataFrame({"n": [1, 2, 3]}), candidates, times)
+    lists = np.array([[1, 2, 0], [0, 2, -1], [2, -1, -1]])
+    (one, two, three), tries = judged_lists("ensemble", matrix, lists)
+    assert (one.name, three.name) == ("ensemble", "ensemble, best of top 3")
+    np.testing.assert_allclose(one.slowdown, [2.0, 3.0, 2.0])
+    np.testing.assert_allclose(two.slowdown, [2.0, 2.0, 2.0])
+    np.testing.assert_allclose(three.slowdown, [1.0, 2.0, 2.0])
+    assert list(tries) == [two.name, three.name]
+    assert tries[three.name].unsure.tolist() == [True, True, False]
+    np.testing.assert_allclose(tries[three.name].excess_calls, [1.0 + 3.0, 2.0 + 1.0, 1.0])
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")

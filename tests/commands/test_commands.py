@@ -23,7 +23,7 @@ import harness.commands.analyse
 from harness.__main__ import COMMANDS, main
 from harness.commands.run import EXIT_ERROR, run_command
 from harness.core.errors import UsageError
-from harness.core.invocation import invocation
+from harness.core.invocation import command_words
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,26 +97,28 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         ("/x/harness/tune.py", "py3 -m harness.tune a.yaml", "py3 -m harness.report"),
         ("/x/harness/tune.py", "v/bin/python -m harness.tune", "v/bin/python -m harness.report"),
         ("/x/harness/__main__.py", "py3 -X dev -m harness tune", "py3 -m harness report"),
+        ("/x/harness/compare/__main__.py", "py3 -m harness.compare", "py3 -m harness.report"),
         ("v/bin/harness", "/x/v/bin/python v/bin/harness tune", "v/bin/harness report"),
         ("my_script.py", "python3 my_script.py", "python -m harness.report"),
         ("/x/pytest/__main__.py", "python3 -m pytest", "python -m harness.report"),
     ],
 )
 def test_a_printed_command_starts_as_the_user_started_this_one(
-    script: str, typed: str, words: str
+    script: str, typed: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert invocation("report", script, typed.split()) == words.split()
+    monkeypatch.setattr(sys, "argv", [script])
+    monkeypatch.setattr(sys, "orig_argv", typed.split())
+    monkeypatch.setenv("PATH", "")
+    assert command_words("report") == tuple(words.split())
 
 
 def test_a_program_that_the_shell_finds_is_printed_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = tmp_path / "harness"
-    script.touch(mode=0o755)
-    typed = ["/x/bin/python", str(script)]
-    assert invocation("report", str(script), typed) == [str(script), "report"]
+    (tmp_path / "harness").touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "harness")])
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert invocation("report", str(script), typed) == ["harness", "report"]
+    assert command_words("report") == ("harness", "report")
 
 
 def test_an_unknown_command_is_answered_with_the_nearest(

@@ -258,7 +258,7 @@ def test_an_export_names_the_environments_that_it_leaves_out(
     ("options", "message"),
     [
         (["r.db", "--space", "other"], "no measurements of other; it holds mvmul"),
-        (["r.db", "--output", "r.db"], "r.db already exists and is not an export that"),
+        (["r.db", "--output", "r.db"], "r.db already exists and was not written by harness"),
         (
             ["r.db", "--output", "none/x.json"],
             "x.json cannot be written: the folder none does not",
@@ -298,5 +298,5 @@ def test_measurements_are_written_as_they_come() -> None:
             del made
 
     write_csv(io.StringIO(), measured(), ["m"], {"B": [1]})
-    write_t4(io.StringIO(), "x", environment, {}, measured())
+    write_t4(io.StringIO(), "x", environment, measured())
     assert most <= 3

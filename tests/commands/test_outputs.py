@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from harness.__main__ import COMMANDS, main
-from harness.compare.reports import JUNIT_FILE
 from harness.core.errors import UsageError
-from harness.core.outputs import OutputKind, check_output, marked, write_output
+from harness.core.files import check_output, write_output
 from harness.dispatch import ensemble
 from harness.recordings.read import read_recording
-from harness.report import REPORT
 from tests.helpers.replays import write_recording
 
 SPACE = """\
@@ -207,53 +205,39 @@ def test_a_space_beside_the_rows_survives_their_export(
     assert len(read_recording(Path("scale.csv")).measurements) == 24
 
 
-KIND = marked("a page", rb"<page by harness>")
-
-
-def test_an_own_file_an_empty_one_and_a_device_are_written(tmp_path: Path) -> None:
-    path = tmp_path / "a.html"
-    path.touch()
-    for text in ("<page by harness> 1", "<page by harness> 2"):
-        write_output(path, text, KIND, "--output")
-        assert path.read_text() == text
-    write_output(Path("/dev/null"), "text", KIND, "--output")
-
-
-def test_another_file_stays_and_the_error_says_what_to_do(tmp_path: Path) -> None:
-    path = tmp_path / "a.html"
-    path.write_text("mine")
-    expected = (
-        rf"{path} already exists and is not a page that harness wrote, so it stays as it is\. "
-        r"Name another file with --report, or move this one away"
-    )
-    with pytest.raises(UsageError, match=expected):
-        write_output(path, "<page by harness>", KIND, "--report")
-    assert path.read_text() == "mine"
-    with pytest.raises(UsageError, match="is a folder; name a file with --report"):
-        check_output(tmp_path, KIND, "--report")
-
-
 @pytest.mark.parametrize(
-    ("kind", "mine"),
+    "head",
     [
-        (REPORT, '<!doctype html>\n<p>My notes: <meta name="generator" content="harness 1">\n'),
-        (JUNIT_FILE, '<all>\n<testsuites name="mine"/><testsuites name="harness.compare"/></all>'),
+        "<!doctype html><!-- Written by harness 0.1 -->",
+        '{"schema_version": "1.1.0", "metadata": {"autotuner": "harness"},',
+        "m,BLOCK,technique,time_s,outcome,message\r",
     ],
 )
-def test_a_file_that_holds_an_output_among_others_stays(
-    kind: OutputKind, mine: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "mine"
+def test_an_own_file_is_replaced(head: str, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text(f"{head}\nmore", newline="")
+    write_output(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_an_empty_file_and_a_device_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    path.touch()
+    write_output(path, "text")
+    assert path.read_text() == "text"
+    write_output(Path("/dev/null"), "text")
+
+
+@pytest.mark.parametrize("mine", ["mine", "<!doctype html>\n<p>My notes: Written by harness\n"])
+def test_another_file_stays_and_the_error_says_what_to_do(mine: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
     path.write_text(mine)
-    with pytest.raises(UsageError, match="already exists and is not"):
-        write_output(path, "new", kind, "--output")
+    expected = (
+        rf"{path} already exists and was not written by harness, so it stays as it is\. "
+        r"Name another file, or move this one away"
+    )
+    with pytest.raises(UsageError, match=expected):
+        write_output(path, "new")
     assert path.read_text() == mine
-
-
-def test_reports_of_all_versions_are_replaced() -> None:
-    head = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-    scheme = '<meta name="color-scheme" content="light dark">\n<title>mvmul: tuning report</title>'
-    named = '<meta name="generator" content="harness 0.1.0">\n'
-    width = '<meta name="viewport" content="width=device-width">\n'
-    for page in (head + named + width + scheme, head + width + scheme):
-        assert REPORT.is_own(page.encode())
+    with pytest.raises(UsageError, match="is a folder; name a file"):
+        check_output(tmp_path)

@@ -171,7 +171,7 @@ def test_caches_that_are_neither_warm_nor_cold_are_refused(
 ) -> None:
     tamper(database, "UPDATE environments SET cache = 'w\x1barm'")
     assert merge([str(database.with_name("all.db")), str(database)]) == 2
-    assert "it must be warm or cold" in capsys.readouterr().err
+    assert "environments 1: cache is 'w\\x1barm'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere"])

@@ -12,7 +12,6 @@ import pytest
 from harness.analysis.coverage import input_reports
 from harness.commands.analyse import main as analyse
 from harness.commands.compare import main as compare
-from harness.commands.export import main as export
 from harness.core.errors import SpecError
 from harness.core.records import (
     Config,
@@ -25,7 +24,8 @@ from harness.core.records import (
 )
 from harness.results.view import Results, read_results
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
-from harness.stats.timing import is_within_noise, log_time, time_ratio
+from harness.stats.timing import log_time, time_ratio
+from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 from tests.helpers.results_examples import query
 
@@ -133,20 +133,6 @@ def test_medians_and_means_are_not_compared(
     assert "skewed was tuned by the mean of its samples, but BASE by the median" in (
         capsys.readouterr().err
     )
-
-
-def test_an_export_is_not_compared_with_means(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tune(tmp_path, "mean.db", BY_MEAN)
-    database, exported = str(tmp_path / "mean.db"), str(tmp_path / "mean.json")
-    assert export([database, "--format", "t4", "--output", exported]) == 0
-    for pair, side in (((exported, database), "BASE"), ((database, exported), "CANDIDATE")):
-        assert compare(pair) == 2
-        assert (
-            f"{side} is an export, which is compared by medians, but skewed was tuned by the mean "
-            f"of its samples; give the database that {side} is from"
-        ) in capsys.readouterr().err
 
 
 def test_word_that_is_no_statistic_is_an_error(tmp_path: Path) -> None:

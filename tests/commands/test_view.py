@@ -17,8 +17,8 @@ from harness.commands.report import main as report
 from harness.core.errors import UsageError
 from harness.core.records import Config, DeviceLimits, Input
 from harness.dispatch.candidates import matrix_of
-from harness.results import stored_rows
-from harness.results.validate_many import Cells
+from harness.results import chunks
+from harness.results.validate import Cells
 from harness.results.view import Results, read_results, the_one
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 
@@ -180,14 +180,14 @@ def test_each_row_of_the_runs_and_of_the_inputs_is_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    real = stored_rows.checked_cells
+    real = chunks.checked_cells
 
     def noted(connection: Connection, table: Table, query: Select[Any]) -> Iterator[Cells]:
         for cells in real(connection, table, query):
             checked.extend([table.name] * len(cells["id"]))
             yield cells
 
-    monkeypatch.setattr(stored_rows, "checked_cells", noted)
+    monkeypatch.setattr(chunks, "checked_cells", noted)
     read_results([fill(tmp_path, "r.db")])
     assert (checked.count("runs"), checked.count("inputs")) == (3, 3)
 

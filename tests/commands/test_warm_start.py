@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import shlex
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -174,10 +173,10 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
 ) -> None:
     command = [*replaying, "--warm-start", str(cache)]
     assert tune.main(command) == 0
-    again = capsys.readouterr().out.rsplit("To continue the search: python -m harness.tune ", 1)[1]
-    assert shlex.split(again)[-4:] == ["--warm-start", str(cache), "--test-limit", "8"]
+    again = "To continue the search, run the same command with --test-limit 8."
+    assert again in capsys.readouterr().out
     first = configs_of(replaying)
-    assert tune.main(shlex.split(again)) == 0
+    assert tune.main([*command, "--test-limit", "8"]) == 0
     assert configs_of(replaying)[:4] == first
     assert len(configs_of(replaying)) == 8
     assert tune.main(replaying) == 0
@@ -314,7 +313,7 @@ def test_a_note_that_fits_nothing_is_one_message(
             (source,) = json.loads(notes["warm_start"])
             notes["warm_start"] = json.dumps([{**source, change[0]: change[1]}])
             connection.execute(
-                "update runs set notes = ?, checksum = null where id = ?",
+                "update runs set notes = ? where id = ?",
                 (json.dumps(notes), run_id),
             )
     capsys.readouterr()

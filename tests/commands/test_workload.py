@@ -20,9 +20,9 @@ from tests.helpers.replays import RECORDED, write_recording
 
 RECORDED_LINES = """\
 # workload of recorded
-m,n,calls,choice,reason
-64,64,5,"THRD=64, LU=1",tuned
-4096,64,3,"THRD=64, LU=2",outside
+m,n,calls,choice
+64,64,5,0
+4096,64,3,1
 """
 
 
@@ -45,10 +45,9 @@ def read(folder: Path, spec: Spec, text: str | bytes) -> Workload:
     return read_workload(path, spec)
 
 
-def test_a_recorded_workload_is_read_with_its_reasons(tmp_path: Path, spec: Spec) -> None:
+def test_a_recorded_workload_is_read(tmp_path: Path, spec: Spec) -> None:
     found = read(tmp_path, spec, RECORDED_LINES)
     assert found.calls == {Input({"m": 64, "n": 64}): 5, Input({"m": 4096, "n": 64}): 3}
-    assert found.by_reason == {"tuned": 5, "outside": 3}
     assert (found.total, found.notes) == (8, ())
 
 
@@ -62,7 +61,6 @@ def test_lines_of_several_processes_add_up_and_repeat_the_header(
 def test_a_person_writes_features_in_any_order_and_calls(tmp_path: Path, spec: Spec) -> None:
     found = read(tmp_path, spec, "calls, n, m\r\n\r\n 7, 8 ,16\r\n")
     assert found.calls == {Input({"m": 16, "n": 8}): 7}
-    assert not found.by_reason
 
 
 def test_the_most_frequent_inputs_cover_a_share(tmp_path: Path, spec: Spec) -> None:
@@ -74,8 +72,8 @@ def test_the_most_frequent_inputs_cover_a_share(tmp_path: Path, spec: Spec) -> N
 
 
 def test_a_line_that_was_cut_off_is_left_out_and_noted(tmp_path: Path, spec: Spec) -> None:
-    found = read(tmp_path, spec, f'{RECORDED_LINES}64,64,9,"THRD=6\n64,64,8,"THRD=64",tun\n')
-    assert found.total == 8
+    found = read(tmp_path, spec, f"{RECORDED_LINES}64,64,9\n64,6\n\n64,64,2,1\n")
+    assert found.total == 10
     assert found.notes == (f"{tmp_path / 'calls.csv'}: 2 lines cut off and left out: line 5, 6",)
 
 
@@ -178,6 +176,15 @@ def test_an_input_on_which_nothing_can_be_launched_is_left_out(tmp_path: Path, s
     assert "the launch has `ceil_div(n, BLOCK)` = 0" in notices[0]
 
 
+def test_at_most_so_many_of_the_most_frequent_inputs_are_tuned(tmp_path: Path, spec: Spec) -> None:
+    calls = tmp_path / "calls.csv"
+    calls.write_text("m,n,calls\n64,64,2\n64,128,5\n64,256,3\n")
+    choice = WorkloadChoice(calls, 1.0, 2)
+    found, notices = with_inputs_of(spec, choice, str(tmp_path / "none.db"), False)
+    assert [problem["n"] for problem in found.inputs] == [128, 256]
+    assert "2 of 3 inputs make up 80.0% of 10 calls; these are tuned" in notices[-1]
+
+
 def inputs_of(database: Path) -> list[Input]:
     """Return the inputs that a database holds."""
     rows = sqlite3.connect(database).execute("select features from inputs").fetchall()
@@ -190,6 +197,7 @@ def inputs_of(database: Path) -> list[Input]:
         (["--cover", "0.9"], "--cover needs --inputs-from FILE"),
         (["--inputs-from", "nowhere.csv"], "--inputs-from nowhere.csv does not exist"),
         (["--inputs-from", "calls.csv", "--cover", "1.5"], "a share of the calls above 0"),
+        (["--most-inputs", "9"], "--most-inputs needs --inputs-from FILE"),
     ],
 )
 def test_options_of_a_workload_that_do_not_fit_are_one_error(

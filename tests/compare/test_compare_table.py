@@ -11,7 +11,7 @@ from rich.console import Console
 from harness.api.schemas import to_dict
 from harness.commands.compare.document import comparison_document
 from harness.compare.comparison import ComparedRow, Comparison, Ending, Rules
-from harness.compare.reports import as_junit, github
+from harness.compare.reports import as_junit
 from harness.compare.statistics import Change, ChangeVerdict
 from harness.compare.table import comparison_table, sentence, summary, times
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
@@ -153,22 +153,3 @@ def test_junit_counts_failures_and_skips_and_has_times() -> None:
     cases = suite.findall("testcase")
     assert [case.get("time") for case in cases] == ["0.002000000", "0.002000000", None]
     assert [child.tag for case in cases for child in case] == ["system-out", "failure", "skipped"]
-
-
-@pytest.mark.parametrize(
-    ("high", "title"),
-    [
-        (1.1, "no performance regression"),
-        (1.2, "no performance regression found%2C slowdowns of up to 1.200x"),
-    ],
-)
-def test_a_notice_claims_no_more_than_was_measured(high: float, title: str) -> None:
-    (notice,) = github(comparison(row(high=high)), {})
-    assert notice.startswith(f"::notice title={title}")
-    assert ("found" in notice.split("::")[1]) == (high > 1.1)
-
-
-def test_a_kernel_with_regressions_has_one_error_and_there_is_no_notice() -> None:
-    rows = [row(n, ChangeVerdict.SLOWER) for n in (1, 2)]
-    (error,) = github(comparison(*rows, row(3)), {"small": "small.cl"})
-    assert error.startswith("::error file=small.cl,title=small%3A 2 regressions::")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.compare.clocks import clock_error
 from harness.compare.comparison import joined
 from harness.compare.machine import drift
 from harness.compare.statistics import (
@@ -26,8 +25,6 @@ from harness.compare.statistics import (
     judge,
     occasion_variance,
 )
-from harness.core.observations import RUNS_PER_SAMPLE
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 
 
 def normal(rng: np.random.Generator, inputs: int) -> np.ndarray:
@@ -235,24 +232,6 @@ def test_occasions_that_do_not_differ_at_all_show_a_tick() -> None:
         judge([Pair((0.10,), (0.11,), OccasionVariance(0.0, 3))])[0].verdict
         is ChangeVerdict.WITHIN_NOISE
     )
-
-
-def timed(mean_s: float, runs: int, error_s: float) -> Measurement:
-    """A measurement by means of so many runs; 0 runs as an older version has it."""
-    timing = Timing((mean_s, mean_s), StopReason.INTERLEAVED, clock_error_s=error_s)
-    observed = {RUNS_PER_SAMPLE: float(runs)} if runs > 1 else {}
-    return Measurement(Config({}), Input({}), Outcome.OK, timing, observed=observed)
-
-
-def test_a_side_that_states_no_clock_error_has_half_the_tick_of_the_other_side() -> None:
-    """A clock of 1 us. Single runs of 2.6 us may all say 3 us."""
-    old, new = timed(3e-6, 0, 0.0), timed(2.6e-6, 40, 0.5e-6 / 40)
-    assert clock_error(new, new) == pytest.approx(2 * 0.0125 / 2.6)
-    assert clock_error(old, new) == pytest.approx(0.5 / 3 + 0.0125 / 2.6)
-    assert clock_error(new, old) == pytest.approx(clock_error(old, new))
-    assert clock_error(old, old) == clock_error(old, None) == 0
-    negligible = timed(2.6e-6, 40, 0.0)
-    assert clock_error(negligible, new) == pytest.approx(0.0125 / 2.6)
 
 
 @pytest.mark.parametrize("early", [1, 4, 7, 8])

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from harness.compare.matching import Matched, check_last, match, matching_notes
-from harness.compare.reading import UNKNOWN, KernelResults
+from harness.compare.reading import KernelResults
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 
 
-def results(
-    kernel: str = "mvmul", driver: str = "1", program: str | None = "p" * 9
-) -> KernelResults:
+def results(kernel: str = "mvmul", driver: str = "1", program: str = "p" * 9) -> KernelResults:
     environment = Environment("opencl", "a device", "a platform", driver, "a compiler")
     return KernelResults(kernel, environment, program, {})
 
@@ -43,14 +41,6 @@ def test_across_environments_those_tuned_last_are_paired() -> None:
 def test_a_kernel_without_a_common_environment_is_refused_with_what_differs() -> None:
     with pytest.raises(UsageError, match=r"mvmul was measured .*\n    driver: 1 -> 2\nTune BASE"):
         pairs([OLD], [NEW])
-
-
-def test_what_an_export_does_not_state_is_no_difference_but_is_named() -> None:
-    export = results(driver=UNKNOWN, program=None)
-    assert pairs([export], [NEW]) == [(export, NEW)]
-    assert list(matching_notes([export], [NEW], [(export, NEW)])) == [
-        "mvmul: BASE does not state its driver: it may differ"
-    ]
 
 
 def test_notes_name_what_only_one_side_has_and_which_sources_differ() -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from harness.commands.analyse import main as analyse
 from harness.commands.compare import main
-from harness.commands.export import main as export
 from harness.compare.reading import read_kernel_results
 from harness.compare.rerun import RerunSide
 from harness.compare.rerun_plan import check_rerun_database, plan_rerun
@@ -116,7 +115,7 @@ def opens(monkeypatch: pytest.MonkeyPatch) -> Open:
         first: list[Side] = []
 
         def open_measurer(
-            spec: Any, requested: str, beside: Side | None, devices: list[str], measured: Any
+            spec: Any, requested: str, beside: Side | None, devices: list[str]
         ) -> tuple[Side, str]:
             assert [beside] == (first or [None]), "the second side runs in the process of the first"
             side = next(left)
@@ -337,13 +336,6 @@ def test_without_named_spaces_those_of_the_kernels_are_taken(
     with pytest.raises(UsageError, match="BASE holds small, and CANDIDATE other"):
         plan_rerun(base, other, [])
     assert plan_rerun(base, candidate, [space.with_name("small.yaml")], kernel="other") == []
-
-
-def test_an_export_of_base_is_refused(folder: Path, tmp_path: Path) -> None:
-    exported = str(tmp_path / "base.json")
-    assert export([str(folder / "base.db"), "--output", exported]) == 0
-    with pytest.raises(UsageError, match="an export does not state its sources"):
-        plan_rerun(exported, str(folder / "candidate.db"), [folder / "space.yaml"])
 
 
 def test_a_base_space_of_another_kernel_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from harness.core.kept import Kept, content_key
 from harness.dispatch.learners import Fixed
-from harness.dispatch.learnt import LEARNT_CLASSES
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.study import QUICK, study
 from harness.dispatch.verdict import judge
@@ -43,36 +42,37 @@ class Counting:
         return Fixed(tuple(range(len(matrix.candidates))))
 
 
+def kept_value(folder: Path | None, key: str = KEY) -> object:
+    """What is kept; `made` where nothing is."""
+    return Kept(folder).recall(key, lambda: "made")
+
+
 def test_a_kept_value_is_equal(tmp_path: Path) -> None:
     value = (Point(0.1 + 0.2, ("a", "b")), {"x": None, "y": True}, -math.inf, "ü", 1)
-    Kept(tmp_path).put(KEY, value)
-    assert Kept(tmp_path).get(KEY, [Point]) == value
-    assert Kept(tmp_path).get(content_key("a test", 2), [Point]) is None
-    assert Kept().get(KEY, [Point]) is None
+    assert Kept(tmp_path).recall(KEY, lambda: value) == value
+    assert Kept(tmp_path).has(KEY)
+    assert kept_value(tmp_path) == value
+    assert kept_value(tmp_path, content_key("a test", 2)) == "made"
+    assert kept_value(None) == "made"
 
 
-def test_an_entry_of_another_class_is_not_read(tmp_path: Path) -> None:
-    Kept(tmp_path).put(KEY, Point(1.0, ()))
-    assert Kept(tmp_path).get(KEY) is None
+def test_different_parts_have_different_keys() -> None:
+    parts: list[object] = [
+        *(1, 1.0, True, "1", None, [], {}, {"a": 1}, [["a", 1]], Point(1.0, ()), np.zeros(2)),
+        *(np.zeros((2, 1)), np.zeros(2, np.float32), {"a": np.array([1, 2])}, math.nan),
+    ]
+    keys = {content_key("a test", part) for part in parts}
+    assert len(keys) == len(parts)
+    assert content_key("a test", Point(1.0, ())) == content_key("a test", Point(1.0, ()))
 
 
-@pytest.mark.parametrize("cut", [0, 10, 80, -1])
-def test_a_changed_or_truncated_entry_is_not_read(tmp_path: Path, cut: int) -> None:
-    kept = Kept(tmp_path)
-    kept.put(KEY, "value")
-    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    file.write_text(file.read_text()[:cut])
-    assert kept.get(KEY) is None
-
-
-def test_an_entry_under_another_key_is_not_read(tmp_path: Path) -> None:
-    kept, other = Kept(tmp_path), content_key("a test", 2)
-    kept.put(KEY, "value")
-    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    moved = tmp_path / other[:2] / f"{other}.json"
-    moved.parent.mkdir(exist_ok=True)
-    file.rename(moved)
-    assert kept.get(other) is None
+@pytest.mark.parametrize("cut", [0, 10, -1])
+def test_a_truncated_entry_is_made_again(tmp_path: Path, cut: int) -> None:
+    Kept(tmp_path).recall(KEY, lambda: "value")
+    (file,) = tmp_path.rglob("output.pkl")
+    file.write_bytes(file.read_bytes()[:cut])
+    assert kept_value(tmp_path) == "made"
+    assert kept_value(tmp_path) == "made"
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(
@@ -81,20 +81,27 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(
     (tmp_path / "file").touch()
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
     assert Kept.in_cache().recall(KEY, lambda: "made") == "made"
-    assert Kept(tmp_path / "file" / "kept").recall(KEY, lambda: "made") == "made"
 
 
-def test_of_more_than_64_mib_what_was_unused_longest_is_removed(
+def test_what_another_user_may_have_written_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
-    large = tmp_path / "kept" / "large"
-    Kept.in_cache().put(KEY, "value")
-    with large.open("wb") as file:
-        file.truncate((64 << 20) + 1)
-    os.utime(large, (1000, 1000))
-    assert Kept.in_cache().get(KEY) == "value"
-    assert not large.exists()
+    Kept.in_cache().recall(KEY, lambda: "value")
+    assert (tmp_path / "kept").stat().st_mode & 0o77 == 0
+    assert Kept.in_cache().has(KEY)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert not Kept.in_cache().has(KEY)
+
+
+def test_of_more_than_64_mib_what_was_unused_longest_is_removed(tmp_path: Path) -> None:
+    kept, other = Kept(tmp_path), content_key("a test", 2)
+    kept.recall(other, lambda: b"value" * (13 << 20))
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (1000, 1000))
+    kept.recall(KEY, lambda: "value")
+    assert kept.has(KEY)
+    assert not kept.has(other)
 
 
 def _fits(matrix: Matrix, folder: Path, seed: int = 0) -> int:
@@ -141,6 +148,3 @@ def test_a_kept_verdict_is_that_of_the_first_time(tmp_path: Path) -> None:
     for name in first.dispatchers:
         learnt = first.learnt(name)
         assert again.learnt(name) == learnt
-        kept = Kept(tmp_path)
-        kept.put(KEY, learnt)
-        assert kept.get(KEY, LEARNT_CLASSES) == learnt

@@ -118,7 +118,29 @@ def test_a_function_is_refused_by_its_name_and_not_called(tmp_path: Path, protoc
         b"h\x05.",
         b"t.",
         b"\x80\x02J\x01",
+        b"cargparse\nNamespace\nN}VA\nI1\ns\x86b.",  # the slots of the class
+        b"cargparse\nNamespace\n)\x81(VA\nlb.",  # attributes that are no dictionary
+        b"cargparse\nNamespace\n)\x81N}VA\nI1\ns\x86b.",  # slots of an object
+        b"]cargparse\nNamespace\na.",  # the class in a list
+        b"}cargparse\nNamespace\nNs.",  # the class as a key
+        b"c_codecs\nencode\n.",  # a function itself
+        b"c_codecs\nencode\n}V_call\nNsb.",  # attributes of a function
+        b"c_codecs\nencode\nN}V__defaults__\nNs\x86b.",
+        b"c_codecs\nencode\n)\x81.",
+        b"cnumpy\ndtype\n(S'i8'\ntR.",  # a type of numbers itself
+        b"cnumpy\ndtype\n(S'i8'\ntR(I3\nVi4,\ntb.",
+        b"\x80\x02\x8c\x08argparse\x8c\x15Namespace.__globals__\x93.",
+        b"\x80\x02\x82\x01.",  # by a number of copyreg
+        b"\x80\x02NQ.",  # a persistent id
+        b"\x80\x04\x8f.",  # a set
+        b"\x80\x05\x97.",  # a buffer
+        b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x7f.",  # a bytearray of 8 EiB
+        b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.",  # and bytes
+        b"]r\xff\xff\xff\x7f.",  # the 2^31st object
+        b"]p4294967295\n.",
+        b"}N" + b"\x85" * 1_000_000 + b"Ns.",  # a key that overflows the stack when it is hashed
     ],
+    ids=lambda data: repr(data[:60]),
 )
 def test_what_is_no_plain_data_is_refused(data: bytes) -> None:
     with pytest.raises(UnsafePickle):
@@ -130,3 +152,20 @@ def test_texts_and_bombs_in_place_of_pickles_are_refused() -> None:
         load_compressed("text")
     with pytest.raises(UnsafePickle, match="more than 64 MiB"):
         load_compressed(zlib.compress(bytes(1 << 27)))
+
+
+def test_what_a_pickle_does_to_stand_ins_does_not_outlive_it() -> None:
+    data = pickle.dumps(argparse.Namespace(a=1), 2)
+    with pytest.raises(UnsafePickle):
+        load_plain(b"cargparse\nNamespace\nN}V__new__\nNs\x86b0" + data, OPENTUNER_CLASSES)
+    with pytest.raises(UnsafePickle):
+        load_plain(b"c_codecs\nencode\n}V__call__\nNsb0" + data, OPENTUNER_CLASSES)
+    assert load_plain(data, OPENTUNER_CLASSES) == PlainObject("argparse.Namespace", {"a": 1})
+    assert load_plain(pickle.dumps(b"bytes", 2)) == b"bytes"
+
+
+def test_data_that_contains_itself_is_read() -> None:
+    endless: list[object] = []
+    endless.append({"it": endless})
+    (read,) = load_plain(pickle.dumps(endless))
+    assert read["it"][0] is read

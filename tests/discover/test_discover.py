@@ -395,33 +395,6 @@ def test_each_line_of_the_to_do_list_ends_its_sentence(tmp_path: Path) -> None:
     assert to_do(text)[0].endswith("guessed to be outputs; fill those that are read.")
 
 
-def test_loops_are_suggested_with_the_pragma_to_write(tmp_path: Path) -> None:
-    text = _space(tmp_path, PLAIN)
-    assert re.findall(r"^  # (line \d+, .*)", text, re.MULTILINE) == [
-        "line 24, #pragma unroll 4: #pragma unroll_range 1,8",
-        "line 25, 3 iterations: #pragma unroll_range 1,3",
-        "line 26, 13 iterations: #pragma unroll_range 1,8",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("above", "suggested"),
-    [
-        ("#pragma unroll", "#pragma unroll_range 0,8 instead of it"),
-        ("#pragma unroll 12", "#pragma unroll_range 1,12"),
-        ('_Pragma("unroll 2")', "#pragma unroll_range 1,8 instead of it"),
-    ],
-)
-def test_the_pragma_suggested_for_a_loop_is_accepted(
-    tmp_path: Path, above: str, suggested: str
-) -> None:
-    [loop] = _facts(tmp_path, LOOP.format(above)).loops
-    assert loop == f"line 3, {above}: {suggested}"
-    pragma = suggested.removesuffix(" instead of it")
-    written = pragma if pragma != suggested else f"{pragma}\n{above}"
-    assert [t.name for t in _facts(tmp_path, LOOP.format(written)).declared.tuned] == ["UNROLL_1"]
-
-
 def test_with_pragmas_no_other_constant_is_tuned(tmp_path: Path) -> None:
     text = _space(tmp_path, "#pragma range 1,9\n#define N 3\n" + PLAIN)
     assert "  # FAST: {" in text
@@ -633,8 +606,6 @@ def test_parameters_of_other_kernels_are_left_out_and_listed(tmp_path: Path) -> 
     one, two = (_facts(tmp_path, SEVERAL, name) for name in ("one", "two"))
     assert [t.name for t in one.declared.tuned] == ["BOTH", "ONES", "UNROLL_1", "UNROLL_2"]
     assert [t.name for t in two.declared.tuned] == ["BOTH", "TWOS", "UNROLL_1", "UNROLL_3", "EACH"]
-    assert one.loops == ("line 23, 3 iterations: #pragma unroll_range 1,3",)
-    assert two.loops == ("line 30, 5 iterations: #pragma unroll_range 1,5",)
     assert [s.name for s in one.suggested] == []
     assert [s.name for s in two.suggested] == ["SCALED"]
     assert [c.line for c in one.constraints] == []
@@ -672,37 +643,6 @@ def test_a_macro_in_an_included_file_or_before_a_launch_is_in_scope(tmp_path: Pa
 def test_two_versions_of_one_kernel_need_no_choice(tmp_path: Path) -> None:
     text = "#ifdef A\nkernel void f(int n) {}\n#else\nkernel void f(int m) {}\n#endif\n"
     assert _facts(tmp_path, text, None, "k.cl").kernel.line == 2
-
-
-@pytest.mark.parametrize(
-    "device",
-    [
-        "__device__ float table[256];",
-        "__device__ int table[2] = {1, 2};",
-        "auto f = [] __device__ (int i) { return i; };",
-        "struct S { __device__ int i; };",
-    ],
-)
-def test_a_marked_variable_does_not_mark_the_next_function(tmp_path: Path, device: str) -> None:
-    text = (
-        f"{device}\nvoid host() {{ for (int i = 0; i < 8; i++) ; }}\n__global__ void f(int n) {{}}"
-    )
-    assert _facts(tmp_path, text).loops == ()
-
-
-@pytest.mark.parametrize(
-    "device",
-    [
-        "struct S {{ __device__ float operator()(int n) {{ {} }} }};",
-        "struct S {{ __device__ float of(int n) {{ {} }} }};",
-        "template <> __device__ float of<int>(int n) {{ {} }}",
-    ],
-)
-def test_loops_of_device_members_and_specialisations_are_suggested(
-    tmp_path: Path, device: str
-) -> None:
-    function = device.format("for (int i = 0; i < 8; i++) ;")
-    assert len(_facts(tmp_path, f"{function}\n__global__ void f(int n) {{}}").loops) == 1
 
 
 TEMPLATE = """\

@@ -1,4 +1,5 @@
-"""Generated code counts its calls by their inputs into a file, where that is asked for."""
+"""Generated code counts its calls by their inputs into a file, where that is asked for; in C a
+macro of the user's sees them."""
 
 from __future__ import annotations
 
@@ -6,13 +7,12 @@ import contextlib
 import importlib.util
 import os
 import random
-import re
 import resource
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,19 +20,25 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from harness.commands import tune
 from harness.core.records import Input, Value
+from harness.dispatch.c_code import c_header
+from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.package import files_of
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload
 from tests.helpers.dispatch_examples import (
     FEATURES,
+    PROVENANCE,
     SHAPES,
     STRICT,
-    c_arguments,
     dispatcher_of,
     drawn_input,
     drawn_program,
+    mvmul_features,
+    mvmul_program,
 )
+from tests.helpers.replays import RECORDED, write_recording
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,33 +46,9 @@ CALLS: list[dict[str, Value]] = [
     {"m": 20, "n": 7, "s": 0.1, "t": "half"},
     {"m": 20, "n": 7, "s": 0.1, "t": "half"},
     {"m": -5, "n": 9, "s": 1e300, "t": "float"},
-    {"m": 2**62, "n": 9, "s": 2.0, "t": "other"},
+    {"m": 2**62, "n": 9, "s": 2.0, "t": "a, b"},
     {"m": 1, "n": 1, "s": float("inf"), "t": "half"},
 ]
-
-MAIN = """\
-#include "p.h"
-#include <pthread.h>
-static const struct { int64_t m, n; double s; enum p_t t; } inputs[] = {INPUTS};
-enum { COUNT = sizeof inputs / sizeof inputs[0] };
-static void *call(void *nothing) {
-    for (int k = 0; k < 1000 * COUNT; k++) {
-        const int i = k % COUNT;
-        p_select(inputs[i].m, inputs[i].n, inputs[i].s, inputs[i].t);
-    }
-    return nothing;
-}
-int main(int count, char **words) {
-    pthread_t other;
-    if (count > 1 && p_count_calls(words[1]) != 0) return 3;
-    if (pthread_create(&other, NULL, call, NULL) != 0) return 4;
-    call(NULL);
-    pthread_join(other, NULL);
-    if (fork() == 0) return 0; /* its parent's counts are not written twice */
-    p_fallback(20, 7, 0.1, (enum p_t)0);
-    return 0;
-}
-"""
 
 DISPATCHER = dispatcher_of(
     drawn_program(random.Random(3), [drawn_input(random.Random(4)) for _ in range(20)], *SHAPES[0]),
@@ -82,21 +64,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
-
-
-@pytest.fixture(scope="module")
-def program(out: Path) -> Path:
-    """A program of two threads that calls with each of CALLS, over and over."""
-    inputs = ", ".join(
-        f"{{{m}, {n}, {'1.0 / 0.0' if s == float('inf') else s}, (enum p_t){t}}}"
-        for m, n, s, t in (c_arguments(DISPATCHER, call) for call in CALLS)
-    )
-    (out / "main.c").write_text(
-        "#define _POSIX_C_SOURCE 200809L\n" + MAIN.replace("INPUTS", inputs)
-    )
-    command = ["cc", "-std=c99", "-O1", *STRICT, "-pthread", "main.c", "-o", "main"]
-    subprocess.run(command, cwd=out, check=True)
-    return out / "main"
 
 
 @pytest.fixture
@@ -120,47 +87,8 @@ def workload(path: Path) -> Workload:
     return read_workload(path, replace(space, name="p", features=names, inputs=inputs))
 
 
-def run(program: Path, *words: str, folder: Path | None = None, limit: int | None = None) -> str:
-    """Run the program; return its standard error."""
-    environment = {**os.environ, "HARNESS_WORKLOAD": "" if folder is None else str(folder)}
-    return subprocess.run(
-        [program, *words],
-        env=environment,
-        preexec_fn=None if limit is None else _limiting(limit),
-        restore_signals=False,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=True,
-    ).stderr
-
-
-def _limiting(limit: int) -> Callable[[], None]:
-    """Files end after so many bytes, as on a full disk, and not with a signal."""
-
-    def limiting() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    return limiting
-
-
-def test_threads_and_processes_of_c_count_into_one_file(tmp_path: Path, program: Path) -> None:
-    environment = {**os.environ, "HARNESS_WORKLOAD": str(tmp_path)}
-    children = [subprocess.Popen([program], env=environment) for _ in range(3)]
-    assert [child.wait() for child in children] == [0, 0, 0]
-    found = workload(tmp_path / "p.csv")
-    assert found.total == 3 * (2 * 1000 * len(CALLS) + 1)
-    assert found.by_reason["device"] == 3
-    assert found.calls[Input(CALLS[0])] == 3 * (4000 + 1)
-    assert found.unnamed == 3 * 2 * 2000  # a word that was not tuned, and infinity
-    assert len(found.notes) == 1
-
-
-def test_python_counts_as_c_does_and_knows_every_word(
-    tmp_path: Path, program: Path, module: ModuleType
-) -> None:
-    assert run(program, str(tmp_path / "c.csv")) == ""
-    module.count_calls(tmp_path / "python.csv")
+def test_calls_of_threads_are_counted(tmp_path: Path, module: ModuleType) -> None:
+    module.count_calls(tmp_path / "p.csv")
     threads = [threading.Thread(target=_calls, args=(module,)) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -169,19 +97,27 @@ def test_python_counts_as_c_does_and_knows_every_word(
     module.fallback_index(**CALLS[0])
     module.count_calls(None)
     module.fallback_index(**CALLS[0])
-    of_c, of_python = workload(tmp_path / "c.csv"), workload(tmp_path / "python.csv")
-    assert of_python.calls == {**of_c.calls, Input(CALLS[3]): 2000}
-    assert (of_c.unnamed, of_python.unnamed) == (4000, 2000)
-    assert of_python.by_reason == of_c.by_reason
-    choices = [set(re.findall(r'"?,(tuned|outside|device|none)$', p.read_text(), re.M))
-               for p in tmp_path.iterdir()]  # fmt: skip
-    assert choices[0] == choices[1]
+    found = workload(tmp_path / "p.csv")
+    assert found.calls == {Input(CALLS[0]): 4001, Input(CALLS[2]): 2000, Input(CALLS[3]): 2000}
+    assert (found.unnamed, len(found.notes)) == (2000, 1)
+    title, header, *lines = (tmp_path / "p.csv").read_text().splitlines()
+    assert (title, header) == ("# workload of p", "m,n,s,t,calls,choice")
+    choices = {int(line.rpartition(",")[2]) for line in lines}
+    assert choices <= {-1, *range(len(module.PORTFOLIO))}
 
 
 def _calls(module: ModuleType) -> None:
     for call in CALLS * 1000:
         with contextlib.suppress(LookupError):
             module.select_index(*call.values())
+
+
+def test_processes_count_into_one_file_and_a_child_only_its_own(tmp_path: Path, out: Path) -> None:
+    code = "import os, p; p.fallback_index(20, 7, 0.1, 'half'); os.fork()"
+    environment = {**os.environ, "HARNESS_WORKLOAD": str(tmp_path), "PYTHONPATH": str(out)}
+    children = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
+    assert [child.wait() for child in children] == [0, 0, 0]
+    assert workload(tmp_path / "p.csv").calls == {Input(CALLS[0]): 3}
 
 
 def test_numbers_of_numpy_are_counted(tmp_path: Path, module: ModuleType) -> None:
@@ -205,58 +141,58 @@ def test_a_number_that_is_no_input_is_unnamed_and_stops_nothing(
     assert found.unnamed == 5
 
 
-def test_a_variable_of_the_environment_names_the_folder(tmp_path: Path, out: Path) -> None:
+def test_a_folder_that_is_not_there_stops_nothing(tmp_path: Path, out: Path) -> None:
     code = "import p; p.fallback_index(20, 7, 0.1, 'half')"
-    for folder, message in ((tmp_path, ""), (tmp_path / "nowhere", "cannot be written: No such")):
-        environment = {**os.environ, "HARNESS_WORKLOAD": str(folder), "PYTHONPATH": str(out)}
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True
-        )
-        assert done.returncode == 0
-        assert message in done.stderr
-    assert workload(tmp_path / "p.csv").calls == {Input(CALLS[0]): 1}
+    folder = str(tmp_path / "nowhere")
+    environment = {**os.environ, "HARNESS_WORKLOAD": folder, "PYTHONPATH": str(out)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0
+    assert "p.csv cannot be written: No such file or directory; calls are no longer" in done.stderr
 
 
-def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path: Path, program: Path) -> None:
+def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path: Path, out: Path) -> None:
+    code = "import p\nfor n in range(100): p.fallback_index(20, n, 0.1, 'half')"
+    environment = {**os.environ, "HARNESS_WORKLOAD": str(tmp_path), "PYTHONPATH": str(out)}
     file = tmp_path / "p.csv"
-    message = f"p: {file} cannot be written; calls are no longer counted\n"
-    assert run(program, str(file), limit=80) == message
-    assert len(file.read_bytes()) == 80
-    assert run(program, str(file)) == ""  # there is room again
-    found = workload(file)
-    assert found.total == 2 * 1000 * len(CALLS) + 1
+    for limit, message in (
+        (80, f"p: {file} cannot be written: no room for all of it; "),
+        (None, ""),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", code],
+            env=environment,
+            preexec_fn=None if limit is None else _limit_files,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        assert done.stderr.startswith(message)
+        if limit is not None:
+            assert len(file.read_bytes()) == limit
+    found = workload(file)  # there was room again
+    assert found.total >= 100
     assert "1 line cut off and left out" in found.notes[0]
+
+
+def _limit_files() -> None:
+    """Files end after so many bytes, as on a full disk, and not with a signal."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (80, 80))
 
 
 @pytest.mark.parametrize("text", ["m,n,calls\n1,2,3\n", "# workload of q\n", "x"])
 def test_a_file_of_something_else_stays_as_it_is(
-    tmp_path: Path,
-    program: Path,
-    module: ModuleType,
-    text: str,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, module: ModuleType, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "p.csv"
     file.write_text(text)
-    assert "is no workload of p with these features" in run(program, str(file))
     module.count_calls(file)
     module.fallback_index(**CALLS[0])
     module.count_calls(None)
     assert "is no workload of p with these features" in capsys.readouterr().err
     assert file.read_text() == text
-
-
-def test_a_pipe_holds_no_program_up(
-    tmp_path: Path, program: Path, module: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In a folder that several users share, anybody may have made it."""
-    file = tmp_path / "p.csv"
-    os.mkfifo(file)
-    assert "is no workload of p with these features" in run(program, str(file))
-    module.count_calls(file)
-    module.fallback_index(**CALLS[0])
-    module.count_calls(None)
-    assert "cannot be written: it is no file" in capsys.readouterr().err
 
 
 def test_many_inputs_are_written_before_the_end(tmp_path: Path, module: ModuleType) -> None:
@@ -266,3 +202,53 @@ def test_many_inputs_are_written_before_the_end(tmp_path: Path, module: ModuleTy
     assert len(workload(tmp_path / "p.csv").calls) == 3072
     module.flush_calls()
     assert workload(tmp_path / "p.csv").total == 4000
+
+
+# ------------------------------------------------------------------------------- a macro in C
+
+
+def test_macro_sees_each_choice_and_fallback_in_c_and_cpp(tmp_path: Path) -> None:
+    (tmp_path / "p.h").write_text(c_header(DISPATCHER))
+    (tmp_path / "main.c").write_text("""\
+#include <stdio.h>
+#define HARNESS_ON_SELECT(name, chosen, m, n, s, t) \\
+    printf("%s %d %d %d %g %d\\n", #name, chosen, (int)(m), (int)(n), s, t == P_T_IS_FLOAT)
+#include "p.h"
+int main(void) {
+    const int chosen = p_select(20, 7, 0.5, P_T_IS_FLOAT);
+    const int pinned = p_fallback(1, 2, 0.25, P_T_OTHER);
+    printf("%d %d\\n", chosen, pinned);
+    return 0;
+}
+""")
+    for compiler in (["cc", "-std=c99"], ["c++", "-std=c++11", "-x", "c++"]):
+        command = [*compiler, *STRICT, "main.c", "-o", "main"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        said = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True)
+        first, second, last = said.stdout.splitlines()
+        chosen, pinned = last.split()
+        assert first == f"p {chosen} 20 7 0.5 1"
+        assert second == f"p {pinned} 1 2 0.25 0"
+
+
+def test_example_records_a_workload_that_tune_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = mvmul_program()
+    written = Dispatcher("mvmul", "", ("f",), mvmul_features(program), program, PROVENANCE)
+    (tmp_path / "mvmul.h").write_text(c_header(written))
+    source = str(ROOT / "examples" / "record_mvmul.c")
+    command = ["cc", "-std=c99", *STRICT, "-I.", source, "-o", "record_mvmul"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    calls = tmp_path / "calls.csv"
+    space, recording = write_recording(tmp_path, RECORDED)
+    inputs = [f"{one['m']},{one['n']}" for one in load_spec(space).inputs]
+    inputs.append(inputs[0])
+    sizes = ",".join(inputs).split(",")
+    subprocess.run([tmp_path / "record_mvmul", calls, *sizes], check=True)
+    header, *lines = calls.read_text().splitlines()
+    assert header == "m,n,calls,choice"
+    assert [line.rpartition(",")[0] for line in lines] == [f"{one},1" for one in inputs]
+    words = [str(space), "--replay", str(recording), "--database", str(tmp_path / "r.db")]
+    assert tune.main([*words, "--test-limit", "2", "--inputs-from", str(calls)]) == 0
+    assert f"make up 100.0% of {len(inputs)} calls" in capsys.readouterr().out

@@ -187,13 +187,6 @@ def test_no_configuration_is_chosen_that_the_device_cannot_launch(
     assert len(first["guards"]) >= 2
 
 
-def test_limits_that_no_tuned_input_reaches_cost_no_time(space: Path, tmp_path: Path) -> None:
-    space.write_text(re.sub("constraints: .*\n", "", SPACE))
-    assert run(fill(tmp_path / "r.db", load_spec(space)), space) == 0
-    choice = (tmp_path / "out" / "small.h").read_text().split("small_choice(")[1].split("\n}\n")[0]
-    assert re.findall(r"return (.*);", choice)[1:] == ["0", "1"]
-
-
 def test_where_choosing_gains_nothing_one_configuration_is_written(
     space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import math
 import random
+import runpy
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,10 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.formats import FORMATS, check_formats, format_files
 from harness.dispatch.json_format import JsonDispatcher
 from harness.dispatch.package import files_of
+from harness.dispatch.python_code import python_module
 from harness.dispatch.verdict import Judged
 from harness.models.encoding.parts import digits_of_log2
-from harness.space_file import LaunchPlan, load_spec
+from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
     PROVENANCE,
     SHAPES,
@@ -36,6 +37,7 @@ from tests.helpers.dispatch_examples import (
     drawn_program,
     mvmul_features,
     mvmul_program,
+    python_of,
     selected,
 )
 
@@ -62,30 +64,17 @@ def mvmul() -> Dispatcher:
 
 def test_unknown_format_is_refused() -> None:
     with pytest.raises(UsageError, match="no format `jsn`; did you mean `json`"):
-        check_formats(["jsn"], load_spec(ROOT / "spaces" / "mvmul.yaml"))
+        check_formats(["jsn"])
 
 
-def blocks() -> Dispatcher:
-    """Configurations whose second parameter is one of Triton's own."""
-    program = mvmul_program(guards=(("m < 60000",), ("m < n",), ()))
-    renamed = [Config({"BLOCK": c["THRD"], "num_warps": c["LU"]}) for c in program.portfolio]
-    program = dataclasses.replace(program, portfolio=tuple(renamed))
-    features = mvmul_features(program)
-    origin = dataclasses.replace(PROVENANCE, harness_version="1.0")
-    return Dispatcher("blocks", "", ("f",), features, program, origin)
-
-
-@pytest.mark.parametrize(
-    ("made", "name"), [(mvmul, "mvmul.json"), (blocks, "blocks/triton_configs.py")]
-)
-def test_files_are_as_they_were(made: Callable[[], Dispatcher], name: str) -> None:
-    """To write them anew: delete the file of tests/data/formats, and run this twice."""
-    files = format_files(made(), FORMATS)
-    path = GOLDEN / Path(name).name
+def test_json_is_as_it_was() -> None:
+    """To write it anew: delete the file of tests/data/formats, and run this twice."""
+    written = format_files(mvmul(), FORMATS)["mvmul.json"]
+    path = GOLDEN / "mvmul.json"
     if not path.exists():
-        path.write_bytes(files[name])
+        path.write_bytes(written)
         pytest.fail(f"{path} is new: read it")
-    assert files[name].decode() == path.read_text()
+    assert written.decode() == path.read_text()
 
 
 def test_files_need_no_harness(tmp_path: Path) -> None:
@@ -96,92 +85,12 @@ def test_files_need_no_harness(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     for name in ("torch", "numpy"):
         (tmp_path / f"{name}.py").write_text("")
-    (tmp_path / "triton.py").write_text(TRITON)
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "import mvmul.torch_op, mvmul.triton_configs\n"
+        "import mvmul.torch_op\n"
         "assert 'harness' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True)
-
-
-# ----------------------------------------------------------------------------------------- Triton
-
-TRITON = """
-class Config:
-    def __init__(self, kwargs, num_warps=4, num_stages=3):
-        self.kwargs, self.num_warps, self.num_stages = kwargs, num_warps, num_stages
-
-    def all_kwargs(self):
-        return {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
-"""
-"""A stand-in for the one class of Triton that is used."""
-
-
-@pytest.fixture
-def triton_configs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The file, with a stand-in for Triton."""
-    dispatcher = blocks()
-    for name, content in (files_of(dispatcher) | format_files(dispatcher, ["triton"])).items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-    triton = ModuleType("triton")
-    exec(TRITON, triton.__dict__)
-    monkeypatch.setitem(sys.modules, "triton", triton)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield importlib.import_module("blocks.triton_configs")
-    for name in ("blocks", "blocks.triton_configs"):
-        del sys.modules[name]
-
-
-def parameters(configs: Sequence[Any]) -> list[tuple[int, int]]:
-    return [(config.kwargs["BLOCK"], config.num_warps) for config in configs]
-
-
-def test_triton_keeps_the_configuration_of_an_input(triton_configs: Any) -> None:
-    everything = triton_configs.CONFIGS
-    assert parameters(everything) == [(64, 1), (16, 1), (64, 2)]
-    assert all(set(config.kwargs) == {"BLOCK"} for config in everything)
-    for m, n, chosen in ((64, 4096, (16, 1)), (64, 32, (64, 1)), (2048, 4096, (64, 2))):
-        assert parameters(triton_configs.prune(everything, {"m": m}, n=n)) == [chosen]
-        named = triton_configs.prune_by(m="M", n="N")
-        assert parameters(named(everything, {"M": m, "N": n}, grid=None)) == [chosen]
-        values = triton_configs.heuristics_by(n="N")
-        found = tuple(value({"m": m, "N": n}) for value in values.values())
-        assert (tuple(values), found) == (("BLOCK", "num_warps"), chosen)
-
-
-def test_triton_pins_what_serves_inputs_outside_of_the_tuned_range(triton_configs: Any) -> None:
-    everything = triton_configs.CONFIGS
-    assert triton_configs.PINNED == (0, 1, 2)
-    for m, n, first, later in ((8, 8, (64, 1), [(64, 2)]), (70000, 8, (64, 2), [])):
-        assert parameters(triton_configs.prune(everything, {"m": m, "n": n})) == [first]
-        timed = triton_configs.prune_by(times_outside=True)
-        assert parameters(timed(everything, {"m": m, "n": n})) == [first, *later]
-
-
-def test_triton_names_the_argument_that_is_missing(triton_configs: Any) -> None:
-    with pytest.raises(
-        TypeError, match=r"chooses by \('m', 'n'\), but the kernel has no argument n"
-    ):
-        triton_configs.prune(triton_configs.CONFIGS, {"m": 1})
-    with pytest.raises(TypeError, match="blocks has no feature k"):
-        triton_configs.prune_by(k="K")
-
-
-def test_flags_of_a_compiler_are_refused_for_triton() -> None:
-    spec = load_spec(ROOT / "spaces" / "matmul_flags.yaml")
-    check_formats(["json", "torch"], spec)
-    with pytest.raises(UsageError, match=r"cannot be written for Triton: \S+ is a flag of nvcc"):
-        check_formats(["triton"], spec)
-
-
-def test_kernels_of_other_languages_are_refused_for_triton() -> None:
-    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
-    with pytest.raises(
-        UsageError, match="its kernel is CUDA and OpenCL; leave out --format triton"
-    ):
-        check_formats(["triton"], spec)
 
 
 # ------------------------------------------------------------------------------------------- JSON
@@ -192,19 +101,10 @@ def choose(found: Mapping[str, Any], given: Mapping[str, Value]) -> int | None:
     for index in [*_order(found, given), *found["fallback"]]:
         own = found["configurations"][index]
         guards = own["guards"]
-        if not guards or (_is_exact(found, given) and all(
-            Expression(text).holds({**found["constants"], **own["parameters"], **given})
-            for text in guards
-        )):  # fmt: skip
+        values = {**found["constants"], **own["parameters"], **given}
+        if all(Expression(text).holds(values) for text in guards):
             return int(index)
     return None
-
-
-def _is_exact(found: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    return all(
-        one["exact"] is None or one["exact"][0] <= given[one["name"]] <= one["exact"][1]
-        for one in found["features"]
-    )
 
 
 def _order(found: Mapping[str, Any], given: Mapping[str, Any]) -> list[int]:
@@ -252,7 +152,6 @@ def _number(column: Mapping[str, Any], given: Mapping[str, Any]) -> float:
 
 def test_json_chooses_as_the_code_does() -> None:
     rng = random.Random(8)
-    compared = 0
     for number, shape in enumerate(SHAPES):
         inputs = [drawn_input(rng) for _ in range(40)]
         program = drawn_program(rng, inputs, *shape)
@@ -260,7 +159,35 @@ def test_json_chooses_as_the_code_does() -> None:
         found = json.loads(written[f"p{number}.json"])
         TypeAdapter(JsonDispatcher).validate_python(found)
         for given in inputs:
-            if _is_exact(found, given):
-                assert choose(found, given) == selected(program, given), (shape, given)
-                compared += 1
-    assert compared > 200
+            assert choose(found, given) == selected(program, given), (shape, given)
+
+
+# ----------------------------------------------------------------------------------------- Triton
+
+TRITON = """
+class Config:
+    def __init__(self, kwargs, num_warps=4, num_stages=3):
+        self.kwargs, self.num_warps, self.num_stages = kwargs, num_warps, num_stages
+"""
+"""A stand-in for the one class of Triton that is used."""
+
+
+def test_example_makes_configurations_of_triton(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = mvmul_program()
+    renamed = [Config({"BLOCK": c["THRD"], "num_warps": c["LU"]}) for c in program.portfolio]
+    program = dataclasses.replace(program, portfolio=tuple(renamed))
+    written = Dispatcher("blocks", "", ("f",), mvmul_features(program), program, PROVENANCE)
+    blocks = SimpleNamespace(**python_of(python_module(written)))
+    (tmp_path / "triton.py").write_text(TRITON)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    example = runpy.run_path(str(ROOT / "examples" / "triton_configs.py"))
+    configs = example["configs_of"](blocks)
+    assert [(c.kwargs, c.num_warps) for c in configs] == [
+        ({"BLOCK": each["BLOCK"]}, each["num_warps"]) for each in program.portfolio
+    ]
+    prune = example["prune_by"](blocks, n="N")
+    for m, n in ((64, 4096), (64, 32), (2048, 4096), (8, 8)):
+        chosen = blocks.select_index(m=m, n=n)
+        assert prune(configs, {"m": m}, N=n, grid=None) == [configs[chosen]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,11 +54,11 @@ def played(calls: FirstCalls, m: int, seconds: list[float]) -> list[int]:
 
 def test_calls_are_interleaved_and_the_least_time_decides() -> None:
     calls = FirstCalls(dispatcher(), 3, None, "a GPU")
-    assert calls.decided({"m": 8}, 2) is None
+    assert calls.decided({"m": 8}) is None
     assert played(calls, 8, [2.0, 1.0, 3.0]) == [2, 0, 1, 1, 0, 2, 2, 0, 1]
-    assert calls.decided({"m": 8}, 2) == 1
+    assert calls.decided({"m": 8}) == 1
     assert calls.next({"m": np.int32(8)}, 2) is None, "the same input"
-    assert calls.decided({"m": 9}, 2) is None
+    assert calls.decided({"m": 9}) is None
 
 
 def test_threads_that_call_at_once_mix_up_no_times() -> None:
@@ -69,136 +68,84 @@ def test_threads_that_call_at_once_mix_up_no_times() -> None:
         calls.took({"m": 8}, 2, 1.0)
     for _ in range(4):
         calls.took({"m": 8}, 0, 2.0)
-    assert calls.decided({"m": 8}, 2) == 2
+    assert calls.decided({"m": 8}) == 2
     calls.took({"m": 8}, 0, 0.5)
-    assert calls.decided({"m": 8}, 2) == 2, "it came too late"
+    assert calls.decided({"m": 8}) == 2, "it came too late"
 
 
 def test_inputs_of_which_the_choice_is_sure_try_nothing() -> None:
     calls = FirstCalls(dispatcher((2,)), 3, None, "a GPU")
     assert played(calls, 8, []) == []
-    assert calls.decided({"m": 8}, 2) == 2
+    assert calls.decided({"m": 8}) == 2
 
 
 def test_what_would_run_without_trying_heads_the_list() -> None:
     """On another device that is the best configuration for all inputs."""
     calls = FirstCalls(dispatcher((0, 1)), 2, None, "a GPU")
     assert played(calls, 8, [1.0, 1.0, 1.0]) == [2, 0, 0, 2, 2, 0]
-    assert calls.decided({"m": 8}, 2) == 2, "of equal ones the first"
+    assert calls.decided({"m": 8}) == 2, "of equal ones the first"
 
 
-def test_choices_are_kept_in_a_file_for_the_same_kernel_and_device(tmp_path: Path) -> None:
-    path = tmp_path / "choices.jsonl"
+def test_choices_are_kept_in_a_file_for_the_same_dispatcher_and_device(tmp_path: Path) -> None:
+    path = tmp_path / "choices.json"
     played(FirstCalls(dispatcher(), 3, path, "a GPU"), 8, [2.0, 1.0, 3.0])
-    line = json.loads(path.read_text())
-    assert line["config"] == {"A": 2}
-    assert line["tried"] == [[{"A": 3}, 3.0], [{"A": 1}, 2.0], [{"A": 2}, 1.0]]
-    assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": 8}, 2) == 1
-    turned = dispatcher(PORTFOLIO=CONFIGS[::-1], select_top=lambda most, m: (0, 2, 1))
-    assert FirstCalls(turned, 3, path, "a GPU").decided({"m": 8}, 0) == 1, "by its values"
-    turned = dispatcher(PORTFOLIO=(CONFIGS[1], CONFIGS[0], CONFIGS[2]))
-    assert FirstCalls(turned, 3, path, "a GPU").decided({"m": 8}, 2) == 0, "by its values"
+    assert json.loads(path.read_text())["choices"] == [[{"m": 8}, 1]]
+    assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": np.int32(8)}) == 1
     for other in (
         FirstCalls(dispatcher(), 3, path, "another GPU"),
+        FirstCalls(dispatcher(), 2, path, "a GPU"),
         FirstCalls(dispatcher(PROVENANCE={"kernel_sha256": "cd"}), 3, path, "a GPU"),
-        FirstCalls(dispatcher(PORTFOLIO=CONFIGS[:1]), 3, path, "a GPU"),
+        FirstCalls(dispatcher(applies=lambda index, m: index != 1), 3, path, "a GPU"),
     ):
-        assert other.decided({"m": 8}, 2) is None
+        assert other.decided({"m": 8}) is None
+    assert played(other, 8, [1.0, 2.0, 3.0]), "it is tried again"
+    assert other.decided({"m": 8}) == 0
 
 
-def test_a_choice_is_tried_again_where_the_shortlist_has_another_configuration(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "choices.jsonl"
-    played(FirstCalls(dispatcher(), 2, path, "a GPU"), 8, [2.0, 1.0, 3.0])
-    assert FirstCalls(dispatcher((2,)), 2, path, "a GPU").decided({"m": 8}, 2) == 0
-    longer = FirstCalls(dispatcher(), 3, path, "a GPU")
-    assert longer.decided({"m": 8}, 2) is None
-    assert played(longer, 8, [2.0, 1.0, 3.0])
-    assert FirstCalls(dispatcher(), 2, path, "a GPU").decided({"m": 8}, 2) == 1
-
-
-def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "choices.jsonl"
-    played(FirstCalls(dispatcher(), 3, path, "a GPU"), 8, [2.0, 1.0, 3.0])
-    good = path.read_text()
-    path.write_text(good + '[1]\n{"name": "mvmul", "kernel')
-    with pytest.warns(UserWarning, match=r"choices.jsonl, line 2: .* as are 1 more"):
-        calls = FirstCalls(dispatcher(), 3, path, "a GPU")
-    assert calls.decided({"m": 8}, 2) == 1
-    played(calls, 9, [1.0, 2.0, 3.0])
-    with pytest.warns(UserWarning, match="line 2"):
-        assert FirstCalls(dispatcher(), 3, path, "a GPU").decided({"m": 9}, 2) == 0
-
-
-def test_a_remembered_configuration_that_does_not_apply_to_its_input_is_not_run(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "choices.jsonl"
-    played(FirstCalls(dispatcher(), 3, path, "a GPU"), 8, [2.0, 1.0, 3.0])
-    fitting = FirstCalls(dispatcher(applies=lambda index, m: m <= 8), 3, path, "a GPU")
-    assert fitting.decided({"m": 8}, 2) == 1
-    calls = FirstCalls(dispatcher(applies=lambda index, m: index != 1), 3, path, "a GPU")
-    assert calls.decided({"m": 8}, 2) is None
-    assert played(calls, 8, [1.0, 2.0, 3.0]), "it is tried again"
-    assert calls.decided({"m": 8}, 2) == 0
-
-
-def test_of_a_file_that_is_too_large_the_first_part_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "choices.jsonl"
-    for m in (8, 9):
-        played(FirstCalls(dispatcher(), 3, path, "a GPU"), m, [2.0, 1.0, 3.0])
-    monkeypatch.setattr("harness.dispatch.loaders.trying._MOST_BYTES", path.stat().st_size - 1)
-    with pytest.warns(UserWarning, match="are read; name a new file"):
-        calls = FirstCalls(dispatcher(), 3, path, "a GPU")
-    assert [calls.decided({"m": m}, 2) for m in (8, 9)] == [1, None]
+def test_processes_that_share_a_file_keep_each_others_choices(tmp_path: Path) -> None:
+    path = tmp_path / "choices.json"
+    one, other = (FirstCalls(dispatcher(), 3, path, "a GPU") for _ in range(2))
+    played(one, 8, [2.0, 1.0, 3.0])
+    played(other, 9, [1.0, 2.0, 3.0])
+    assert other.decided({"m": 8}) == 1
+    third = FirstCalls(dispatcher(), 3, path, "a GPU")
+    assert [third.decided({"m": m}) for m in (8, 9)] == [1, 0]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_a_full_disk_ends_the_file_but_not_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = FirstCalls(dispatcher(), 3, tmp_path / "choices.jsonl", "a GPU")
-    full = os.open("/dev/full", os.O_WRONLY)  # closed where the file would be
-    monkeypatch.setattr("os.open", lambda path, *flags: full)
-    with pytest.warns(UserWarning, match="choices.jsonl: No space left"):
+    calls = FirstCalls(dispatcher(), 3, tmp_path / "choices.json", "a GPU")
+
+    def full(path: Path, *_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.warns(UserWarning, match=r"No space left .* this process alone remembers"):
         played(calls, 8, [2.0, 1.0, 3.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         played(calls, 9, [2.0, 1.0, 3.0])
-    assert calls.decided({"m": 9}, 2) == 1
+    assert calls.decided({"m": 9}) == 1
 
 
-def test_only_a_file_remembers() -> None:
-    with pytest.raises(ValueError, match="/dev/full is no file"):
-        FirstCalls(dispatcher(), 3, "/dev/full", "a GPU")
+@pytest.mark.parametrize("path", ["/dev/full", "{}/missing/choices.json", "{}/file/c.json", "{}"])
+def test_a_file_that_cannot_be_made_is_one_clear_error(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="is no file, and none can be made there"):
+        FirstCalls(dispatcher(), 3, path.format(tmp_path), "a GPU")
 
 
 @pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        (5, "remember must be the path of a file, such as 'choices.jsonl', got 5"),
-        ("{}/missing/choices.jsonl", r"there is no folder /.*/missing; make it"),
-        ("{}/file/choices.jsonl", r"cannot be written: Not a directory; name another file"),
-        ("{}", "is no file"),
-    ],
+    "content", [b"SQLite format 3\0\xff\nand more", b"[1]", b'{"a": 3}', b'{"cho']
 )
-def test_a_file_that_cannot_be_written_is_one_clear_error(
-    tmp_path: Path, path: Any, message: str
-) -> None:
-    (tmp_path / "file").touch()
-    path = path.format(tmp_path) if isinstance(path, str) else path
-    with pytest.raises(ValueError, match=message):
-        FirstCalls(dispatcher(), 3, path, "a GPU")
-
-
-def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
-    path.write_bytes(b"SQLite format 3\0\xff\nand more")
-    with pytest.raises(ValueError, match=r"notes.txt has no remembered choice, but other content"):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"notes.txt has no choices; name another file"):
         FirstCalls(dispatcher(), 3, path, "a GPU")
-    assert path.read_bytes() == b"SQLite format 3\0\xff\nand more"
+    assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize("try_top", [-2, 2.5, "three", None])
@@ -210,7 +157,7 @@ def test_the_length_of_a_shortlist_is_a_whole_number(try_top: Any) -> None:
 def test_nothing_is_remembered_where_nothing_is_tried(tmp_path: Path) -> None:
     assert first_calls(dispatcher(), 0, None, "a GPU") is None
     with pytest.raises(ValueError, match="add try_top"):
-        first_calls(dispatcher(), 0, tmp_path / "choices.jsonl", "a GPU")
+        first_calls(dispatcher(), 0, tmp_path / "choices.json", "a GPU")
     assert not any(tmp_path.iterdir())
 
 
@@ -244,7 +191,7 @@ def test_opencl_kernel_tries_its_shortlist_and_later_processes_remember(
 ) -> None:
     cl = pytest.importorskip("pyopencl")
     queue = cl.CommandQueue(cl.create_some_context(interactive=False))
-    program, path = unsure_program(), tmp_path / "choices.jsonl"
+    program, path = unsure_program(), tmp_path / "choices.json"
     kernels = opencl_kernels(spec, program)
     device = queue.device
     where = dataclasses.replace(
@@ -258,8 +205,7 @@ def test_opencl_kernel_tries_its_shortlist_and_later_processes_remember(
     for _ in range(9):
         assert kernel.index(m=50, n=300) == 1
         assert (product(queue, kernel, 50, 300) == 300).all()
-    (line,) = path.read_text().splitlines()
-    chosen = module.PORTFOLIO.index(json.loads(line)["config"])
+    ((_, chosen),) = json.loads(path.read_text())["choices"]
     assert kernel.index(m=50, n=300) == chosen
     later = module.load(queue.context, try_top=3, remember=path)
     assert later.index(m=50, n=300) == chosen
@@ -269,7 +215,7 @@ def test_opencl_kernel_tries_its_shortlist_and_later_processes_remember(
 
 def tried_on_cuda(tmp_path: Path, spec: Spec, arguments: tuple[Any, ...], stub: StubDriver) -> None:
     """Write a dispatcher, and call it nine times."""
-    program, path = unsure_program(), tmp_path / "choices.jsonl"
+    program, path = unsure_program(), tmp_path / "choices.json"
     where = provenance(Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
     kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
     write_dispatcher(tmp_path / "out", program, spec, where, kernels)
@@ -281,9 +227,9 @@ def tried_on_cuda(tmp_path: Path, spec: Spec, arguments: tuple[Any, ...], stub: 
     sides = [int(call.split()[7]) for call in calls if call.startswith("cuLaunchKernel")]
     assert sides == [4, 8, 8, 8, 8, 4, 4, 8, 8]
     assert sum(call.startswith("cuEventSynchronize") for call in calls) == 9
-    line = json.loads(path.read_text())
-    assert all(0 < time_s < 1 for _, time_s in line["tried"])
-    assert line["device"] == "Stand-in GPU"
+    remembered = json.loads(path.read_text())
+    assert remembered["learnt"]["runs_on"] == "Stand-in GPU"
+    assert [features for features, _ in remembered["choices"]] == [{"m": 50, "n": 300}]
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""The launcher of a dispatched program, in C and in Python: what it reads, and what it becomes."""
+"""The launcher of a dispatched program: what it reads, and what it becomes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ import pytest
 
 from harness.api import dispatched_program, dispatching
 from harness.commands import dispatch
-from harness.core.errors import BuildFailed
 from harness.core.records import Config, Environment, Input
-from harness.dispatch import launcher_code
 from harness.dispatch.launcher import make_launcher
 from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.package import write_dispatcher
@@ -34,7 +32,7 @@ from harness.results.view import Results
 from harness.space_file import Spec, load_spec
 from tests.dispatch.test_dispatch import fill
 from tests.dispatch.test_dispatch_package import imported
-from tests.helpers.dispatch_examples import PROVENANCE, STRICT
+from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fakes import HereProcesses
 
 Capture = pytest.CaptureFixture[str]
@@ -158,23 +156,15 @@ def in_python(every: Path) -> ModuleType:
     return imported(every / "moved", "every")
 
 
-@pytest.fixture(params=["c", "python"])
-def run(
-    every: Path,
-    in_python: ModuleType,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: Capture,
-) -> Run:
-    """Runs the launcher in C or in Python."""
+@pytest.fixture
+def run(every: Path, in_python: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> Run:
+    """Runs the launcher."""
     monkeypatch.chdir(every)
     for name in ("HARNESS_CHOICE", "HARNESS_VERBOSE", "THREADS", "FIXED"):
         monkeypatch.delenv(name, raising=False)
 
     def ran(arguments: list[str], **variables: str) -> Ran:
         variables = {"KIND": "double", **variables}
-        if request.param == "c":
-            return launched(["moved/run_every", *arguments], every, variables)
         with monkeypatch.context() as patch:
             for name, text in variables.items():
                 patch.setenv(name, text)
@@ -305,12 +295,6 @@ def test_a_command_that_fails_or_prints_too_little_is_named(every: Path, run: Ru
         count.chmod(0o755)
 
 
-def test_the_launcher_compiles_without_warnings(every: Path) -> None:
-    command = ["cc", "-std=c99", *STRICT, "-fsyntax-only", "every.c"]
-    done = subprocess.run(command, cwd=every / "moved", capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-
-
 def test_a_space_may_be_called_like_a_module_of_python(every: Path, tmp_path: Path) -> None:
     shutil.copytree(every / "moved" / "every", tmp_path / "json")
     words = [sys.executable, str(tmp_path / "json"), *GOOD]
@@ -392,21 +376,21 @@ def test_each_input_runs_the_program_that_was_chosen_for_it(
 ) -> None:
     database, _ = tuned_work(tmp_path)
     assert dispatched(database, tmp_path) == 0
-    assert f"{tmp_path}/out/run_work N\n" in capsys.readouterr().out
+    assert f"python {tmp_path}/out/work N\n" in capsys.readouterr().out
     out = (tmp_path / "out").rename(tmp_path / "moved")
     programs = {path.name for path in (out / "work" / "programs").iterdir()}
     assert programs == {"0-TILE=16-level=3", "1-TILE=64-level=3"}
-    for start in (["moved/run_work"], [sys.executable, "moved/work"]):
-        assert launched([*start, "64"], tmp_path, {}) == Ran(0, "16 the program's\n\n", "")
-        found = launched([*start, "8192", "7"], tmp_path, {})
-        assert found == Ran(7, "64 the program's\n\n", "")
-        assert launched([*start, "64", "dies"], tmp_path, {}).status == -signal.SIGPIPE
-        program = out / "work" / "programs" / "0-TILE=16-level=3"
-        program.chmod(0o644)
-        assert launched([*start, "64"], tmp_path, {}).status == 126
-        moved = program.rename(tmp_path / "aside")
-        assert launched([*start, "64"], tmp_path, {}).status == 127
-        moved.rename(program).chmod(0o755)
+    start = [sys.executable, "moved/work"]
+    assert launched([*start, "64"], tmp_path, {}) == Ran(0, "16 the program's\n\n", "")
+    found = launched([*start, "8192", "7"], tmp_path, {})
+    assert found == Ran(7, "64 the program's\n\n", "")
+    assert launched([*start, "64", "dies"], tmp_path, {}).status == -signal.SIGPIPE
+    program = out / "work" / "programs" / "0-TILE=16-level=3"
+    program.chmod(0o644)
+    assert launched([*start, "64"], tmp_path, {}).status == 126
+    moved = program.rename(tmp_path / "aside")
+    assert launched([*start, "64"], tmp_path, {}).status == 127
+    moved.rename(program).chmod(0o755)
     done = imported(out, "work").load().run(["64"], stdin=subprocess.DEVNULL, capture_output=True)
     assert done.stdout == b"16 \n"
 
@@ -514,29 +498,3 @@ def test_what_is_not_written_is_said(tmp_path: Path, old: str, new: str, notice:
     assert notice in notices[1]
     replayed = dataclasses.replace(environment, backend="replay")
     assert dispatched_program.program_notices(spec, facts(replayed)) == []
-
-
-def test_without_a_c_compiler_the_launcher_is_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "work.c").write_text(SOURCE)
-    (tmp_path / "work.yaml").write_text(WORK)
-    spec = load_spec(tmp_path / "work.yaml")
-    backend = backend_of(spec)
-    environment = backend.environment(backend.open_compiler().identity)
-    assert dispatched_program.program_notices(spec, facts(environment)) == []
-    monkeypatch.setattr(dispatched_program, "launcher_compiler", lambda: None)
-    (notice,) = dispatched_program.program_notices(spec, facts(environment))
-    assert notice.startswith("No C compiler found: build the launcher with the command at the top")
-
-
-def test_a_c_compiler_that_hangs_is_one_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow = tmp_path / "slow"
-    slow.write_text("#!/bin/sh\nexec sleep 30\n")
-    slow.chmod(0o755)
-    monkeypatch.setattr(launcher_code, "launcher_compiler", lambda: str(slow))
-    monkeypatch.setattr(launcher_code, "_TIMEOUT_S", 0.05)
-    with pytest.raises(BuildFailed, match=r"slow did not compile blur\.c within 0\.05 s"):
-        launcher_code.compile_launcher("blur", b"", b"")

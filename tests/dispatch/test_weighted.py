@@ -15,9 +15,9 @@ from harness.core.records import Config, Input
 from harness.dispatch.ensemble import fit_boosted
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import greedy_portfolio, static_order
-from harness.dispatch.study import QUICK, Study, study
+from harness.dispatch.study import QUICK, study
 from harness.dispatch.tree import TreeLearner
-from harness.dispatch.verdict import Judged, geometric_mean, judged_lists, percentile_99
+from harness.dispatch.verdict import Judged, geometric_mean
 from harness.dispatch.weighted import weigh
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload
@@ -34,8 +34,8 @@ def matrix() -> Matrix:
     return make_matrix(pd.DataFrame({"n": SIZES}), configs, times, default=0)
 
 
-def workload(calls: dict[int, int], **reasons: int) -> Workload:
-    return Workload(Path("calls.csv"), {Input({"n": n}): k for n, k in calls.items()}, reasons)
+def workload(calls: dict[int, int]) -> Workload:
+    return Workload(Path("calls.csv"), {Input({"n": n}): k for n, k in calls.items()})
 
 
 def test_calls_count_for_the_nearest_measured_input() -> None:
@@ -59,12 +59,11 @@ def test_words_and_both_ends_outside_of_the_tuned_range_are_named() -> None:
     small = make_matrix(features, [Config({"A": 1})], np.ones((2, 1)))
     calls = [("half", 32.0), ("half", 8.0), ("int", 16.0), ("half", 99.5)]
     found = {Input({"n": n, "t": word}): 1 for word, n in calls}
-    _, coverage = weigh(small, Workload(Path("calls.csv"), found, {"tuned": 4}))
+    _, coverage = weigh(small, Workload(Path("calls.csv"), found))
     assert list(coverage.beyond) == [
         "50% with n down to 8.0 (tuned from 16) and up to 99.5 (tuned to 64)",
         "25% with t = int",
     ]
-    assert coverage.lines[-1].startswith("When they were recorded, the dispatcher chose 100% in")
 
 
 def test_calls_outside_of_the_tuned_range_alone_are_one_error() -> None:
@@ -124,7 +123,7 @@ def test_the_tail_and_the_worst_are_of_inputs_that_come() -> None:
     logs, weights = np.log([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 0.0])
     judged = Judged("it", logs, np.arange(3), np.zeros(3, dtype=bool), weights=weights)
     assert (judged.worst, judged.near) == (pytest.approx(2), 0.5)
-    assert percentile_99(logs, np.arange(3), weights).value == pytest.approx(2)
+    assert judged.percentile_99 == pytest.approx(2)
     assert judged.rows(np.array([1, 2])).mean.value == pytest.approx(2)
 
 
@@ -151,19 +150,6 @@ def test_the_study_of_equal_weights_is_the_same() -> None:
     assert {n: j.mean for n, j in one.judged.items()} == {
         n: j.mean for n, j in other.judged.items()
     }
-
-
-def test_what_tries_cost_counts_by_the_calls() -> None:
-    """A short list on the first input only."""
-    weighed, _ = weigh(matrix(), workload({16: 3, 2**19: 1}))
-    lists = np.full((len(SIZES), 2), -1)
-    lists[:, 0], lists[0, 1] = weighed.best, 1
-    rows = {one.name: one for one in judged_lists("ensemble", weighed, lists)}
-    (note,) = [note for note in Study(weighed, rows, 0).notes if "top 2" in note]
-    assert "is unsure on 75% of calls. There, one try of each wastes the time of 0.3 calls" in note
-    lists[0, 1], lists[1, 1] = -1, 1  # an input that never came
-    rows = {one.name: one for one in judged_lists("ensemble", weighed, lists)}
-    assert any("sure on every held-out input" in note for note in Study(weighed, rows, 0).notes)
 
 
 def test_the_report_shows_the_workload(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from harness.core.errors import (
 )
 from harness.core.flag_file import FlagFile
 from harness.core.program import Binary, Program
-from harness.core.records import Build, Config, Environment, Input, Measurement, Outcome, Timing
+from harness.core.records import Build, Config, Input, Measurement, Outcome, Timing
 from harness.fleet import measurers, wire
 from harness.fleet.address import check_address, local_count
 from harness.fleet.agent import Agent
@@ -35,13 +35,7 @@ from harness.fleet.cluster import Member, WorkerLost
 from harness.fleet.fleet_device import FleetDevice
 from harness.fleet.held import Held
 from harness.fleet.late import LateDevices
-from harness.fleet.measurers import (
-    FleetRequest,
-    Opener,
-    _opened_groups,
-    _with_late,
-    open_measurers,
-)
+from harness.fleet.measurers import Opener, open_measurers
 from harness.fleet.messages import (
     BuildRequest,
     DeviceRequest,
@@ -129,9 +123,7 @@ def test_a_bundle_holds_no_file_outside_of_it(name: str) -> None:
         wire.decode(Bundle, b'{"files": {"%s": ""}}' % name.replace("\\", "\\\\").encode())
 
 
-def test_a_bundle_has_sources_headers_and_what_the_host_module_imports(
-    tmp_path: Path,
-) -> None:
+def test_a_bundle_has_sources_headers_and_what_the_host_module_imports(tmp_path: Path) -> None:
     text = (FAULTS / "faults.yaml").read_text()
     for path in FAULTS.iterdir():
         if path.is_file():
@@ -177,8 +169,11 @@ def test_files_of_flags_travel_and_are_found_on_the_worker(
 
 
 @pytest.mark.parametrize("address", ["tls://10.0.0.1:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1"])
-def test_an_encrypted_or_own_scheduler_may_be_used(address: str) -> None:
+def test_an_encrypted_or_own_scheduler_may_be_used_and_an_open_one_insisted_on(
+    address: str,
+) -> None:
     check_address(address)
+    check_address("tcp://10.0.0.1:8786", insecure=True)
 
 
 @pytest.mark.parametrize(
@@ -200,10 +195,6 @@ def test_any_other_is_refused(address: str, reason: str) -> None:
 def test_a_worker_joins_a_scheduler_that_is_there() -> None:
     with pytest.raises(UsageError, match=r"`local:2` is for --cluster of harness.tune"):
         check_can_serve("local:2", insecure=False)
-
-
-def test_an_open_scheduler_may_be_insisted_on() -> None:
-    check_address("tcp://10.0.0.1:8786", insecure=True)
 
 
 def test_insisting_needs_a_cluster() -> None:
@@ -253,6 +244,12 @@ class Loopback:
         """Keep the files of a bundle."""
         self.stored += 1
         return self.agent.store(bundle)
+
+
+def _built(agent: Agent, request: BuildRequest) -> WorkerAnswer[Binary]:
+    """Return the agent's answer to a request."""
+    text = agent.build(wire.encode(BuildRequest, request))
+    return wire.decode(WorkerAnswer[Binary], text)
 
 
 @pytest.fixture(scope="module")
@@ -305,30 +302,18 @@ def test_several_configurations_run_interleaved_on_a_worker(
     assert [each.outcome for each in found] == [Outcome.OK, Outcome.WRONG_RESULT]
 
 
-def test_a_worker_times_the_reference_kernels(remote: KernelMeasurer) -> None:
-    times = remote.time_reference()
-    assert 0 < times.arithmetic < 10
-    assert 0 < times.memory < 10
-    assert remote.cpu == "here"
-
-
 def test_files_are_sent_once(remote: KernelMeasurer, loopback: Loopback) -> None:
     assert remote.environment.backend == "opencl"
     assert loopback.stored == 1
 
 
-def test_an_answer_that_is_garbage_is_a_fault_of_the_worker(
-    faults: Spec, remote: KernelMeasurer, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loopback, "garble", lambda _: b"\x80\x04N.")
-    with pytest.raises(BackendUnavailable, match="cannot be read"):
-        remote.measure(space_of(faults, remote), GIVEN, fault("none"), None)
-
-
-def test_a_measurement_of_another_configuration_is_a_fault_of_the_worker(
+def test_an_answer_that_is_none_is_a_fault_of_the_worker(
     faults: Spec, remote: KernelMeasurer, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = space_of(faults, remote)
+    monkeypatch.setattr(loopback, "garble", lambda _: b"\x80\x04N.")
+    with pytest.raises(BackendUnavailable, match="cannot be read"):
+        remote.measure(space, GIVEN, fault("none"), None)
     monkeypatch.setattr(loopback, "garble", lambda answer: answer.replace(b"none", b"late"))
     with pytest.raises(BackendUnavailable, match="another configuration"):
         remote.measure(space, GIVEN, fault("none"), None)
@@ -467,10 +452,7 @@ def test_a_build_whose_files_no_worker_keeps_is_an_answer(
     module_opencl: Backend, loopback: Loopback
 ) -> None:
     request = BuildRequest(module_opencl, Program("", (), ()), "0" * 64, 10)
-    answer = wire.decode(
-        WorkerAnswer[Binary], loopback.agent.build(wire.encode(BuildRequest, request))
-    )
-    assert answer.lacks_bundle
+    assert _built(loopback.agent, request).lacks_bundle
 
 
 @pytest.fixture
@@ -564,8 +546,7 @@ def test_a_worker_without_room_is_a_fault_of_the_worker(
     bundle = Bundle({"x": b""})
     bundle.folder()
     request = BuildRequest(module_opencl, Program("", (), ()), bundle.digest, 10)
-    text = loopback.agent.build(wire.encode(BuildRequest, request))
-    error = wire.decode(WorkerAnswer[Binary], text).failure.error()
+    error = _built(loopback.agent, request).failure.error()
     assert isinstance(error, BackendUnavailable)
     assert "the worker on" in str(error)
     assert "No space left" in str(error)
@@ -597,18 +578,21 @@ class FakeCluster:
 
 
 def _late(
-    cluster: FakeCluster, busy: Collection[str] = (), most: int = 9, tuned: Collection[str] = ()
+    cluster: FakeCluster,
+    busy: Collection[str] = (),
+    most: int = 9,
+    error: HarnessError = BackendUnavailable("used by another driver"),  # noqa: B008 (read only)
 ) -> LateDevices:
     """Devices that join one whose UUID is a, of the worker one."""
 
     def opened(device: FleetDevice) -> Any:
         if device.offered.uuid in busy:
-            raise BackendUnavailable("used by another driver")
+            raise error
         return device.offered.uuid
 
     workers: Any = cluster
     used = [FleetDevice(OfferedDevice("a", "GPU", None), "one", workers, "one")]
-    return LateDevices(workers, opened, used, most, tuned, tuple(cluster.workers))
+    return LateDevices(workers, opened, used, most, tuple(cluster.workers))
 
 
 def _look(late: LateDevices) -> set[Any]:
@@ -638,7 +622,10 @@ def test_devices_of_workers_that_join_are_opened_once() -> None:
 def test_a_worker_that_was_silent_and_goes_on_is_used_again() -> None:
     cluster = FakeCluster(one=("a",), two=("b",))
     late = _late(cluster)
-    assert _look(late) == {"b"}
+    cluster.silent.add("two")
+    assert _look(late) == set()
+    cluster.silent.clear()
+    assert _look(late) == {"b"}, "it is asked again"
     two = cluster.workers.pop("two")
     assert _look(late) == set()
     cluster.workers["two"] = two
@@ -647,19 +634,12 @@ def test_a_worker_that_was_silent_and_goes_on_is_used_again() -> None:
 
 
 @pytest.mark.usefixtures("_named")
-def test_a_worker_that_does_not_answer_is_asked_again() -> None:
-    cluster = FakeCluster(one=("a",), two=("b",))
-    late = _late(cluster)
-    cluster.silent.add("two")
-    assert _look(late) == set()
-    cluster.silent.clear()
-    assert _look(late) == {"b"}
-
-
-@pytest.mark.usefixtures("_named")
-def test_a_device_that_another_driver_uses_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [BackendUnavailable("used by another driver"), UsageError("no")])
+def test_a_device_that_cannot_be_opened_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, error: HarnessError
+) -> None:
     busy = {"b"}
-    late = _late(FakeCluster(one=("a",), two=("b", "c")), busy)
+    late = _late(FakeCluster(one=("a",), two=("b", "c")), busy, error=error)
     assert _look(late) == {"c"}
     busy.clear()
     assert _look(late) == set(), "not at once"
@@ -670,70 +650,16 @@ def test_a_device_that_another_driver_uses_is_tried_again(monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("_named")
 def test_devices_that_join_and_cannot_be_used_are_reported() -> None:
     cluster = FakeCluster(one=("a", "T4-there"))
-    late, other = _late(cluster, tuned=["GPU"]), _late(cluster)
+    late = _late(cluster)
     cluster.workers |= {"two": ("b", "T4-late"), "older": ()}
     assert _look(late) == {"b"}
     reasons = late.unused()
     assert reasons == [
         "a worker has joined and is not used: another version",
-        "T4-late has joined and is not used: it is a T4, and this command tunes GPU. To tune all "
-        "models: --device all-models",
+        "T4-late has joined and is not used: it is a T4, and this command tunes GPU",
     ]
     assert _look(late) == set()
     assert late.unused() == [], "each once"
-    assert _look(other) == {"b"}
-    assert other.unused() == [], "another campaign of the same command says it"
-
-
-class Described:
-    """A measurer's environment."""
-
-    def __init__(self, device: str, driver: str) -> None:
-        self.environment = Environment("opencl", device, "p", driver, "c")
-        self.is_closed = False
-
-    def close(self) -> None:
-        """Note it."""
-        self.is_closed = True
-
-
-@pytest.mark.usefixtures("_named")
-def test_models_of_a_fleet_are_opened_by_model_driver_and_compiler() -> None:
-    """Of two groups of one model, devices join the first alone."""
-    there = {"a": ("H100", "1"), "b": ("T4", "1"), "c": ("H100", "2"), "d": ("H100", "1")}
-    opened: list[Described] = []
-
-    class FakeOpener:
-        def open(self, device: FleetDevice) -> Any:
-            if device.offered.uuid == "lost":
-                raise BackendUnavailable("gone")
-            opened.append(Described(*there[device.offered.uuid]))
-            return opened[-1]
-
-    backend: Any = None
-
-    def device(uuid: str, name: str) -> FleetDevice:
-        return FleetDevice(OfferedDevice(uuid, name, backend), uuid, backend, uuid)
-
-    h100s = [device(uuid, "H100") for uuid in "acd"]
-    models = [h100s, [device("b", "T4")], [device("lost", "A100")]]
-    request = FleetRequest("tls://x:1", ["all-models"], 9, False, "this", print)
-    make: Any = lambda first: FakeOpener()  # noqa: E731
-    groups = _opened_groups(make, models, request)
-    used = [[each.offered.uuid for each in found.used] for _, found in groups]
-    assert used == [["a", "d"], ["c"], ["b"]]
-    assert groups[0][1].skipped == ["A100 is not used: gone"]
-    cluster: Any = FakeCluster()
-    late = [each.late for each in _with_late(cluster, groups, 9, ())]
-    assert [each is None for each in late] == [False, True, False]
-    assert late[0] is not None
-    assert late[0]._used.keys() == {"a", "c", "d"}
-    assert [bool(each and each._tuned) for each in late] == [True, False, False]
-    for _, found in groups:
-        found.close()
-    assert all(each.is_closed for each in opened)
-    with pytest.raises(BackendUnavailable, match="gone"):
-        _opened_groups(make, models[2:], request)
 
 
 @pytest.mark.usefixtures("_named")

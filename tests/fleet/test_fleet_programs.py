@@ -15,18 +15,15 @@ from harness.core.records import Config, Input, Outcome
 from harness.fleet import worker
 from harness.fleet.agent import Agent
 from harness.fleet.bundle import Bundle, pack_program
-from harness.fleet.cluster import BUILD
 from harness.fleet.fleet_device import FleetDevice
 from harness.fleet.measurers import FleetRequest, fleet_measurers
 from harness.fleet.remote_programs import ProgramOpener, RemotePrograms
 from harness.measure.choose import fitted_to
-from harness.measure.programs import measurer as measurer_module
-from harness.measure.programs import worker as worker_module
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec, make_spec
-from harness.space_file.adaptive import AdaptivePlan, ListedPool
-from tests.helpers.fakes import HereProcesses
+from tests.helpers.dask_workers import two_workers
+from tests.helpers.fake_kernels import measure_programs_here
 
 SPACE = """\
 name: script
@@ -68,9 +65,7 @@ def check(run):
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Programs are measured by this process, with a cache that no other test fills."""
-    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    monkeypatch.setattr(worker_module, "end_programs_when_terminated", lambda: None)
+    measure_programs_here(monkeypatch)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
 
@@ -135,12 +130,6 @@ def test_files_of_the_inputs_of_a_workload_travel_with_those_of_the_space(spec: 
     (spec.path.parent / "data_5.txt").write_text("sum5\n")
     names = {Path(name).name for name in pack_program(other).bundle.files}
     assert {f"data_{n}.txt" for n in (3, 4, 5)} <= names
-
-
-def test_inputs_that_tuning_chooses_have_no_files_of_their_own(spec: Spec) -> None:
-    plan = AdaptivePlan(ListedPool({Input({"n": 5}): 1.0}), 4, "--most-inputs")
-    with pytest.raises(UsageError, match=r"\(data_\{n\}.txt\), .* leave out --most-inputs"):
-        pack_program(dataclasses.replace(spec, adaptive=plan))
 
 
 def test_a_space_of_python_is_refused() -> None:
@@ -215,33 +204,21 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
 
 def test_a_cluster_on_this_machine_is_refused(spec: Spec) -> None:
     request = FleetRequest("local:2", (), 1, False, "this", print)
-    with (
-        pytest.raises(UsageError, match="one program at a time"),
-        fleet_measurers(spec, request),
-    ):
+    with pytest.raises(UsageError, match="one program at a time"), fleet_measurers(spec, request):
         pass
 
 
 def test_a_fleet_measures_a_program_over_dask(
     spec: Spec, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    distributed = pytest.importorskip("distributed")
     text = SPACE.replace("{against: {host: check.py}}", "{}")  # check() needs a main thread
     spec.path.write_text(text)
     spec = load_spec(spec.path)
     monkeypatch.setattr(worker, "_agents", [agent])
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=2,
-        processes=False,
-        host="127.0.0.1",
-        protocol="tcp://",
-        resources={BUILD: 0},
-        dashboard_address="127.0.0.1:0",
-    ) as local:
+    with two_workers(builds=0) as local:
         request = FleetRequest(local.scheduler_address, (), 2, False, "this", print)
         with fleet_measurers(spec, request) as fleet:
-            (measurer,) = fleet[0].opened.measurers.values()  # two workers of one machine
+            (measurer,) = fleet.opened.measurers.values()  # two workers of one machine
             space = ConstrainedSpace.of(spec, Input({"n": 3}), None)
             found = measurer.measure(space, Input({"n": 3}), _mode("right"), None)
             assert found.outcome is Outcome.OK, found.message

@@ -157,10 +157,6 @@ class FakeDevice:
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
         return sum(self._launch(module, launch) for launch in launches)
 
-    def launch_hot(self, module: object, launch: Launch, times: int) -> float:
-        """Run a launch so many times; return the mean of their times."""
-        return sum(self.launch(module, [launch]) for _ in range(times)) / times
-
     def sm_clock_mhz(self) -> float | None:
         """Return the next clock."""
         return next(self._clocks_mhz, None)

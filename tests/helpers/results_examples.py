@@ -6,7 +6,7 @@ import pickle
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,6 @@ from tests.helpers.postgres_server import execute
 ROOT = Path(__file__).parents[2]
 SPEC = load_spec(ROOT / "spaces" / "mvmul.yaml")
 ENVIRONMENT = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
-WITHOUT_SHARING = (
-    "DROP TABLE commands; ALTER TABLE measurements DROP COLUMN host_read; "
-    "ALTER TABLE measurements DROP COLUMN shared_with; "
-    "ALTER TABLE measurements DROP COLUMN occasions; UPDATE schema_version SET version = 2"
-)
-"""SQL that turns a present database into one of schema version 2."""
-
 REQUESTOR = "a technique"
 KEY = CampaignKey(SPEC.program_sha256, ENVIRONMENT.fingerprint, campaign=1)
 
@@ -241,7 +234,7 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
             "INSERT INTO measurements SELECT NULL, lower(hex(randomblob(16))), run_id, input_id, "
             f"configurations.id, build_id, stage, outcome, 0.001, 0.001, 0, {samples}, stopped, "
             "message, worst_element, warmup_s, wall_s, measured_at, turn, host_read, shared_with, "
-            "occasions, NULL, NULL "
+            "occasions "
             f"FROM measurements, configurations WHERE measurements.id = {pattern} "
             "AND configurations.id != configuration_id"
         )
@@ -269,21 +262,14 @@ def query(path: Path | str, sql: str) -> list[tuple[Any, ...]]:
         connection.close()
 
 
-def tamper(path: Path | str, sql: str, *, forget_checksums: bool = True) -> None:
-    """Change a database with plain SQL, as somebody who knows of the checksums."""
+def tamper(path: Path | str, sql: str) -> None:
+    """Change a database with plain SQL."""
     if "://" in str(path):
         execute(str(path), sql)
-        for table, column in schema.COLUMNS_SINCE if forget_checksums else ():
-            if column.endswith("checksum"):
-                execute(str(path), f"UPDATE {table} SET {column} = NULL")
         return
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
         connection.executescript(sql)
-        for table, column in schema.COLUMNS_SINCE if forget_checksums else ():
-            if column.endswith("checksum"):
-                with suppress(sqlite3.OperationalError):  # no such table, or a view
-                    connection.execute(f"UPDATE {table} SET {column} = NULL")
         connection.commit()
 
 

@@ -1,16 +1,24 @@
-"""Which backend is used, and why."""
+"""Which backend is used, which compiler compiles CUDA kernels, and why."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.measure.backends import cuda, cuda_driver, opencl
-from harness.measure.backends.choose import choose, choose_devices, choose_models, choose_one
+from harness.measure import choose as measure_choose
+from harness.measure.backends import cuda, opencl
+from harness.measure.backends.choose import Backend, choose, choose_devices, choose_one
+from harness.measure.backends.cuda_compilers import NVCC, NVRTC
 from harness.measure.backends.cuda_driver import CudaGpu
 from harness.measure.backends.opencl import DeviceName
+from harness.measure.choose import with_cuda_compiler
+from harness.space_file import Spec, load_spec
+from tests.helpers.results_examples import SPEC
 
 NO_CUDA = "no NVIDIA driver: install it"
 H100 = CudaGpu(0, "NVIDIA H100", "GPU-aa", "0000:1B:00.0", "sm_90", 80 << 30)
@@ -38,25 +46,31 @@ def machine(monkeypatch: pytest.MonkeyPatch):
     return made
 
 
-def test_auto_prefers_cuda_where_a_gpu_is(machine) -> None:
-    machine(None, GPU, POCL)
-    chosen = choose("auto")
-    assert (chosen.language, chosen.compiler, chosen.opencl_device) == ("cuda", "nvcc", None)
-    assert chosen.why == "CUDA comes first, and a GPU is here; through cuda-bindings 13.0"
-
-
-def test_auto_takes_an_opencl_gpu_before_pocl_and_says_why_not_cuda(machine) -> None:
-    machine(NO_CUDA, GPU, POCL)
-    chosen = choose("auto")
-    assert (chosen.language, chosen.compiler, chosen.opencl_device) == ("opencl", "opencl", GPU)
-    assert chosen.why == f"an OpenCL GPU is here, and CUDA is not: {NO_CUDA}"
-
-
-def test_auto_falls_back_to_pocl_and_says_that_no_gpu_can_be_used(machine) -> None:
-    machine(NO_CUDA, POCL)
-    chosen = choose("auto")
-    assert chosen.opencl_device == POCL
-    assert chosen.why == "no GPU can be used (no NVIDIA driver)"
+@pytest.mark.parametrize(
+    ("no_cuda", "devices", "chosen", "why"),
+    [
+        (
+            None,
+            [GPU, POCL],
+            ("cuda", "nvcc", None),
+            "CUDA comes first, and a GPU is here; through cuda-bindings 13.0",
+        ),
+        (
+            NO_CUDA,
+            [GPU, POCL],
+            ("opencl", "opencl", GPU),
+            f"an OpenCL GPU is here, and CUDA is not: {NO_CUDA}",
+        ),
+        (NO_CUDA, [POCL], ("opencl", "opencl", POCL), "no GPU can be used (no NVIDIA driver)"),
+    ],
+)
+def test_auto_prefers_cuda_then_an_opencl_gpu_and_says_why(
+    machine, no_cuda, devices, chosen, why
+) -> None:
+    machine(no_cuda, *devices)
+    found = choose("auto")
+    assert (found.language, found.compiler, found.opencl_device) == chosen
+    assert found.why == why
 
 
 def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
@@ -78,23 +92,15 @@ def test_auto_without_pyopencl_says_what_to_install(monkeypatch) -> None:
         choose("auto")
 
 
-def test_requested_opencl_is_used_though_cuda_is_there(machine) -> None:
+def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
     machine(None, POCL)
     assert choose("opencl").opencl_device == POCL
-
-
-def test_requested_cuda_that_is_missing_is_refused_with_the_next_step(machine) -> None:
+    there = "no backend `metal`; there are auto, command, cuda, opencl"
+    with pytest.raises(UsageError, match=there):
+        choose("metal")
     machine(NO_CUDA, POCL)
     with pytest.raises(BackendUnavailable, match=f"--backend cuda cannot run here: {NO_CUDA}"):
         choose("cuda")
-
-
-def test_unknown_backend_is_reported_with_those_there_are(machine) -> None:
-    machine(None, POCL)
-    with pytest.raises(
-        UsageError, match="no backend `metal`; there are auto, command, cuda, opencl"
-    ):
-        choose("metal")
 
 
 def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,29 +158,17 @@ def several(machine) -> None:
         ("1", EQUAL),
         ("GPU-ab", EQUAL),
         ("gpu-AB", EQUAL),
-        ("1c:00.0", EQUAL),
-        ("1C:00", EQUAL),
-        ("00000000:1c:00.0", EQUAL),
-        ("1:af:00.0", None),  # no domain has one digit
-        ("0001:af:00.0", T4),
-        ("af:00.0", None),  # domain 0 has no such bus
         ("T4", T4),
         ("tesla t4", T4),
         ("4", T4),
         ("h100", H100),  # the first of two equal ones
         ("0:0", NVIDIA),
-        ("nvidia:h100", NVIDIA),
         ("1:1", PARTS[1]),
-        ("portable:1", PARTS[1]),
         ("pthread", PARTS[0]),
     ],
 )
-def test_device_is_named_by_index_uuid_bus_or_name(name, device, several) -> None:
-    if device is None:
-        with pytest.raises(UsageError, match=f"there is no device `{name}`"):
-            choose_one("auto", [name])
-    else:
-        assert choose_one("auto", [name]).device == device
+def test_device_is_named_by_index_uuid_or_name(name, device, several) -> None:
+    assert choose_one("auto", [name]).device == device
 
 
 def test_first_of_equal_devices_says_so(several) -> None:
@@ -199,13 +193,11 @@ def test_opencl_numbers_alone_count_within_the_only_platform(machine, several) -
     ("names", "message"),
     [
         (["GPU-a"], r"--device GPU-a fits 2 devices; .*index:\n  0 .*GPU-aa\n  1 .*GPU-ab$"),
-        (["al-models"], r"no device `al-models`; did you mean `all-models`\?"),
         (["H10O"], r"no device `H10O`; did you mean `H100`\? These are here:\n  0 .*H100, sm_90"),
         (["GPU-xx"], r"no device `GPU-xx`.*\n  0 .*\n  1 .*\n  2 .*\n  0:0 .*\n  1:0 .*\n  1:1"),
         (["0", "T4"], r"devices that differ, .*:\n  0    NVIDIA H100.*\n  2    Tesla T4"),
         (["all"], r"devices that differ"),
         (["all", "0"], r"--device all names all devices; leave the others out"),
-        (["all-models", "0"], r"--device all-models names all devices; leave the others out"),
         (["0", "GPU-aa"], r"names a device twice: NVIDIA H100, sm_90, 80.0 GiB, 0000:1B:00.0"),
         (["T4", "pthread"], r"there is no device"),  # CUDA and OpenCL are not mixed
         (["0,"], "--device has an empty name; .*--devices"),
@@ -224,42 +216,6 @@ def test_several_devices_are_named_by_commas_repetition_or_all(machine, several)
     assert [each.device for each in choose_devices("opencl", ["all"])] == [NVIDIA]
     machine(NO_CUDA, *PARTS)
     assert [each.device for each in choose_devices("auto", ["all"])] == PARTS
-
-
-def test_all_models_are_the_gpus_of_every_interface_by_model(machine, several, monkeypatch) -> None:
-    amd = replace(NVIDIA, name="gfx90a", platform_number=3, bus_id="0000:99:00.0")
-    both = replace(NVIDIA, bus_id=H100.bus_id)  # which CUDA lists as well
-    machine(None, both, amd, *PARTS, gpus=(H100, T4, EQUAL))
-
-    def found(requested: str) -> list[list[object]]:
-        return [[each.device for each in group] for group in choose_models(requested).groups]
-
-    assert found("auto") == [[H100, EQUAL], [T4], [amd]]
-    assert found("cuda") == [[H100, EQUAL], [T4]]
-    assert found("opencl") == [[both], [amd]]
-    with pytest.raises(UsageError, match="this command measures on equal ones"):
-        choose_devices("auto", ["all-models"])
-    machine(NO_CUDA, *PARTS)
-    assert found("auto") == [PARTS], "a CPU only where there is no GPU"
-    machine(NO_CUDA)
-    with pytest.raises(BackendUnavailable, match=rf"cuda cannot be used: {NO_CUDA}\n  opencl"):
-        choose_models("auto")
-
-
-def test_a_model_for_which_nothing_compiles_is_skipped(machine, several, monkeypatch) -> None:
-    def dropped(arch: str) -> str:
-        if arch == T4.arch:
-            raise BackendUnavailable(f"nvcc does not compile for {arch}")
-        return "nvcc"
-
-    machine(None, gpus=(H100, T4))
-    monkeypatch.setattr("harness.measure.backends.choose.first_usable", dropped)
-    models = choose_models("cuda")
-    assert [len(group) for group in models.groups] == [1]
-    assert models.skipped == [f"{T4} is not used: nvcc does not compile for sm_75"]
-    monkeypatch.setattr(cuda, "usable_gpus", lambda: (T4,))
-    with pytest.raises(BackendUnavailable, match="does not compile"):
-        choose_models("cuda")
 
 
 def test_command_for_one_device_refuses_several(several) -> None:
@@ -286,26 +242,15 @@ def test_device_that_the_toolkit_has_dropped_is_refused_though_opencl_has_it(
         choose_one("auto", ["T4"])
 
 
-def test_instance_of_a_divided_gpu_is_found_by_its_uuid(several, monkeypatch) -> None:
-    listed = asdict(replace(H100, uuid="MIG-77"))
-    del listed["visible"]
-    asked = []
-
-    def answer(environment: dict[str, str]) -> dict[str, object]:
-        asked.append(environment["CUDA_VISIBLE_DEVICES"])
-        return {"error": None, "devices": [listed] if asked[-1] == "MIG-77" else []}
-
-    monkeypatch.setattr(cuda_driver, "_answer", answer)
+def test_hidden_instance_of_a_divided_gpu_says_how_to_see_it(several, monkeypatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    found = choose_one("cuda", ["MIG-77"]).device
-    assert isinstance(found, CudaGpu)
-    assert (found.uuid, found.visible, found.instance) == ("MIG-77",) * 3
-    with pytest.raises(UsageError, match="no device `MIG-88`"):
-        choose_one("cuda", ["MIG-88"])
+    with pytest.raises(
+        UsageError, match=r"(?s)no device `MIG-77`.* set CUDA_VISIBLE_DEVICES=MIG-7"
+    ):
+        choose_one("cuda", ["MIG-77"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with pytest.raises(UsageError, match=r"(?s)no device `MIG-77`.*CUDA_VISIBLE_DEVICES=0 hides"):
         choose_one("cuda", ["MIG-77"])
-    assert asked == ["MIG-77", "MIG-88"]
 
 
 @pytest.mark.parametrize("parts", ["0", "two", "-1", "1025"])
@@ -313,3 +258,62 @@ def test_wrong_number_of_parts_is_refused(parts, monkeypatch) -> None:
     monkeypatch.setenv("HARNESS_CPU_PARTS", parts)
     with pytest.raises(UsageError, match=f"whole number from 1 to 1024, got '{parts}'"):
         opencl.cpu_parts()
+
+
+# ----------------------------------------------------------------------------- the compiler of CUDA
+
+SM_90 = Backend("cuda", "nvcc", "a test", arch="sm_90")
+SPACE = """\
+name: scale
+kernel: {function: scale, source: {cuda: scale.cu}, host: scale.py}
+parameters: {BLOCK: {values: [32, 64], default: 32}}
+launch: {group: [BLOCK], grid: [1]}
+inputs: {features: [n], values: [{n: 32}]}
+"""
+HOST = "def arguments(n, rng): ...\n\n\ndef reference(arguments): ...\n"
+
+
+def space(folder: Path, more: str = "", kernel: str = "x[threadIdx.x] = BLOCK;") -> Spec:
+    text = f'extern "C" __global__ void scale(float *x) {{ {kernel} }}\n'
+    (folder / "scale.cu").write_text(text)
+    (folder / "scale.py").write_text(HOST)
+    (folder / "scale.yaml").write_text(SPACE + more)
+    return load_spec(folder / "scale.yaml")
+
+
+def without(monkeypatch: pytest.MonkeyPatch, missing: Mapping[str, str]) -> None:
+    """Make the named compilers unusable, and the others usable."""
+    monkeypatch.setattr(measure_choose, "why_unusable", lambda name, arch: missing.get(name))
+
+
+def chosen(spec: Spec, backend: Backend = SM_90) -> tuple[str, str]:
+    found = with_cuda_compiler(spec, backend)
+    return found.cuda_compiler, found.why.removeprefix("a test; ")
+
+
+def test_the_space_names_the_compiler(tmp_path, monkeypatch) -> None:
+    without(monkeypatch, {})
+    spec = space(tmp_path, "compiler: {cuda: nvrtc}\n")
+    assert chosen(spec) == (NVRTC, "NVRTC compiles: the space says so")
+    assert spec.program_sha256 == space(tmp_path).program_sha256
+
+
+def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch) -> None:
+    without(monkeypatch, {NVRTC: "NVRTC is not installed: pip install it"})
+    spec = space(tmp_path, "compiler: {cuda: nvrtc}\n")
+    reason = r"scale\.yaml says `compiler: \{cuda: nvrtc\}`, but .* here: NVRTC is not installed: p"
+    with pytest.raises(BackendUnavailable, match=reason):
+        with_cuda_compiler(spec, SM_90)
+
+
+def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch) -> None:
+    without(monkeypatch, {})
+    spec = space(tmp_path)
+    assert chosen(spec) == (NVCC, "nvcc compiles")
+    without(monkeypatch, {NVCC: "nvcc was not found: it is nowhere"})
+    only = dataclasses.replace(SM_90, cuda_compiler=NVRTC)
+    assert chosen(spec, only) == (NVRTC, "NVRTC compiles: nvcc was not found")
+
+
+def test_other_devices_have_no_choice(opencl: Backend) -> None:
+    assert with_cuda_compiler(SPEC, opencl) is opencl

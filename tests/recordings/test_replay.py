@@ -417,7 +417,7 @@ def test_mistyped_database_is_one_clear_error(database: Path, spec: Spec) -> Non
 def t4_of(path: Path, spec: Spec, *measurements: Measurement) -> Path:
     """An export of these measurements."""
     with path.open("w") as file:
-        write_t4(file, spec.name, DEVICE, {}, measurements)
+        write_t4(file, spec.name, DEVICE, measurements)
     return path
 
 

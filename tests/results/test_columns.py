@@ -15,7 +15,6 @@ from sklearn.tree import DecisionTreeRegressor
 
 from harness.analysis import sampling
 from harness.analysis.coverage import reservations
-from harness.analysis.effects import trials
 from harness.analysis.explain import samples
 from harness.analysis.inputs import fastest, one_per_code
 from harness.analysis.search_counts import SearchCounts
@@ -26,7 +25,7 @@ from harness.results.config_table import ConfigTable
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results, read_results, the_one
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
-from harness.stats.timing import is_within_noise
+from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 from tests.helpers.results_examples import KEY, SPEC, make_config, make_failed, make_ok, write
 
@@ -46,7 +45,7 @@ def assorted() -> list[MeasurementRow]:
     found += [make_failed(outcome, 11) for outcome in (Outcome.TIMEOUT, Outcome.BUILD_FAILED)]
     found += [make_ok(3, [0.9e-3, 0.8e-3], SECOND)]
     return [
-        MeasurementRow(number, "search", m, None, f"{number:032x}", "Designed", "2026-01-01")
+        MeasurementRow(number, "search", m, None, f"{number:032x}", "UniformRandom", "2026-01-01")
         for number, m in enumerate(found)
     ]
 
@@ -174,10 +173,10 @@ def test_a_sample_keeps_each_measurements_slowdown(
     def known(table: object) -> set[tuple[float, float]]:
         return set(zip(table["time_s"], table["slowdown"], strict=True))  # type: ignore[index]
 
-    whole, tests = samples(results).table, len(trials(results).ends)
+    whole = samples(results).table
     monkeypatch.setattr(sampling, "MOST_ROWS", 30)
     assert known(samples(results).table) < known(whole)
-    assert len(samples(results).table) == len(trials(results).ends) == 30 < tests
+    assert len(samples(results).table) == 30 < len(whole)
 
 
 # ------------------------------------------------------------------------------ trees

@@ -17,7 +17,7 @@ def rows_of(*found: tuple[Input, dict[str, int]]) -> MeasurementRows:
             Measurement(Config(values), problem, Outcome.OK, Timing((1e-3, 2e-3))),
             None,
             f"{number:032x}",
-            "Designed",
+            "UniformRandom",
             "2026-01-01",
         )
         for number, (problem, values) in enumerate(found)

@@ -98,15 +98,6 @@ def test_what_is_known_of_the_device_is_noted_of_a_run(place: Path) -> None:
     assert (notes["clock_khz"], notes["host"]) == ("1980000", "here")
 
 
-def test_a_database_without_commands_is_read_and_gains_them(place: Path) -> None:
-    write(place, make_ok(1))
-    tamper(place, "DROP TABLE commands; UPDATE schema_version SET version = 3")
-    assert read(place)[1] == ()
-    merge(place.with_name("out.db"), place)
-    write(place, plan=make_plan())
-    assert count(place, "commands") == 1
-
-
 def test_merging_again_brings_runs_and_commands_up_to_date_and_never_back(
     tmp_path: Path, place: Path
 ) -> None:

@@ -42,7 +42,6 @@ from tests.helpers.postgres_server import Server, execute, running_server
 from tests.helpers.replays import FormulaMeasurer, make_spec
 from tests.helpers.results_examples import (
     ENVIRONMENT,
-    ROOT,
     SPEC,
     Search,
     begin_search,
@@ -210,54 +209,7 @@ def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: 
 @pytest.mark.parametrize(
     ("sql", "printed"),
     [
-        (
-            "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
-            "CREATE TRIGGER lose BEFORE INSERT ON samples FOR EACH ROW EXECUTE FUNCTION f()",
-            "the trigger `lose` in the table samples",
-        ),
-        (
-            "CREATE RULE lose AS ON INSERT TO samples DO INSTEAD NOTHING",
-            "the rule `lose` in the table samples",
-        ),
-        (
-            "ALTER TABLE runs ADD COLUMN twice integer GENERATED ALWAYS AS (seed * 2) STORED",
-            "the computed column `twice` in the table runs",
-        ),
-        (
-            "ALTER TABLE measurements ALTER COLUMN turn SET DEFAULT 'x'",
-            "a default for the column `turn` in the table measurements",
-        ),
-        (
-            "ALTER TABLE samples ENABLE ROW LEVEL SECURITY",
-            "row-level security in the table",
-        ),
-        (
-            "CREATE TABLE more () INHERITS (samples)",
-            "rows of the table `more` in the",
-        ),
-        (
-            "ALTER TABLE samples SET UNLOGGED",
-            "rows that a crash deletes (UNLOGGED)",
-        ),
-    ],
-)
-def test_tables_that_others_changed_are_refused(postgres: str, sql: str, printed: str) -> None:
-    write(postgres, make_ok(1))
-    execute(postgres, sql)
-    for door in (reading, writing):
-        with (
-            pytest.raises(ResultsError, match=re.escape(f"{postgres} has {printed}")),
-            door(postgres),
-        ):
-            pass
-
-
-@pytest.mark.parametrize(
-    ("sql", "printed"),
-    [
-        ("ALTER TABLE samples ALTER COLUMN time_s TYPE text", "the type text in the column time_s"),
         ("UPDATE samples SET time_s = 'NaN'", "measurement 1: samples must be finite"),
-        ("UPDATE measurements SET median_s = 1", "is damaged"),
         ("UPDATE configurations SET parameters = '[1]'", "is damaged"),
         (f"UPDATE configurations SET parameters = '{'[' * 5000 + ']' * 5000}'", "is damaged"),
         ("DROP TABLE samples", "the table samples is missing"),
@@ -364,9 +316,7 @@ def test_a_session_that_was_ended_is_replaced(
             claimed(other)
     assert stored(postgres) == [1, 2]
     printed = capsys.readouterr().err
-    assert (
-        f"{postgres}: the connection was lost. Waiting for the server for up to 10 min" in printed
-    )
+    assert f"{postgres}: the connection was lost. Waiting for the server for up to 2 min" in printed
     assert f"{postgres}: connected again" in printed
 
 
@@ -389,32 +339,25 @@ def test_a_transaction_that_was_cut_is_written_again(postgres: str) -> None:
     assert execute(postgres, "SELECT count(*) FROM tests") == [(1,)]
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_commit_whose_answer_was_lost_is_not_repeated(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with opened(postgres) as store:
+    with pytest.raises(ResultsError, match=r"lost; .* is kept\. Run the same command again"):
+        lose_the_answer_of_a_commit(postgres, monkeypatch)
+    assert stored(postgres) == [1]
+
+
+def lose_the_answer_of_a_commit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(url) as store:
         search = claimed(store)
-        commit, lost = store.session.commit, iter([True])
+        commit = store.session.commit
 
         def commit_without_answer() -> None:
             commit()
-            if next(lost, False):
-                raise OperationalError(
-                    "COMMIT", None, Exception("lost"), connection_invalidated=True
-                )
+            raise OperationalError("COMMIT", None, Exception("lost"), connection_invalidated=True)
 
         monkeypatch.setattr(store.session, "commit", commit_without_answer)
         add(store, search, 1)
-        add(store, search, 2)
-        assert next(lost, False) is False
-        assert stored(postgres) == [1, 2]
-        lost = iter([True])  # and of a test which a measurement answers that was there before
-        ordinal = store.next_ordinal(search.run_id)
-        row = store.measured(search.plan)[search.plan.problem].of_stages(["search"])[0]
-        store.transact(partial(store.add_tests, search.run_id, ordinal, [9], [row.id], ["a"]))
-        assert next(lost, False) is False
-        assert store.next_ordinal(search.run_id) == ordinal + 1
 
 
 @pytest.mark.usefixtures("quick")
@@ -541,7 +484,7 @@ with opened(sys.argv[1]) as store:
 def test_a_killed_writer_leaves_what_it_committed_and_no_lock(postgres: str) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c", _WRITE_UNTIL_KILLED, postgres],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -644,9 +587,9 @@ def test_a_campaign_whose_connection_is_lost_again_and_again_ends_as_without(
 ) -> None:
     spec, undisturbed = make_spec(tmp_path), str(tmp_path / "undisturbed.db")
     asked = tune(undisturbed, spec)
-    cut = Cutting(postgres, every=29)
+    cut = Cutting(postgres, every=61)
     assert tune(postgres, spec, cut) == asked
-    assert cut.statements > 300
+    assert cut.statements > 3 * 61
     assert contents(postgres) == contents(undisturbed)
     assert tune(postgres, spec) == []
     assert execute(postgres, "SELECT count(*), count(DISTINCT uuid) FROM tuning_run") == [(2, 2)]

@@ -1,4 +1,4 @@
-"""The space that a database was tuned from: found again, and named in commands that run."""
+"""The space that a database was tuned from: found again, and named."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ def test_the_file_is_found_from_the_databases_folder_and_from_that_above(folder:
         assert found.path is not None
         assert found.path.samefile(folder / "mine" / "x.yaml")
         assert found.place == ""
-    command = tuned("mine/x.db").tune_again("--test-limit", "9", database="mine/x.db")
-    assert command.endswith("harness.tune mine/x.yaml --test-limit 9 --database mine/x.db")
 
 
 def test_a_file_that_is_not_found_is_tuned_where_it_was(folder: Path) -> None:
@@ -39,19 +37,11 @@ def test_a_file_that_is_not_found_is_tuned_where_it_was(folder: Path) -> None:
         "x.yaml",
         "in the folder where you tuned",
     )
-    command = found.tune_again("--test-limit", "9", database="far/x.db")
-    assert command.endswith(
-        f"harness.tune x.yaml --test-limit 9 --database {folder / 'far' / 'x.db'}"
-    )
 
 
-def test_a_space_built_in_python_is_tuned_by_a_call(folder: Path) -> None:
+def test_a_space_built_in_python_is_tuned_in_python(folder: Path) -> None:
     found = tuned("x.db", ("<space x>",))
     assert (found.path, found.place) == (None, "in Python")
-    words = ("--technique", "A", "--technique", "B", "--fresh", "--test-limit", "9")
-    assert found.tune_again(*words, database="x.db") == (
-        "harness.tune(space, technique=['A', 'B'], fresh=True, test_limit=9, database='x.db')"
-    )
 
 
 def test_a_note_cannot_control_a_terminal() -> None:

@@ -37,14 +37,10 @@ def test_macro_that_no_live_line_names_makes_no_difference() -> None:
     assert len({live(CHOICE=choice, TILE=1) for choice in range(4)}) == 3
 
 
-def test_what_is_left_are_live_lines_and_the_macros_that_they_name() -> None:
+def test_what_is_left_are_live_lines_with_macros_expanded() -> None:
     assert live(CHOICE=0, TILE=4) == "int plain;"
-    assert live(CHOICE=1, TILE=4) == "#define TILE 4\nint tiled[TILE];"
-    assert live(CHOICE=3, TILE=4).splitlines() == [
-        "#define TILE 4",
-        "#define AREA (TILE * TILE)",
-        "int area[AREA];",
-    ]
+    assert live(CHOICE=1, TILE=4) == "int tiled[4];"
+    assert live(CHOICE=3, TILE=4) == "int area[(4 * 4)];"
 
 
 @pytest.mark.parametrize(
@@ -55,8 +51,6 @@ def test_what_is_left_are_live_lines_and_the_macros_that_they_name() -> None:
         "#if UNKNOWN\n#define A 2\n#endif\n#if A == 2\nint b = B;\n#endif\n",
         "#if UNKNOWN\n#undef A\n#endif\n#ifndef A\nint b = B;\n#endif\n",
         "#if UNKNOWN\n#elif A == 0\nint b = B;\n#endif\n",
-        "#if A / 1 == 1\nint b = B;\n#endif\n",
-        "#if A + 0x1 == 2\nint b = B;\n#endif\n",
     ],
 )
 def test_branch_that_the_text_does_not_decide_is_kept(text: str) -> None:
@@ -66,7 +60,6 @@ def test_branch_that_the_text_does_not_decide_is_kept(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "#define PASTE(x, y) x ## y\nint b = PASTE(N, AME);\n",
         '#include "other.h"\n',
         "# include <other.h>\n",
         "int line = __LINE__;\n",
@@ -75,6 +68,9 @@ def test_branch_that_the_text_does_not_decide_is_kept(text: str) -> None:
         "%:if 0\nint b;\n",
         "??=if 0\nint b;\n",
         "#unassert machine\n",
+        '_Pragma("unroll NAME")\n',
+        "#define PRAGMA(x) _Pragma(#x)\nPRAGMA(unroll NAME)\n",
+        "#error no\n",
     ],
 )
 def test_source_that_hides_what_it_names_counts_as_a_whole(text: str) -> None:
@@ -86,7 +82,13 @@ def test_source_that_hides_what_it_names_counts_as_a_whole(text: str) -> None:
     [
         "int b = NA\\\nME;\n",
         "#pragma unroll NAME\n",
-        '_Pragma("unroll NAME")\n',
+        "#if UNKNOWN\n#define OTHER NAME\n#endif\nint b = OTHER;\n",
+        "#if UNKNOWN\n#if 1\n#define OTHER NAME\n#endif\n#endif\nint b = OTHER;\n",
+        "#ifdef UNKNOWN\n#else\n#define OTHER NAME\n#endif\nint b = OTHER;\n",
+        "#if 0\n#elif UNKNOWN\n#undef NAME\n#endif\nint b = NAME;\n",
+        "#if UNKNOWN\n#define A OTHER\n#endif\n#define OTHER NAME\nint b = A;\n",
+        "#define PRAGMA(x) _Pragma(#x)\n#define UNROLL(n) PRAGMA(unroll n)\nUNROLL(NAME)\n",
+        "#define PASTE(x, y) x ## y\nint b = PASTE(N, AME);\n",
         "#define OTHER NAME\nint b = OTHER;\n",
         "#define OTHER(x) x + NAME\nint b = OTHER(1);\n",
         "int b = NAME;\n#undef NAME\n",
@@ -106,7 +108,6 @@ def test_macro_that_is_named_anyhow_makes_a_difference(text: str) -> None:
         "#ifndef NAME\n#define NAME 4\n#endif\n",
         "#define OTHER NAME\n",
         "#if NAME == 3\nint b;\n#elif defined(NAME) && !(NAME < 1)\nint c;\n#endif\n",
-        "#if UNKNOWN && NAME == 3\nint b;\n#endif\n",
         "#if NAME == 3\n#include <other.h>\n#endif\n",
     ],
 )

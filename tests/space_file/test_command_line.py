@@ -57,6 +57,22 @@ def test_features_are_found_where_run_has_them(tmp_path: Path, words: str, n: st
     assert sources(line) == {"n": n, "m": m}
 
 
+def test_a_seed_is_the_users_to_give(tmp_path: Path) -> None:
+    (tmp_path / "work.c").write_text("int main(void) { return 0; }\n")
+    text = SPACE.replace("WORDS", '"{output}", "--seed={seed}", "{n}", "{m}"')
+    text = text.replace("MORE", "environment: {T: '{T}', S: '{seed}'}")
+    (tmp_path / "space.yaml").write_text(f"{text}verify: {{against: nothing}}\n")
+    plan = load_spec(tmp_path / "space.yaml").program
+    assert plan is not None
+    line = command_line(plan, ("n", "m"))
+    assert (line.usage, sources(line)) == (
+        "--seed=SEED N M",
+        {"n": "argument 2", "m": "argument 3"},
+    )
+    assert [name for name, _ in line.set_variables] == ["T"]
+    assert line.feature_variables == ()
+
+
 def test_words_that_parameters_set_are_inserted_with_their_options(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, '"{output}", "{T}", "{n}", -t, "{T}", "{m}", "--x={TILE}"')
     line = command_line(plan, ("n", "m"))

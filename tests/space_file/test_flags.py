@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
 
+from benchmarks.nvcc_flags import RECORD, FlagRow, findings, read, write
+from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, SpecError, UsageError
+from harness.core.records import Value
 from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.compiler_warnings import conflicts
 from harness.measure.flags.probe import ProbedCommand, answers
@@ -19,23 +22,22 @@ from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_o
 from harness.space_file.flags.model import FromFiles, Setting, Switch
 from harness.space_file.flags.resolve import resolve
 from harness.space_file.tuned import Flag as SpaceFlag
+from tests.helpers.compilers import needs_gcc, needs_nvcc
 
 FILES = sorted(set(COMPILERS.values()))
 
 SMALL = """\
-title: Flags of a compiler that is not there
-tested: never
 flags:
-  fast: {type: boolean, option: --fast, changes_values: true, stage: compiler}
-  width: {type: enum, option: "--width={value}", values: [1, 2, 4], changes_values: [4], stage: compiler}
-  limit: {type: integer, option: "-X --limit={value}", min: 8, max: 64, step: 8, changes_values: false, stage: compiler}
-  unroll: {type: onoff, option: "-f[no-]unroll-loops", changes_values: false, stage: compiler}
-  link: {type: boolean, option: -flink, changes_values: false, stage: linker, needs: linking}
+  fast: {type: boolean, option: --fast, changes_values: true}
+  width: {type: enum, option: "--width={value}", values: [1, 2, 4], changes_values: [4]}
+  limit: {type: integer, option: "-X --limit={value}", min: 8, max: 64, step: 8, changes_values: false}
+  unroll: {type: onoff, option: "-f[no-]unroll-loops", changes_values: false}
+  link: {type: boolean, option: -flink, changes_values: false, needs: linking}
 sets:
   default: [fast, width, {limit: {min: 16}}, unroll, link]
 constraints:
-  - {holds: not fast or width != 4, found: warned, evidence: said so}
-  - {holds: limit == absent or unroll != absent, found: ignored, evidence: without a word}
+  - not fast or width != 4
+  - limit == absent or unroll != absent
 """  # noqa: E501
 
 
@@ -113,21 +115,19 @@ def test_boolean_flags_pass_what_their_names_say(name: str) -> None:
 def test_constraints_are_such_that_any_flag_may_be_left_out(name: str) -> None:
     catalogue = catalogue_of(name)
     for written in catalogue.constraints:
-        for left_out in written.expression.names:
-            rest = sorted(written.expression.names - {left_out})
+        for left_out in written.names:
+            rest = sorted(written.names - {left_out})
             printed = resolve(catalogue, selected(catalogue, rest), linked=True).constraints
             absent = {flag: catalogue.absent(flag) for flag in rest}
             assert all(constraint.holds(absent) for constraint in printed)
 
 
-def test_every_flag_of_2015_is_mapped_or_gone() -> None:
-    catalogue = catalogue_of("nvcc")
-    published = catalogue.published["bruel2015"].flags
-    assert len(published) == 13
-    today = {flag.today for flag in published if flag.today is not None}
-    assert today == resolve(catalogue, "bruel2015", linked=True).declarations.keys()
-    gone = {flag.was.split("=")[0] for flag in published if flag.today is None}
-    assert gone == {"--gpu-architecture", "--no-align-double"}
+def test_every_flag_of_2015_is_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "flags.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `-.*?` \| (?:`(\w+)`|gone) \|", page, re.MULTILINE)
+    assert len(rows) == 13
+    today = resolve(catalogue_of("nvcc"), "bruel2015", linked=True).declarations.keys()
+    assert {name for name in rows if name} == today
 
 
 def test_compiler_without_a_catalogue_is_refused_with_the_nearest() -> None:
@@ -233,7 +233,7 @@ def test_compiler_that_refuses_an_empty_program_is_not_asked_for_flags() -> None
         answers(Broken("broken"), [Setting(("--fast",))])
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
+@needs_gcc
 def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
     gcc = ProbedCommand("gcc", Path(shutil.which("gcc") or ""))
     words = ("-funroll-loops", "-fno-such-option", "-fassociative-math")
@@ -243,18 +243,9 @@ def test_gcc_is_asked_and_its_warnings_of_conflict_count() -> None:
     assert "disabled" in (said[Setting(("-fassociative-math",))] or "")
 
 
-def _nvcc() -> Path | None:
-    try:
-        return find_nvcc()
-    except BackendUnavailable:
-        return None
-
-
-@pytest.mark.skipif(_nvcc() is None, reason="there is no nvcc")
+@needs_nvcc
 def test_nvcc_is_asked_and_its_warnings_of_conflict_count() -> None:
-    executable = _nvcc()
-    assert executable is not None
-    nvcc = ProbedCommand("nvcc", executable, "sm_90")
+    nvcc = ProbedCommand("nvcc", find_nvcc(), "sm_90")
     known, driver, ptxas, adjusted = (
         Setting(("--ftz=true",)),
         Setting(("--no-such-option",)),
@@ -325,14 +316,12 @@ def test_faults_of_a_catalogue_are_all_told_with_file_and_line(tmp_path: Path) -
     path = written(
         tmp_path,
         """\
-title: Faulty
-tested: never
 flags:
-  a: {type: boolean, option: "--a={value}", changes_values: true, stage: x}
-  b: {type: enum, option: --b, values: [1], changes_values: false, stage: x}
-  c: {type: integer, option: "--c={value}", min: 3, changes_values: false, stage: x, notes: y}
+  a: {type: boolean, option: "--a={value}", changes_values: true}
+  b: {type: enum, option: --b, values: [1], changes_values: false}
+  c: {type: integer, option: "--c={value}", min: 3, changes_values: false, basline: y}
   d: {type: word, option: --d}
-  e: {type: enum, option: "-O{value}", values: [1], changes_values: false, stage: x, baselines: [0]}
+  e: {type: enum, option: "-O{value}", values: [1], changes_values: false, baselines: [0]}
 sets: {default: [a]}
 """,
     )
@@ -340,27 +329,104 @@ sets: {default: [a]}
         load_catalogue(path)
     printed = str(faulty.value)
     for text in (
-        ":4: flags.a: a boolean's `option` takes no value, but got '--a={value}'",
-        ":5: flags.b: `option` must contain {value}, where the value goes, but got '--b'",
-        ":6: flags.c: needs `max` (largest value, included)",
-        ":6: flags.c: `notes` is not a key here; did you mean `note`?",
-        ":8: flags.e: `baselines` has 0, which is not one of its values",
-        ":7: flags.d: the type must be one of boolean, onoff, enum, integer, files, but got `word`",
+        ":2: flags.a: a boolean's `option` takes no value, but got '--a={value}'",
+        ":3: flags.b: `option` must contain {value}, where the value goes, but got '--b'",
+        ":4: flags.c: needs `max` (largest value, included)",
+        ":4: flags.c: `basline` is not a key here; did you mean `baselines`?",
+        ":6: flags.e: `baselines` has 0, which is not one of its values",
+        ":5: flags.d: the type must be one of boolean, onoff, enum, integer, files, but got `word`",
     ):
         assert f"{path}{text}" in printed
 
 
 def test_what_a_catalogue_names_must_be_there(tmp_path: Path) -> None:
     text = SMALL.replace("unroll, link]", "unrol]\n  exact: [fast]")
-    text += "  - {holds: widht == absent, found: refused, evidence: x}\n"
-    text += "  - {holds: fast, found: refused, evidence: x}\n"
+    text += "  - widht == absent\n"
+    text += "  - fast\n"
     with pytest.raises(SpecError) as faulty:
         load_catalogue(written(tmp_path, text))
     printed = str(faulty.value)
     for part in (
-        ":10: sets.default.3: `unrol` is not a flag of this catalogue; did you mean `unroll`?",
-        ":11: sets.exact: `exact` is a set that every catalogue has already",
-        ":15: constraints.2.holds: `widht` is not a flag; did you mean `width`?",
-        ":16: constraints.3.holds: `fast` forbids that every flag is absent",
+        ":8: sets.default.3: `unrol` is not a flag of this catalogue; did you mean `unroll`?",
+        ":9: sets.exact: `exact` is a set that every catalogue has already",
+        ":13: constraints.2: `widht` is not a flag; did you mean `width`?",
+        ":14: constraints.3: `fast` forbids that every flag is absent",
     ):
         assert part in printed
+
+
+# ---- the record of what nvcc's flags do: the evidence of the catalogue's constraints, and the page
+
+CATALOGUE = catalogue_of("nvcc")
+
+
+def _config(setting: str) -> dict[str, Value] | None:
+    """The values of a row's flags; None where the catalogue leaves one of the values out."""
+    config: dict[str, Value] = {name: CATALOGUE.absent(name) for name in CATALOGUE.flags}
+    for part in setting.split():
+        name, _, printed = part.partition("=")
+        there = [value for value in CATALOGUE.flags[name].values if str(value) == printed]
+        if not there:
+            return None
+        config[name] = there[0]
+    return config
+
+
+def _pairs() -> Iterator[tuple[FlagRow, dict[str, Value]]]:
+    for row in read(RECORD):
+        config = _config(row.setting)
+        if " " in row.setting and config is not None:
+            yield row, config
+
+
+def _broken(config: dict[str, Value]) -> list[Expression]:
+    return [c for c in CATALOGUE.constraints if not c.holds(config)]
+
+
+def test_constraints_rule_out_every_pair_that_nvcc_refused_or_warned_of() -> None:
+    spoken = [(row, config) for row, config in _pairs() if row.came != "ok"]
+    assert spoken
+    assert [row.setting for row, config in spoken if not _broken(config)] == []
+
+
+def test_each_constraint_rules_out_pairs_of_the_record() -> None:
+    ruled_out = {c.text for row, config in _pairs() for c in _broken(config)}
+    of_files = {name for name, flag in CATALOGUE.flags.items() if not flag.values}
+    tried = [c for c in CATALOGUE.constraints if not c.names <= of_files]
+    assert [c.text for c in tried if c.text not in ruled_out] == []
+
+
+def test_pairs_that_are_ruled_out_without_a_word_gave_the_code_of_another_setting() -> None:
+    rows = read(RECORD)
+    code = {(row.kernel, row.setting): row.code for row in rows}
+    for row, config in _pairs():
+        broken = _broken(config)
+        if row.came == "ok" and broken:
+            others = [code[row.kernel, part] for part in ("", *row.setting.split())]
+            assert row.code in others, row.setting
+
+
+def test_findings_tell_what_changes_code_and_what_is_without_effect(tmp_path: Path) -> None:
+    alone = [("", "0"), ("a=1", "1"), ("b=1", "2"), ("c=1", "0"), ("d=1", "1")]
+    rows = [FlagRow("k", setting, "ok", code, "8", "") for setting, code in alone]
+    rows += [
+        FlagRow("k", "a=1 b=1", "ok", "1", "8", ""),
+        FlagRow("k", "b=1 d=1", "warned", "1", "8", "ignoring b"),
+        FlagRow("k", "c=1 d=1", "refused", "", "", "conflict"),
+    ]
+    written = write(tmp_path / "record.csv", rows)
+    assert read(tmp_path / "record.csv") == written
+    assert findings(rows) == {
+        "changes": ["a=1: k", "b=1: k", "d=1: k"],
+        "no change": ["c=1"],
+        "refused": ["c=1 d=1: conflict"],
+        "warned": ["b=1 d=1: ignoring b"],
+        "no effect": ["b=1 beside a=1"],
+        "same": ["a=1, d=1"],
+    }
+
+
+def test_every_set_stands_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "flags.md").read_text(encoding="utf-8")
+    for name in CATALOGUE.sets:
+        assert f"| `{name}` |" in page

@@ -11,7 +11,8 @@ import pytest
 from harness.core.records import Timing
 from harness.stats import samples as module
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
-from harness.stats.timing import is_within_noise, mean_log, variance
+from harness.stats.timing import mean_log, variance
+from tests.helpers.noise import is_within_noise
 
 ROWS = [
     [2.0, 1.0, 4.0],

@@ -392,15 +392,15 @@ def test_an_input_without_data_is_left_out_on_its_device_alone(tmp_path: Path) -
     assert warnings == [f"({lacking}) is left out: no data"]
 
 
-def test_devices_share_the_time_of_a_campaign_breadth_first(tmp_path: Path) -> None:
-    """Each input gets its default before any gets more tests."""
+def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
+    """Five inputs on three devices, of which two search two inputs."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
-    limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() + 600}
-    with opened(spec, tmp_path / "r.db", equal(*devices), **limits) as (campaign, tests):
+    assert len(spec.inputs) == 5
+    limits: dict[str, Any] = {"test_limit": 2000, "stop_at": time.monotonic() + 6}
+    with opened(spec, tmp_path / "r.db", equal(*devices), **limits) as (campaign, _):
+        began_s = time.monotonic()
         reports = campaign.run()
-        assert {found.tests for found in campaign.searched.values()} == {20}
-    first = [progress.measurement.input for progress in tests[: len(spec.inputs)]]
-    assert set(first) == set(spec.inputs)
+        assert time.monotonic() - began_s < 30
     assert all(report.best for report in reports)
 
 

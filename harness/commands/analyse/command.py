@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
+from harness.analysis.causes import FAILURES_HEAD, causes, causes_lines, failures_rows
 from harness.analysis.coverage import input_reports, rerun_lines, reservations
-from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.analysis.summary import summarize
 from harness.api.across import advice
 from harness.api.describing import describe_analysis, describe_summary
 from harness.api.documents import AnalyseDocument
 from harness.api.results import findings_of
-from harness.commands.analyse import effects, tree
+from harness.commands.analyse import tree
 from harness.commands.analyse.options import AnalyseOptions, TreeOptions
 from harness.commands.run import print_json
 from harness.core.errors import UsageError
+from harness.core.files import check_output
 from harness.core.kept import Kept
-from harness.core.outputs import check_output
 from harness.dispatch.by_input import slowdowns_by_input
 from harness.dispatch.study import AUTO, learners
 from harness.display.across import print_across
@@ -31,6 +31,7 @@ from harness.display.summary import print_summary
 from harness.display.text import make_table, print_line, print_lines
 from harness.report.findings import Findings
 from harness.results import without_password
+from harness.results.ablation import ablation_lines
 from harness.results.versions import NEWEST, set_aside_lines
 from harness.results.view import Results, read_results
 
@@ -57,7 +58,7 @@ def analyse(options: AnalyseOptions, wanted: TreeOptions) -> int:
     each = [wanted] if is_one else list(map(wanted.with_picture_of, names))
     for one in each:
         if one.picture is not None:
-            check_output(one.picture, tree.PICTURE, "--picture")
+            check_output(one.picture)
     complete = [
         _print(console, results, title, its, options.by_input)
         for its, results, title in zip(each, found, _titles(found), strict=False)
@@ -133,14 +134,22 @@ def _print(
         lines = list(part)
         print_lines(console, [*lines, *([""] if lines else [])])
     _print_energy(console, found)
-    with console.status("estimating the effects of parameters"):
-        effects.print_effects(console, results)
+    _print_failures(console, results)
     with console.status("growing trees"):
         is_complete = tree.print_tree(console, results, found.matrix, options, found.kept)
     console.print()
     print_across(console, found.matrix, learners(), found.kept)
     console.print()
     return (by_input is None or _print_by_input(console, found, by_input)) and is_complete
+
+
+def _print_failures(console: Console, results: Results) -> None:
+    """Print failures by kind with their causes."""
+    rows = failures_rows(results)
+    if rows:
+        columns = range(len(FAILURES_HEAD))
+        console.print(make_table(FAILURES_HEAD, rows, left=columns, wrap=columns))
+        print_lines(console, [*causes_lines(causes(results)), ""])
 
 
 def _print_energy(console: Console, findings: Findings) -> None:

@@ -14,13 +14,20 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.analysis import SLOWDOWN
-from harness.analysis.effects.text import shared_samples
-from harness.analysis.explain import Explanation, Samples, explain, grown, pooled, samples
+from harness.analysis.explain import (
+    Explanation,
+    Samples,
+    explain,
+    grown,
+    pooled,
+    samples,
+    shared_samples,
+)
 from harness.commands.analyse.options import TreeOptions
 from harness.commands.run import format_error
 from harness.core.errors import UsageError
+from harness.core.files import WRITTEN_BY, write_output
 from harness.core.kept import Kept, content_key
-from harness.core.outputs import marked, write_output
 from harness.core.text import counted
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import gadapt_judgement
@@ -48,12 +55,6 @@ _MOST_LEFT_OUT = 64  # inputs that are held out one by one; if there are more, i
 _PARTS = 10
 _MOST_SETTINGS = 20
 _DRAWN_DEPTH = 4
-_OWN = "harness.analyse"
-PICTURE = marked(
-    "a picture of a tree",
-    rb"Software\0harness\.analyse|<dc:title>harness\.analyse|/Creator \(harness\.analyse\)",
-)
-"""The key of the program's name differs between PNG, SVG and PDF."""
 
 
 def check_options(found: Sequence[Results], options: TreeOptions, platforms: bool) -> None:
@@ -179,12 +180,6 @@ def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
         f"    accuracy on held-out samples, leaves as cross-validation chooses ({count}): "
         f"{_accuracy(known.accuracy, known.measurements)}"
     )
-    yield (
-        f"    of trees with the published stopping rule ({known.published.leaves} leaves): "
-        f"{_accuracy(known.published.accuracy, known.measurements)}"
-    )
-    linear = _accuracy(known.linear, known.measurements)
-    yield f"    of a linear model with interactions (Stargazer): {linear}"
     if depth:
         yield from (f"    {line}" for line in describe(known.tree, depth))
 
@@ -192,9 +187,9 @@ def _model_lines(known: Explanation, depth: int | None) -> Iterator[str]:
 def _origin(known: Explanation) -> str:
     """Say how many of the samples are unbiased."""
     if known.unbiased == len(known.tree.samples):
-        return "all designed, drawn uniformly or the whole space"
+        return "all drawn uniformly or the whole space"
     if known.unbiased:
-        return f"{known.unbiased:,} of them designed or drawn uniformly, the others by a search"
+        return f"{known.unbiased:,} of them drawn uniformly, the others by a search"
     return "all of them chosen by a search, so they are biased"
 
 
@@ -260,7 +255,9 @@ def _settings_table(trees: Sequence[tuple[Tree, float]], regions: pd.DataFrame) 
 
 def _print_picture(console: Console, tree: Tree, depth: int, path: Path) -> None:
     ending, content = path.suffix[1:].lower(), io.BytesIO()
-    program = {"Software" if ending == "png" else "Creator": _OWN}
+    program = {"Software" if ending == "png" else "Creator": WRITTEN_BY}
     draw(tree, depth).savefig(content, format=ending, dpi=120, metadata=program)
-    write_output(path, content.getvalue(), PICTURE, "--picture")
+    comment = f"?><!-- {WRITTEN_BY} -->".encode()
+    picture = content.getvalue()
+    write_output(path, picture.replace(b"?>", comment, 1) if ending == "svg" else picture)
     print_line(console, f"{path}: the tree")

@@ -17,15 +17,18 @@ from harness.commands.check.inspection import (
     SpaceSize,
     size_of,
 )
-from harness.commands.check.targets import DEVICE_ONLY_LIMIT, unchecked, why_no_dynamic_memory
+from harness.commands.check.targets import (
+    DEVICE_ONLY_LIMIT,
+    checked_spaces,
+    unchecked,
+    why_no_dynamic_memory,
+)
 from harness.constraints.expression import Expression
 from harness.core.records import LIMIT_NAMES, Build, Config, Value, shown
 from harness.core.text import counted, format_time
 from harness.display.text import make_table, print_line, print_lines
 from harness.measure.backends.cuda_compilers import name_of
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
-from harness.space import InputSpaces
-from harness.space.switched_off import removed_where_off
 from harness.space_file import Parameter, ProgramPlan, Spec
 from harness.space_file.command_line import NoLauncher, command_line
 from harness.space_file.inputs import feature_ranges
@@ -50,11 +53,9 @@ def describe_space(console: Console, spec: Spec) -> None:
     title = f": {spec.title}" if spec.title else ""
     print_line(console, f"{spec.name}{title} ({spec.path})")
     for heading, compiler in _flag_sets(spec):
-        size = size_of(spec, InputSpaces(spec, compiler=compiler))
+        size = size_of(spec, checked_spaces(spec, compiler=compiler))
         print_line(console, f"  {heading}{format_size(size)}")
-    more = 0 if spec.adaptive is None else spec.adaptive.most_more(spec.inputs)
-    chosen = f", and up to {more} that tuning chooses" if more else ""
-    print_line(console, f"  {counted(len(spec.inputs), 'input')}{chosen}: {_inputs(spec)}")
+    print_line(console, f"  {counted(len(spec.inputs), 'input')}: {_inputs(spec)}")
     if len(spec.inputs) < FEWEST_INPUTS:
         print_line(
             console,
@@ -87,14 +88,6 @@ def _relations(spec: Spec) -> Iterator[str]:
         expression = constraint.expression
         where = f"line {constraint.line}{_needs(expression)}"
         yield f"  constraint: {expression.written} ({where})"
-        removed = removed_where_off(spec, expression)
-        if removed is not None and removed.parameter.when is not None:
-            off, example = removed.parameter, Config(removed.example)
-            yield (
-                f"    note: it removes ({example}), where {off.name} does not matter and has its "
-                f"default {shown(off.default)}. To keep such configurations, write: "
-                f"not ({removed.parameter.when.text}) or ({expression.written})"
-            )
     for p in spec.parameters:
         if p.when is not None:
             yield f"  {p.name} matters when {p.when.text}; else it has its default{_needs(p.when)}"
@@ -136,10 +129,12 @@ def format_size(size: SpaceSize) -> str:
     (fewest_on, fewest), (most_on, most) = (
         pick(size.legal.items(), key=lambda item: item[1]) for pick in (min, max)
     )
+    where = f", counted on {len(size.legal)} of {size.inputs:,} inputs"
+    where *= len(size.legal) < size.inputs
     if fewest == most:
         suffix = " on every input" if len(size.legal) > 1 else ""
-        return f"{points}{fewest:,} of them legal{suffix}"
-    return f"{points}from {fewest:,} ({fewest_on}) to {most:,} ({most_on}) of them legal"
+        return f"{points}{fewest:,} of them legal{suffix}{where}"
+    return f"{points}from {fewest:,} ({fewest_on}) to {most:,} ({most_on}) of them legal{where}"
 
 
 def _inputs(spec: Spec) -> str:

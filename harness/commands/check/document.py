@@ -14,10 +14,10 @@ from harness.commands.check.inspection import Compiled, Inspection, SampledBuild
 from harness.commands.check.options import CheckOptions
 from harness.commands.check.program import try_program
 from harness.commands.check.program_builds import ProgramInspection
+from harness.commands.check.targets import checked_spaces
 from harness.commands.check.without_effect import without_effect
 from harness.core.errors import BackendUnavailable, SpecError
 from harness.core.records import Config
-from harness.space import InputSpaces
 from harness.space_file import Spec
 from harness.space_file.command_line import NoLauncher, command_line
 
@@ -33,7 +33,7 @@ def space_document(
 ) -> SpaceDocument:
     """Describe a valid space and the results of compiling it."""
     compiler = next((p.compiler for p in spec.parameters if p.compiler is not None), None)
-    size = size_of(spec, InputSpaces(spec, compiler=compiler))
+    size = size_of(spec, checked_spaces(spec, compiler=compiler))
     targets = [
         _compiled(inspection, _results(inspection, options), options) for inspection in inspections
     ]
@@ -45,7 +45,7 @@ def space_document(
         path=str(spec.path),
         points=size.points,
         inputs=[dict(problem) for problem in spec.inputs],
-        legal=[size.legal[problem] for problem in spec.inputs] if size.legal else None,
+        legal=[size.legal.get(problem) for problem in spec.inputs] if size.legal else None,
         default=dict(Config({p.name: p.default for p in spec.parameters})),
         targets=targets,
         why_host_failed=why_host_failed,

@@ -21,7 +21,7 @@ from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import Occupancy, occupancy
-from harness.space import ConstrainedSpace, InputSpaces
+from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec
 
@@ -46,28 +46,29 @@ class CountEstimate:
 
 @dataclass(frozen=True)
 class SpaceSize:
-    """The number of points of a space and of its legal configurations.
+    """The number of points of a space, of its inputs and of its legal configurations.
 
-    `legal` has the exact count of each input. Where an input is too large to count, `legal` is
-    empty and `estimate` is of the first such input.
+    `legal` has the exact count of each checked input. Where an input is too large to count, `legal`
+    is empty and `estimate` is of the first such input.
     """
 
     points: int
+    inputs: int
     legal: Mapping[Input, int]
     estimate: CountEstimate | None = None
 
 
-def size_of(spec: Spec, spaces: InputSpaces) -> SpaceSize:
+def size_of(spec: Spec, spaces: Mapping[Input, ConstrainedSpace]) -> SpaceSize:
     """Count points and legal configurations."""
-    points = spaces.first.raw_count
+    points, inputs = spaces[spec.inputs[0]].raw_count, len(spec.inputs)
     counts: dict[Input, int] = {}
-    for alike in spaces:
-        count = alike.space.count
+    for problem, space in spaces.items():
+        count = space.count
         if count is None:
-            estimate = alike.space.estimate_count(random.Random(0))
-            return SpaceSize(points, {}, CountEstimate(alike.inputs[0], *estimate))
-        counts |= dict.fromkeys(alike.inputs, count)
-    return SpaceSize(points, {problem: counts[problem] for problem in spec.inputs})
+            estimate = CountEstimate(problem, *space.estimate_count(random.Random(0)))
+            return SpaceSize(points, inputs, {}, estimate)
+        counts[problem] = count
+    return SpaceSize(points, inputs, counts)
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Inspection:
         self.target = target
         self._builds = builds
         self._spaces = target_spaces(spec, target)
-        self.space = self._spaces.first
+        self.space = self._spaces[spec.inputs[0]]
         default = self.space.default
         legal = {default} if self.space.is_legal(default) else set()
         others = self.space.sample(random.Random(seed), sample, legal) if sample else []
@@ -221,11 +222,10 @@ class Inspection:
     def why_default_illegal(self) -> str | None:
         """Return why the target refuses the default on some input; None where it allows it."""
         default = self.space.default
-        for alike in self._spaces:
-            reason = alike.space.why_illegal(default)
+        for problem, space in self._spaces.items():
+            reason = space.why_illegal(default)
             if reason is not None:
-                first = alike.inputs[0]
-                return f"{self.target.name} does not allow it on the input ({first}): {reason}"
+                return f"{self.target.name} does not allow it on the input ({problem}): {reason}"
         return None
 
     def _compiled(self, config: Config) -> Compiled:

@@ -8,6 +8,7 @@ from contextlib import closing
 from functools import partial
 
 from harness.commands.check.inspection import Compiled, SpaceSize, size_of
+from harness.commands.check.targets import checked_spaces
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.records import Config
 from harness.measure.build_queue import BuildQueue
@@ -16,7 +17,6 @@ from harness.measure.processes import Processes, ProcessLost, usable_cores
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.measurer import backend_of, command_build
 from harness.measure.programs.worker import ProgramBuildWorker
-from harness.space import InputSpaces
 from harness.space_file import Parameter, Spec
 
 _ASK_TIMEOUT_S = 300.0
@@ -38,8 +38,8 @@ class ProgramInspection:
             backend, self.identity, ProgramBuildWorker, at_once=usable_cores()
         )
         self.spec = fitted_to_program(spec)
-        self._spaces = InputSpaces(self.spec, backend.limits, backend.compiler)
-        self.space = self._spaces.first
+        self._spaces = checked_spaces(self.spec, backend.limits, backend.compiler)
+        self.space = self._spaces[spec.inputs[0]]
         default = self.space.canonical(self.space.default)
         others = self.space.sample(random.Random(seed), sample, {default}) if sample else []
         self.missing = sample - len(others)

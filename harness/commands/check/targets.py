@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.program import Program
-from harness.core.records import DeviceLimits
+from harness.core.records import DeviceLimits, Input, Value
 from harness.measure.backends.choose import Backend, choose_one
 from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.build_queue import BuildQueue
-from harness.measure.choose import with_arch
-from harness.measure.cuda_choice import with_named_compiler
+from harness.measure.choose import with_arch, with_cuda_compiler
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.occupancy import multiprocessor
-from harness.space import InputSpaces
+from harness.space import ConstrainedSpace
 from harness.space_file import LaunchPlan, Spec
 
 ARCHITECTURE_LIMITS = DeviceLimits(
@@ -118,8 +118,8 @@ def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
     """
     if target.arch is None:
         return target
-    backend = with_named_compiler(spec, with_arch(spec, target.backend))
-    if backend == target.backend:
+    backend = with_cuda_compiler(spec, with_arch(spec, target.backend))
+    if dataclasses.replace(backend, why=target.backend.why) == target.backend:
         return target
     compiler = backend.open_compiler()
     name = target.name.replace(target.arch, compiler.arch or "")
@@ -168,8 +168,8 @@ def fitted_spec(spec: Spec, target: CompileTarget, builds: BuildQueue[Program]) 
     return fitted_to_backend(spec, compiler, target.arch, target.identity, builds.finish)
 
 
-def target_spaces(spec: Spec, target: CompileTarget) -> InputSpaces:
-    """Make the spaces of the inputs within a target's limits, without what `unchecked` lists.
+def target_spaces(spec: Spec, target: CompileTarget) -> Mapping[Input, ConstrainedSpace]:
+    """Make the checked spaces within a target's limits, without what `unchecked` lists.
 
     Raises UsageError where the group size depends on DEVICE_ONLY_LIMIT.
     """
@@ -177,7 +177,37 @@ def target_spaces(spec: Spec, target: CompileTarget) -> InputSpaces:
         kept = tuple(c for c in spec.constraints if not _needs_device(c.expression))
         launch = spec.launch and _without_device(spec.launch, spec.path)
         spec = dataclasses.replace(spec, constraints=kept, launch=launch)
-    return InputSpaces(spec, target.limits, target.backend.compiler)
+    return checked_spaces(spec, target.limits, target.backend.compiler)
+
+
+_MOST_CHECKED = 100
+
+
+def checked_spaces(
+    spec: Spec, limits: DeviceLimits | None = None, compiler: str | None = None
+) -> Mapping[Input, ConstrainedSpace]:
+    """Make the spaces of the inputs: of the first and of those with the least and the greatest
+    value of a feature where there are more than 100. Inputs that no constraint tells apart share
+    one."""
+    first = ConstrainedSpace.of(spec, spec.inputs[0], limits, compiler)
+    named = frozenset().union(*(c.names for c in first.judge.all_constraints))
+    features = [name for name in spec.features if name in named]
+    spaces: dict[tuple[Value, ...], ConstrainedSpace] = {}
+    for problem in _checked_inputs(spec):
+        key = tuple(problem[name] for name in features)
+        if key not in spaces:
+            spaces[key] = ConstrainedSpace.of(spec, problem, limits, compiler)
+    return {i: spaces[tuple(i[name] for name in features)] for i in _checked_inputs(spec)}
+
+
+def _checked_inputs(spec: Spec) -> Sequence[Input]:
+    if len(spec.inputs) <= _MOST_CHECKED:
+        return spec.inputs
+    checked = [spec.inputs[0]]
+    for name in spec.features:
+        numbers = [i for i in spec.inputs if not isinstance(i[name], str)]
+        checked += [pick(numbers, key=itemgetter(name)) for pick in (min, max) if numbers]
+    return list(dict.fromkeys(checked))
 
 
 def _without_device(launch: LaunchPlan, path: Path) -> LaunchPlan:

@@ -34,9 +34,8 @@ def _parser() -> argparse.ArgumentParser:
         "each kernel and input. Exit code: 0 if nothing became slower; 1 if something did, or "
         "works no more; 2 if no comparison is possible.",
     )
-    what = "results database, or exported results (T4, CSV, Kernel Tuner cache)"
-    parser.add_argument("base", metavar="BASE", help=what)
-    parser.add_argument("candidate", metavar="CANDIDATE", help=what)
+    parser.add_argument("base", metavar="BASE", help="results database")
+    parser.add_argument("candidate", metavar="CANDIDATE", help="results database")
     parser.add_argument("--space", metavar="NAME", help="only the kernel of this space")
     parser.add_argument(
         "--spec",
@@ -44,8 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FILE",
-        help="space file: compare only CANDIDATE's results of its current sources, and name them "
-        "in annotations; may be repeated",
+        help="space file: compare only CANDIDATE's results of its current sources; may be repeated",
     )
     parser.add_argument(
         "--of",
@@ -65,7 +63,6 @@ def _parser() -> argparse.ArgumentParser:
     outputs.add_argument(
         "--junit", type=Path, metavar="FILE", help="write JUnit XML, for CI's pages"
     )
-    outputs.add_argument("--github", action="store_true", help="print GitHub's annotations")
     return parser
 
 

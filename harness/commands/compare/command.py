@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +18,10 @@ from harness.compare.comparison import Comparison, Rules, compare
 from harness.compare.reading import read_kernel_results
 from harness.compare.table import comparison_table
 from harness.core.errors import HarnessError, UsageError
-from harness.core.outputs import check_output, write_output
+from harness.core.files import check_output, write_output
 from harness.display.formats import make_console
-from harness.display.text import print_line, print_lines
-from harness.space_file import Spec, load_spec
+from harness.display.text import print_line
+from harness.space_file import load_spec
 
 REGRESSION = 1
 
@@ -34,31 +33,28 @@ class _Outputs:
 
     json: bool
     junit: Path | None
-    github: bool
     console: Console
 
     def check(self) -> None:
         """Raise what `check_output` raises for the file."""
         if self.junit is not None:
-            check_output(self.junit, reports.JUNIT_FILE, "--junit")
+            check_output(self.junit)
 
     def write_error(self, message: str) -> None:
         """Write the error to every output but the document, which `run_command` prints."""
-        self._write(reports.error_junit(message), [reports.error_annotation(message)])
+        self._write_junit(reports.error_junit(message))
 
-    def write(self, comparison: Comparison, status: int, files: Mapping[str, str]) -> None:
-        """Write the comparison to every output; `files` has each kernel's file."""
+    def write(self, comparison: Comparison, status: int) -> None:
+        """Write the comparison to every output."""
         self.console.print(comparison_table(comparison))
-        self._write(reports.as_junit(comparison), reports.github(comparison, files))
+        self._write_junit(reports.as_junit(comparison))
         if self.json:
             print_json(comparison_document(comparison, status))
 
-    def _write(self, junit: str, annotations: Iterable[str]) -> None:
-        if self.github:
-            print_lines(self.console, annotations)
+    def _write_junit(self, junit: str) -> None:
         if self.junit is not None:
-            write_output(self.junit, junit, reports.JUNIT_FILE, "--junit")
-            print_line(self.console, f"{self.junit}: {reports.JUNIT_FILE.name}")
+            write_output(self.junit, junit)
+            print_line(self.console, f"{self.junit}: the comparison as JUnit XML")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,14 +67,14 @@ def run(args: argparse.Namespace) -> int:
         args.across_environments,
         is_rerun=args.rerun is not None,
     )
-    outputs = _Outputs(args.json, args.junit, args.github, make_console(stderr=args.json))
+    outputs = _Outputs(args.json, args.junit, make_console(stderr=args.json))
     compared = _Compared(args.base, args.candidate, args.space, args.spec, _rerun_options(args))
     return _compare(compared, rules, outputs)
 
 
 @dataclass(frozen=True)
 class _Compared:
-    """What is compared: two databases or exports, all of their kernels or one."""
+    """What is compared: two databases, all of their kernels or one."""
 
     base: str
     candidate: str
@@ -93,7 +89,7 @@ class _Compared:
         specs = [load_spec(path) for path in self.space_files]
         programs = {s.name: s.program_sha256 for s in specs if self.kernel in (None, s.name)}
         old = read_kernel_results(self.base, self.kernel)
-        return Sides(old, read_kernel_results(self.candidate, self.kernel, programs), specs)
+        return Sides(old, read_kernel_results(self.candidate, self.kernel, programs))
 
 
 def _rerun_options(args: argparse.Namespace) -> RerunOptions | None:
@@ -118,7 +114,7 @@ def _rerun_options(args: argparse.Namespace) -> RerunOptions | None:
 
 
 def _compare(compared: _Compared, rules: Rules, outputs: _Outputs) -> int:
-    """Compare two databases or exports, and write the result to all outputs."""
+    """Compare two databases, and write the result to all outputs."""
     outputs.check()
     try:
         sides = compared.read()
@@ -128,20 +124,5 @@ def _compare(compared: _Compared, rules: Rules, outputs: _Outputs) -> int:
         raise
     comparison = dataclasses.replace(comparison, notes=(*comparison.notes, *sides.notes))
     status = REGRESSION if comparison.regressions else 0
-    outputs.write(comparison, status, _files(sides.specs, comparison))
+    outputs.write(comparison, status)
     return status
-
-
-def _files(specs: Iterable[Spec], comparison: Comparison) -> Mapping[str, str]:
-    """Return each kernel's source in the language that was measured, or its program's first source.
-
-    Paths are relative to the current folder. A kernel without a source has its space's file.
-    """
-    languages = {row.kernel: row.environment.backend for row in comparison.rows}
-    found = {}
-    for spec in specs:
-        kernel = spec.sources.get(languages.get(spec.name, ""))
-        sources = [kernel] if kernel else spec.program.sources if spec.program else ()
-        path = next((source.path for source in sources), spec.path)
-        found[spec.name] = os.path.relpath(path)
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from harness.measure.measurer import Measurer
 from harness.results import (
     Store,
     check_database,
-    stored_compilers,
     without_password,
     writing,
 )
@@ -38,11 +36,10 @@ class RerunOptions:
 
 @dataclass(frozen=True)
 class Sides:
-    """The results of both sides, the spaces of CANDIDATE's kernels, and what to note."""
+    """The results of both sides, and what to note."""
 
     base: Sequence[KernelResults]
     candidate: Sequence[KernelResults]
-    specs: Sequence[Spec]
     notes: Sequence[str] = ()
 
 
@@ -54,14 +51,9 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
     results: list[tuple[KernelResults, KernelResults]] = []
     notes: list[str] = []
     console = make_console(stderr=True)
-    databases = (base, candidate)
 
     def open_(spec: Spec, owner: Measurer | None) -> Measurer:
-        def measured() -> Sequence[str]:
-            found = (stored_compilers(database, spec.program_sha256) for database in databases)
-            return list(itertools.chain(*found))
-
-        return open_measurer(spec, options.backend, owner, options.device, measured)[0]
+        return open_measurer(spec, options.backend, owner, options.device)[0]
 
     with (
         writing(options.database) as engine,
@@ -76,9 +68,4 @@ def rerun(base: str, candidate: str, kernel: str | None, options: RerunOptions) 
                 notes += rerun_notes((old, new), options.occasions)
             results.append(found)
     stored = f"the measurements of this comparison are in {without_password(options.database)}"
-    return Sides(
-        [old for old, _ in results],
-        [new for _, new in results],
-        [side.spec for _, side in planned],
-        [*notes, stored],
-    )
+    return Sides([old for old, _ in results], [new for _, new in results], [*notes, stored])

@@ -44,10 +44,10 @@ def _parser() -> argparse.ArgumentParser:
         "--format",
         action="extend",
         nargs="+",
-        choices=("json", "torch", "triton"),
+        choices=("json", "torch"),
         default=[],
-        help="write more than C and Python: operators of PyTorch (torch), configurations of Triton "
-        "(triton), or data for anything else (json)",
+        help="write more than C and Python: operators of PyTorch (torch), or data for any other "
+        "language (json)",
     )
     _add_learning(parser.add_argument_group("learning and judging"))
     add_json(parser)

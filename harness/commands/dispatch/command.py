@@ -36,15 +36,15 @@ def _print(console: Console, learnt: LearntDispatcher, loss: str, files: list[st
     if learnt.found is not None and learnt.name is not None:
         console.print(verdict_table(learnt.found, learnt.learnt))
         console.print()
-    print_lines(console, [learnt.sentence, *(one.sentence for one in learnt.transfers)])
+    print_line(console, learnt.sentence)
     if learnt.why_not_written:
         print_line(console, learnt.why_not_written)
         return
     if loss:
         print_line(console, loss, "yellow")
     print_line(console, f"{learnt.options.output}: {', '.join(files)}")
-    if how_to_run := learnt.how_to_run(files):
-        print_line(console, how_to_run)
+    if learnt.how_to_run:
+        print_line(console, learnt.how_to_run)
 
 
 def _document(learnt: LearntDispatcher, loss: str, files: list[str]) -> DispatchDocument:
@@ -56,7 +56,6 @@ def _document(learnt: LearntDispatcher, loss: str, files: list[str]) -> Dispatch
         choice=describe_choice(found, learnt.name or found.best) if found else None,
         why_no_choice=learnt.why_no_choice,
         notices=[*learnt.notices, *([loss] if loss else [])],
-        elsewhere=[one.sentence for one in learnt.transfers],
         folder=str(learnt.options.output),
         files=files,
         why_not_written=learnt.why_not_written,

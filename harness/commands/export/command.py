@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -13,14 +13,12 @@ import numpy as np
 from harness.analysis.coverage import input_reports
 from harness.commands.export import ENDINGS
 from harness.core.errors import UsageError
-from harness.core.files import check_writable
-from harness.core.outputs import OutputKind, check_output, write_output
-from harness.core.records import Value
+from harness.core.files import check_output, write_output
 from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
-from harness.recordings.csv_writer import CSV_FILE, MAPPING_FILE, write_csv, write_mapping
+from harness.recordings.csv_writer import write_csv, write_mapping
 from harness.recordings.files import mapping_beside
-from harness.recordings.t4 import T4_FILE, write_t4
+from harness.recordings.t4 import write_t4
 from harness.results import (
     SEARCHED,
     MeasurementRows,
@@ -38,7 +36,7 @@ from harness.results.view import Results
 
 def run(args: argparse.Namespace) -> int:
     if args.output is not None:
-        check_writable(args.output, "name another file with --output")
+        check_output(args.output)
     read = _read(args.database, args.space, args.kernel_version)
     return _export(args.database, args.format, args.output, *read)
 
@@ -56,7 +54,6 @@ def _export(
     name, environment = campaign.space_name, campaign.environment
     first = rows[0].measurement
     features, names = list(first.input), list(first.config)
-    default = _default(campaign, names)
     shared_with = rows.columns.shared_with
     shared = int((rows.of(shared_with.codes) != shared_with.code(None)).sum())
     note = f", {shared:,} of them shared by equal machine code" if shared else ""
@@ -64,27 +61,22 @@ def _export(
     if format_ == "t4":
         _write(
             path,
-            T4_FILE,
-            lambda file: write_t4(
-                file, name, environment, default, rows.measurements(), _techniques(rows)
-            ),
+            lambda file: write_t4(file, name, environment, rows.measurements(), _techniques(rows)),
         )
         print(escaped(done))
     else:
         mapping = mapping_beside(path)
-        for file, kind in ((path, CSV_FILE), (mapping, MAPPING_FILE)):
-            check_output(file, kind, "--output")  # both or none
+        for file in (path, mapping):
+            check_output(file)  # both or none
         values = {name: rows.values_of(name) for name in names}
         _write(
             path,
-            CSV_FILE,
             lambda file: write_csv(file, rows.measurements(), features, values, _techniques(rows)),
         )
         print(escaped(done))
         _write(
             mapping,
-            MAPPING_FILE,
-            lambda file: write_mapping(file, name, environment, default, features, values),
+            lambda file: write_mapping(file, name, environment.device, features, values),
         )
         print(escaped(f"{mapping}: what the columns of {path.name} mean"))
     for line in notes:
@@ -134,15 +126,6 @@ def _left_out(exported: StoredCampaign, found: Sequence[StoredCampaign]) -> Iter
         yield f"Left out, since a file has one space and one environment: {'; '.join(names)}"
 
 
-def _default(campaign: StoredCampaign, names: Sequence[str]) -> Mapping[str, Value]:
-    """Return the space's default without the flags of other compilers.
-
-    It is empty where parameters were measured that the space no longer has.
-    """
-    default = campaign.default
-    return {name: default[name] for name in names} if set(names) <= set(default) else {}
-
-
 def _default_output(database: str, name: str, format_: str) -> Path:
     """Name a file next to the database after its space; raises UsageError where that is no name of
     a file, as in a database that somebody made to write elsewhere."""
@@ -155,7 +138,7 @@ def _default_output(database: str, name: str, format_: str) -> Path:
     return (path.parent if path else Path()) / f"{name}{ENDINGS[format_]}"
 
 
-def _write(path: Path, kind: OutputKind, write: Callable[[TextIO], None]) -> None:
+def _write(path: Path, write: Callable[[TextIO], None]) -> None:
     content = io.StringIO()
     write(content)
-    write_output(path, content.getvalue(), kind, "--output")
+    write_output(path, content.getvalue())

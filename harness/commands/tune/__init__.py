@@ -11,15 +11,16 @@ from pathlib import Path
 from harness.api.checks import check_options, check_recordings
 from harness.commands.run import run_command
 from harness.commands.tune.options import TuneCommand, make_parser
-from harness.core.outputs import check_output
-from harness.report import REPORT
+from harness.core.files import check_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = make_parser()
-    parser.set_defaults(arguments=list(sys.argv[1:] if arguments is None else arguments))
-    kept = ": all measurements are kept; run the same command again to continue"
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser.set_defaults(arguments=words)
+    without = " without --fresh" if "--fresh" in words else ""
+    kept = f": all measurements are kept; run the same command again{without} to continue"
     return run_command(parser, arguments, _tune, kept)
 
 
@@ -28,7 +29,7 @@ def _tune(args: argparse.Namespace) -> int:
     if not options.list_techniques:
         check_options(options)
         if options.report is not None:
-            check_output(options.report, REPORT, "--report")
+            check_output(options.report)
         check_recordings(options)
         options = _with_space(options)
     from harness.display.formats import make_console

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.inputs import InputReport
@@ -15,9 +15,6 @@ from harness.search import EndReason
 from harness.tuning import Campaign
 
 _LEAST_TIME_S = 60
-_ONLY_ONCE = ("--fresh", "--test-limit", "--stop-after", "--max-time")
-_TECHNIQUE = ("--technique", "-t", "--validate")
-_FLAGS = ("--fresh",)
 
 
 @dataclass(frozen=True)
@@ -27,34 +24,46 @@ class NextStep:
     text: str
     words: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        return f"{self.text}: {shlex.join(self.words)}" if self.words else self.text
-
 
 def next_steps(
     options: TuneCommand, campaign: Campaign, reports: Sequence[InputReport], database: str
 ) -> Iterator[NextStep]:
-    """Say where the samples are, and which command to run next."""
-    limit = options.test_limit or campaign.spec.search.test_limit
+    """Say where the samples are, and what to run next."""
     if not any(report.measured for report in reports) and not campaign.state.left_out:
-        again = _again(options, "--test-limit", str(limit), "--max-time", _longer_s(options))
-        yield NextStep("Nothing was measured: the time was up. To allow more time", again)
+        why = "Nothing was measured, because the time was up. To allow more time,"
+        yield run_again(options, why, "--max-time", _longer_s(options))
         return
     shown = shown_database(database)
-    stored = f"All samples are in {shown}. To see the results again"
-    yield NextStep(stored, command_words("analyse", shown))
+    look = command_words("analyse", shown)
+    stored = f"All samples are in {shown}. To see the results again: {shlex.join(look)}"
+    yield NextStep(stored, look)
     if not any(report.best for report in reports):
         yield NextStep("Fix what the messages above name, then run the same command again.")
     elif all(report.is_exhausted for report in reports):
         yield NextStep(f"{_all_measured(reports)} The search is complete.")
     elif campaign.has_ended:
-        again = _again(options, "--technique", "auto", with_technique=False)
-        yield NextStep("This technique has ended. To continue with another", again)
+        place = f" in place of {'--validate' if options.validate else '--technique'}"
+        yield NextStep(
+            "This technique has ended. To continue with another, run the same command with "
+            f"--technique auto{place if options.validate or options.technique else ''}."
+        )
+    elif _is_time_up(campaign, options):
+        yield run_again(options, "To continue the search,")
     else:
-        if not _is_time_up(campaign, options):
-            limit *= 2  # the tests ran out
-        again = _again(options, "--test-limit", str(limit))
-        yield NextStep("To continue the search", again)
+        limit = options.test_limit or campaign.spec.search.test_limit
+        yield run_again(options, "To continue the search,", "--test-limit", str(2 * limit))
+
+
+def run_again(options: TuneCommand, why: str, *changed: str) -> NextStep:
+    """Say that the same command goes on, with these options changed.
+
+    Of an option that is given twice, argparse takes the last. --fresh would begin again.
+    """
+    again = f"with {' '.join(changed)}" if changed else "again"
+    without = ", without --fresh" if options.fresh else ""
+    typed = [word for word in options.typed if word != "--fresh"]
+    words = command_words("tune", *typed, *changed)
+    return NextStep(f"{why} run the same command {again}{without}.", words)
 
 
 def _all_measured(reports: Sequence[InputReport]) -> str:
@@ -73,36 +82,6 @@ def _is_time_up(campaign: Campaign, options: TuneCommand) -> bool:
 def _longer_s(options: TuneCommand) -> str:
     """Return seconds in which something is measured."""
     return f"{max(_LEAST_TIME_S, 10 * (options.stop_after or 0)):g}"
-
-
-def _again(options: TuneCommand, *added: str, with_technique: bool = True) -> tuple[str, ...]:
-    """Return the same command with other limits."""
-    dropped = _ONLY_ONCE if with_technique else _ONLY_ONCE + _TECHNIQUE
-    return command_words("tune", *kept_arguments(options, dropped), *added)
-
-
-def after_interrupt(options: TuneCommand) -> str:
-    """Say after Ctrl-C what is kept, and which command continues."""
-    return f"interrupted: {same_again(options, 'all measurements are kept')}"
-
-
-def same_again(options: TuneCommand, kept: str) -> NextStep:
-    """Say what is kept, and which command continues this one with the same limits."""
-    words = command_words("tune", *kept_arguments(options, _FLAGS))
-    return NextStep(f"{kept}. To continue", words)
-
-
-def kept_arguments(options: TuneCommand, dropped: Collection[str] = _ONLY_ONCE) -> Iterator[str]:
-    """Yield the arguments of a command that continues this one, without the `dropped` options; a
-    password is not shown."""
-    is_value = False
-    for word in options.typed:
-        option, assigned, _ = word.partition("=")
-        was_value, is_value = is_value and not word.startswith("-"), False
-        if option in dropped or (word.startswith("-t") and "-t" in dropped):
-            is_value = not assigned and option in dropped and option not in _FLAGS
-        elif not was_value:
-            yield word
 
 
 def dispatch_words(

@@ -17,8 +17,6 @@ DEFAULT_TARGET = 0.15
 """The median relative error at which a validation ends."""
 
 _LARGEST = 10**9
-# Scripts that were written for earlier versions name recordings so.
-_USE_REPLAY = "is now --replay FILE, without --backend"
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog=command_line("tune"),
         description="Find the fastest configuration of a kernel for each input. Every result is "
         "verified, and every sample is stored. Run the same command again to continue.",
-        allow_abbrev=False,  # the command to continue recognises options by their full names
+        allow_abbrev=False,  # the command to continue leaves out --fresh by its full name
     )
     parser.set_defaults(arguments=[])
     parser.add_argument("space", nargs="?", type=Path, help="space file (YAML)")
@@ -68,10 +66,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--most-inputs",
-        type=whole_number(4),
+        type=whole_number(1),
         metavar="N",
-        help="tune at most N of these: a third are the most frequent, the others are chosen one "
-        "by one, where the choice by input is likely to be wrong on many calls",
+        help="of these, tune at most the N most frequent",
     )
     _add_machine_options(parser.add_argument_group("device or recording"))
     _add_search_options(parser.add_argument_group("search"))
@@ -87,7 +84,6 @@ def make_parser() -> argparse.ArgumentParser:
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--backend",
-        type=_backend,
         choices=BACKENDS,
         default="auto",
         help="where kernels run (default auto: CUDA with a GPU, else an OpenCL GPU, else PoCL on "
@@ -114,7 +110,6 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         "results or CSV with a mapping; with a space, a results database, T4 results or CSV with "
         "the space's columns",
     )
-    group.add_argument("--recording", type=_recording, help=argparse.SUPPRESS)
     group.add_argument(
         "--mapping",
         type=Path,
@@ -258,16 +253,6 @@ def _add_result_options(group: argparse._ArgumentGroup) -> None:
         "--report", type=report_file, metavar="FILE", help="write an HTML report as well"
     )
     group.add_argument("--quiet", "--no-progress", action="store_true", help="print no progress")
-
-
-def _backend(text: str) -> str:
-    if text == "replay":
-        raise argparse.ArgumentTypeError(f"replay {_USE_REPLAY}")
-    return text
-
-
-def _recording(text: str) -> str:
-    raise argparse.ArgumentTypeError(_USE_REPLAY)
 
 
 def _duration(text: str) -> float:

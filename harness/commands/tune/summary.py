@@ -10,7 +10,6 @@ from rich.console import Console
 
 from harness.analysis.clocks import clock_lines
 from harness.analysis.coverage import input_reports
-from harness.analysis.effects.text import ablation_lines
 from harness.analysis.failures import describe_failures
 from harness.analysis.inputs import InputReport
 from harness.api.session import Tuned
@@ -20,6 +19,7 @@ from harness.core.records import Config
 from harness.display.inputs import print_inputs
 from harness.display.text import print_line
 from harness.results import campaigns
+from harness.results.ablation import ablation_lines
 from harness.results.flag_files import files_note
 from harness.tuning.replayed import RecordedCampaign
 
@@ -66,8 +66,7 @@ def print_result(console: Console, done: Tuned, learnt: ChoiceByInput | None) ->
     later = learnt.results.failed_later if learnt else ()
     failures = list(describe_failures(campaign.measured(), default, later))
     clocks = list(clock_lines(learnt.results)) if learnt else []
-    added = list(campaign.describe_added_inputs())
-    for lines in (added, list(campaign.describe_tests()), failures, clocks):
+    for lines in (list(campaign.describe_tests()), failures, clocks):
         if lines:
             print_line(console, "\n".join([*lines, ""]))
 

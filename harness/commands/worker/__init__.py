@@ -26,8 +26,8 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME",
-        help="offer this device, as `harness.tune --device` names it; may be repeated, and "
-        "`all-models` offers all devices (default: all equal ones)",
+        help="offer this device, as `harness.tune --device` names it; may be repeated "
+        "(default: all equal ones)",
     )
     parser.add_argument(
         "--builders",

@@ -75,33 +75,6 @@ def constraint_factor(
     return Factor(names, table)
 
 
-def constraint_rows(
-    constraint: Expression,
-    domains: Domains,
-    columns: Mapping[str, Table],
-    fixed: Mapping[str, Value],
-) -> Table:
-    """Return the truth tables of a constraint for each row of `columns`, names without a domain;
-    shape (rows, combinations).
-
-    Raises ExpressionError where arrays cannot compute them.
-    """
-    names = tuple(name for name in domains if name in constraint.names)
-    ones = (1,) * len(names)
-    given: dict[str, Any] = {**fixed}
-    given |= {name: column.reshape(-1, *ones) for name, column in columns.items()}
-    rows = range(len(next(iter(columns.values()))))
-    table = np.zeros((len(rows), *(len(domains[name]) for name in names)), dtype=bool)
-    for cell in itertools.product(*(_blocks(domains[name]) for name in names)):
-        values = {
-            name: block.column(axis, len(names) + 1)
-            for axis, (name, block) in enumerate(zip(names, cell, strict=True), start=1)
-        }
-        indices = np.ix_(as_array(rows), *(as_array(block.indices) for block in cell))
-        table[indices] = constraint.holds(given | values)
-    return table.reshape(len(rows), -1)
-
-
 @dataclass(frozen=True)
 class _ValueBlock:
     """Values of one domain that are evaluated together, and their indices in it."""

@@ -30,9 +30,8 @@ class Kernel:
     scalars; the input's features are given by name; a stream of None is the default one. A CUDA
     context must be current, here and at every call: `context`, or the thread's own if it is None.
     `driver` is what calls the driver; by default, what is installed.
-    On a device other than the tuned one, the choice is the tuned device's, or the best single
-    configuration runs on every input, see `serves` of the package, and a warning says which, once;
-    cubins load only on devices of their own architecture.
+    On a device other than the tuned one, the choice is the tuned device's, and a warning says so,
+    once; cubins load only on devices of their own architecture.
 
     With `try_top`, of the ensemble, the first calls with an input run the configurations of its
     shortlist, at most so many, three times each, and wait for their ends; later calls run the one
@@ -53,14 +52,10 @@ class Kernel:
         self._loaded: dict[int, tuple[Any, ...]] = {}
         found = self._driver.device_name(context)
         tuned = dispatcher.PROVENANCE["device"]
-        self._falls_back = False
         if found != tuned:
-            serves = dispatcher.serves(found, dispatcher.PROVENANCE["platform"])
-            used = "its choice by input" if serves else "the best configuration for all inputs"
-            self._falls_back = not serves
             warnings.warn(
-                f"{dispatcher.NAME} was tuned on {tuned}, not on {found}: {used} is used; tune it "
-                "on this device",
+                f"{dispatcher.NAME} was tuned on {tuned}, not on {found}: its choice by input is "
+                "used; tune it on this device",
                 stacklevel=3,
             )
         self._first_calls = first_calls(dispatcher, try_top, remember, found)
@@ -68,11 +63,8 @@ class Kernel:
     def index(self, **features: Any) -> int:
         """Return the index of the configuration for an input; raises LookupError if none
         applies."""
-        select = self._dispatcher.select_index
-        if self._falls_back:
-            select = self._dispatcher.fallback_index
-        index = int(select(**features))  # in any case: it may count the calls
-        decided = self._first_calls.decided(features, index) if self._first_calls else None
+        index = int(self._dispatcher.select_index(**features))  # in any case: it may count calls
+        decided = self._first_calls.decided(features) if self._first_calls else None
         return index if decided is None else decided
 
     def kernels(self, index: int) -> tuple[Any, ...]:

@@ -73,7 +73,7 @@ class Kernel:
         if self._falls_back:
             select = self._dispatcher.fallback_index
         index = int(select(**features))  # in any case: it may count the calls
-        decided = self._first_calls.decided(features, index) if self._first_calls else None
+        decided = self._first_calls.decided(features) if self._first_calls else None
         return index if decided is None else decided
 
     def kernels(self, index: int) -> tuple[cl.Kernel, ...]:

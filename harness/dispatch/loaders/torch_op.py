@@ -29,8 +29,7 @@ class OperatorChoice:
     @functools.cached_property
     def index(self) -> int:
         """The index of the configuration; raises LookupError if none applies."""
-        if _falls_back(self._dispatcher, self._device):
-            return int(self._dispatcher.fallback_index(**self.features))
+        _warn_of_device(self._dispatcher, self._device)
         return int(self._dispatcher.select_index(**self.features))
 
     @property
@@ -105,23 +104,18 @@ def operator(
 
 
 @functools.cache
-def _falls_back(dispatcher: Any, device: torch.device) -> bool:
-    """Say whether the best single configuration is used: on a GPU that was not tuned, see `serves`
-    of the package; warn of such a GPU once."""
+def _warn_of_device(dispatcher: Any, device: torch.device) -> None:
+    """Warn once of a GPU that was not tuned."""
     tuned = dispatcher.PROVENANCE
     if device.type != "cuda" or tuned["backend"] != "cuda":
-        return False
+        return
     found = torch.cuda.get_device_name(device)
-    if found == tuned["device"]:
-        return False
-    serves = bool(dispatcher.serves(found, tuned["platform"]))
-    used = "its choice by input" if serves else "the best configuration for all inputs"
-    warnings.warn(
-        f"{dispatcher.NAME} was tuned on {tuned['device']}, not on {found}: {used} is used; tune "
-        "it on this device",
-        stacklevel=2,
-    )
-    return not serves
+    if found != tuned["device"]:
+        warnings.warn(
+            f"{dispatcher.NAME} was tuned on {tuned['device']}, not on {found}: its choice by "
+            "input is used; tune it on this device",
+            stacklevel=2,
+        )
 
 
 @functools.cache

@@ -16,9 +16,6 @@ from harness.core.records import DeviceLimits, Environment
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.clock_watch import ClockWatch
 
-MOST_HOT = 128
-"""So many launches a device takes at once, without a wait of the host."""
-
 
 class Compiler(Protocol):
     """Compile programs, in several builder processes at once."""
@@ -105,10 +102,6 @@ class Device(Protocol):
 
         Without launches it waits for what was restored, and for caches that are emptied.
         """
-
-    def launch_hot(self, module: object, launch: Launch, times: int) -> float:
-        """Run a launch MOST_HOT times or fewer, one right after the other; return the device's
-        seconds from the start of the first to the end of the last, over their number."""
 
     def sm_clock_mhz(self) -> float | None:
         """Return the mean clock of the multiprocessors around the last `launch`, in MHz; None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.core.errors import BackendUnavailable, UsageError
@@ -13,12 +13,10 @@ from harness.core.text import suggestion
 from harness.measure.backends import cuda, cuda_device, empty_kernel, opencl, opencl_device
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.cuda_compilers import NVCC, first_usable, open_cuda_compiler
-from harness.measure.backends.cuda_driver import MIG, VISIBLE, CudaGpu, hidden_instance
+from harness.measure.backends.cuda_driver import MIG, VISIBLE, CudaGpu
 from harness.measure.backends.device_names import (
     ALL,
-    ALL_MODELS,
     UnknownDevice,
-    are_all_models,
     device_line,
     find_device,
     names_in,
@@ -122,14 +120,8 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
     if "" in words:
         listing = command_line("check", "--devices")
         raise UsageError(f"--device has an empty name; `{listing}` lists the devices")
-    for all_ in (ALL, ALL_MODELS):
-        if all_ in words and len(words) > 1:
-            raise UsageError(f"--device {all_} names all devices; leave the others out")
-    if ALL_MODELS in words:
-        raise UsageError(
-            f"--device {ALL_MODELS} names devices that differ, and this command measures on equal "
-            "ones; only tune and worker take it. Name one model"
-        )
+    if ALL in words and len(words) > 1:
+        raise UsageError(f"--device {ALL} names all devices; leave the others out")
     found = _named(requested, words)
     devices = [device for device, _ in found]
     twice = next((device for device in devices if devices.count(device) > 1), None)
@@ -138,52 +130,15 @@ def choose_devices(requested: str, names: Sequence[str] = ()) -> tuple[Backend, 
     if len({device.kind for device in devices}) > 1:
         raise UsageError(
             "--device names devices that differ, and times of different devices cannot be "
-            f"compared; name equal ones, or tune each model with {ALL_MODELS}:\n{_listed(devices)}"
+            "compared; name equal ones, and run the command once for each model:\n"
+            f"{_listed(devices)}"
         )
     return tuple(_backend(device, why) for device, why in found)
 
 
-@dataclass(frozen=True)
-class Models:
-    """The devices of this machine by model, and why others are not used."""
-
-    groups: Sequence[Sequence[Backend]]
-    skipped: Sequence[str]
-
-
-def choose_models(requested: str) -> Models:
-    """Return all GPUs, or without a GPU all CPUs, grouped by model. `auto` takes GPUs from OpenCL
-    that CUDA does not list.
-
-    Raises BackendUnavailable where no device can be used.
-    """
-    known, missing = list[Found](), list[str]()
-    for interface in _INTERFACES if requested == AUTO else [requested]:
-        try:
-            known += _known(interface)
-        except BackendUnavailable as error:
-            missing.append(f"\n  {interface} cannot be used: {error}")
-    if not known:
-        raise BackendUnavailable("no device can be used:" + "".join(missing))
-    gpus = list(_once(each for each in known if _is_gpu(each)))
-    groups, skipped = dict[object, list[Backend]](), list[str]()
-    for device in gpus or [each for each, _ in _all_of(known)]:
-        try:
-            backend = _backend(device, f"--device {ALL_MODELS}")
-        except BackendUnavailable as error:
-            skipped.append(f"{device} is not used: {error}")
-        else:
-            groups.setdefault(device.kind, []).append(backend)
-    if not groups:
-        raise BackendUnavailable("\n".join(skipped))
-    return Models([*groups.values()], skipped)
-
-
 def choose_offered(names: Sequence[str]) -> Sequence[Backend]:
     """Return the devices that a worker offers: all equal ones without names; see
-    `choose_devices` and `choose_models`."""
-    if are_all_models(names):
-        return [backend for group in choose_models(AUTO).groups for backend in group]
+    `choose_devices`."""
     return choose_devices(AUTO, names or [ALL])
 
 
@@ -211,7 +166,8 @@ def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
             continue
         known += devices
         try:
-            found = _all_of(devices) if ALL in words else [_find(word, devices) for word in words]
+            named = (find_device(word, devices) for word in words)
+            found = _all_of(devices) if ALL in words else list(named)
             # The whole reason is printed where CUDA is requested.
             why = "".join(
                 f"; no GPU of CUDA ({each.partition(':')[0]})" for each in missing.values()
@@ -225,6 +181,8 @@ def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
     hint = suggest_device(unknown, known)
     hidden = os.environ.get(VISIBLE)
     others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
+    if unknown.upper().startswith(MIG) and hidden is None:
+        others = f"\nCUDA shows one instance of a divided GPU: set {VISIBLE}={unknown}"
     raise UsageError(
         f"there is no device `{unknown}`{hint} These are here:\n{_listed(known)}{others}{reasons}"
     )
@@ -238,35 +196,10 @@ def _known(interface: str) -> Sequence[Found]:
     return opencl.list_devices()
 
 
-def _find(word: str, devices: Sequence[Found]) -> tuple[Found, str]:
-    """Find the device that a word names. CUDA does not list all instances of a divided GPU."""
-    try:
-        return find_device(word, devices)
-    except UnknownDevice:
-        is_hidden = isinstance(devices[0], CudaGpu) and word.upper().startswith(MIG)
-        instance = hidden_instance(word) if is_hidden else None
-        if instance is None:
-            raise
-        return instance, f"--device {word} names it"
-
-
 def _all_of(devices: Sequence[Found]) -> list[tuple[Found, str]]:
     """Return all GPUs, or all CPUs where there is no GPU, of the first device's platform."""
     first = _group(devices[0])
     return [(device, f"--device {ALL}") for device in devices if _group(device) == first]
-
-
-def _once(gpus: Iterable[Found]) -> Iterator[Found]:
-    """Yield GPUs; one that several interfaces list, with its PCI bus id, from the first of them."""
-    listed: dict[str, object] = {}
-    for gpu in gpus:
-        interface = "cuda" if isinstance(gpu, CudaGpu) else gpu.platform_number
-        if listed.setdefault(gpu.bus_id.upper() or gpu.identity, interface) == interface:
-            yield gpu
-
-
-def _is_gpu(device: Found) -> bool:
-    return isinstance(device, CudaGpu) or device.is_gpu
 
 
 def _group(device: Found) -> object:

@@ -19,7 +19,7 @@ import re
 import struct
 from collections.abc import Iterator
 
-from harness.measure.backends.elf import IN_MEMORY, ElfSection, sections
+from harness.measure.backends.elf import ElfSection, sections
 
 _FLAGS_AT = slice(0x30, 0x34)
 
@@ -43,17 +43,6 @@ def machine_code_sha256(cubin: bytes) -> str:
     except (ValueError, struct.error, IndexError) as error:
         raise ValueError(f"not a complete cubin of {len(cubin):,} bytes: {error}") from error
     return hashlib.sha256(cubin[_FLAGS_AT] + b"".join(parts)).hexdigest()
-
-
-def loaded_code(cubin: bytes) -> dict[bytes, tuple[int, bytes]]:
-    """Return the size and the content of each section of a cubin that is on the device while its
-    kernels run: code, constants and variables.
-
-    Two compilers order symbols otherwise, and call templates otherwise, in code that is the same.
-    Raises what `sections` raises.
-    """
-    loaded = (section for section in sections(cubin) if section.flags & IN_MEMORY)
-    return {_masked(each.name): (each.size, _masked(each.content)) for each in loaded}
 
 
 def kernel_names(cubin: bytes) -> list[str]:

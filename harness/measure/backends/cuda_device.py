@@ -25,7 +25,6 @@ from harness.measure.backends.cuda_driver import (
     CudaGpu,
     device_uuid,
     driver_version,
-    make_visible,
     require_driver,
 )
 from harness.measure.backends.cuda_module import CudaModule
@@ -50,8 +49,6 @@ class CudaDevice(DriverDevice):
         """`cache` is WARM or COLD, what runs find in the GPU's caches; `gpu` is None for the first
         one."""
         require_driver()
-        if gpu is not None:
-            make_visible(gpu)
         self._ordinal = 0 if gpu is None else gpu.ordinal
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
             raise BackendUnavailable(
@@ -199,16 +196,6 @@ class CudaDevice(DriverDevice):
             for one in prepared:
                 one.function.has_run = True
             return self._stream.elapsed_s(len(prepared))
-
-    def launch_hot(self, module: object, launch: Launch, times: int) -> float:
-        """Run a launch so many times, one right after the other; return the seconds of each."""
-        if not isinstance(module, CudaModule):
-            raise TypeError(f"launch_hot() takes what load() returned, but got {module!r}")
-        (prepared,) = module.prepare([launch], self._arguments)
-        with self._errors(f"running {launch.function} {times} times"):
-            self._stream.queue_as_one([prepared.queue] * times)
-            self._wait()
-            return self._stream.elapsed_s(1) / times
 
     def _fill_variables(self, module: CudaModule, names: Iterable[str]) -> None:
         """Copy bound arrays into the module's variables of their names, in stream order."""

@@ -1,4 +1,4 @@
-"""Ask the NVIDIA driver without PyCUDA, and without initialising it in this process."""
+"""Ask the NVIDIA driver without any package, and without initialising it in this process."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 class CudaGpu:
     """A GPU as CUDA numbers it, which CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER change.
 
-    `uuid` is empty where the driver does not say it. `visible` is what CUDA_VISIBLE_DEVICES must be
-    for CUDA to see it; None where nothing has to change.
+    `uuid` is empty where the driver does not say it.
     """
 
     ordinal: int
@@ -35,7 +34,6 @@ class CudaGpu:
     bus_id: str
     arch: str
     memory_bytes: int
-    visible: str | None = None
 
     @property
     def index(self) -> str:
@@ -67,27 +65,15 @@ def list_gpus() -> tuple[CudaGpu, ...]:
 
     Raises BackendUnavailable where the driver reports an error or no device (see cuda_probe).
     """
-    answer = _answer(dict(os.environ))
+    answer = _answer()
     if answer["error"] or not answer["devices"]:
         reason = answer["error"] or "it lists no device"
         raise BackendUnavailable(f"the NVIDIA driver offers no GPU: {reason}. {_cure(reason)}")
     return tuple(CudaGpu(**device) for device in answer["devices"])
 
 
-def hidden_instance(uuid: str) -> CudaGpu | None:
-    """Find the instance of a divided GPU (MIG) with this UUID; None where there is none.
-
-    CUDA lists one instance, unless CUDA_VISIBLE_DEVICES names another one, and none where the name
-    is wrong.
-    """
-    if VISIBLE in os.environ:
-        return None
-    devices = _answer({**os.environ, VISIBLE: uuid})["devices"]
-    return CudaGpu(**devices[0], visible=uuid) if len(devices) == 1 else None
-
-
-def _answer(environment: dict[str, str]) -> dict[str, Any]:
-    """Return what the probe prints in an environment."""
+def _answer() -> dict[str, Any]:
+    """Return what the probe prints."""
     script = Path(cuda_probe.__file__)
     try:
         done = subprocess.run(
@@ -96,7 +82,6 @@ def _answer(environment: dict[str, str]) -> dict[str, Any]:
             text=True,
             check=True,
             timeout=60,
-            env=environment,
         )
         answer: dict[str, Any] = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
@@ -104,12 +89,6 @@ def _answer(environment: dict[str, str]) -> dict[str, Any]:
             f"the NVIDIA driver did not answer ({error}). Check nvidia-smi and the kernel log"
         ) from error
     return answer
-
-
-def make_visible(gpu: CudaGpu) -> None:
-    """Let CUDA see a GPU in this process; call it before the driver is initialised."""
-    if gpu.visible is not None:
-        os.environ[VISIBLE] = gpu.visible
 
 
 def _cure(reason: str) -> str:

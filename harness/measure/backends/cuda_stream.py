@@ -66,21 +66,6 @@ class TimedStream:
                 if begin + HELD_AT_ONCE >= len(launches):
                     self.clock.queue_stop()
 
-    def queue_as_one(self, launches: Sequence[Callable[[], None]]) -> None:
-        """Queue launches, HELD_AT_ONCE at most, between two events; the device is held back.
-
-        Their function must have run before.
-        """
-        if not self._events:
-            self._events.append((self._driver.event(), self._driver.event()))
-        start, stop = self._events[0]
-        self._reset_words()
-        with self._held():
-            self._driver.record(start)
-            for launch in launches:
-                launch()
-            self._driver.record(stop)
-
     def _reset_words(self) -> None:
         """Overwrite what a kernel may have written to the words, so that it changes no later hold.
         Nothing waits for the host now."""

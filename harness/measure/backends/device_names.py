@@ -1,4 +1,4 @@
-"""Find the devices that a person names: by index, UUID, PCI bus id, or a part of the name."""
+"""Find the devices that a person names: by index, UUID, or a part of the name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 from harness.core.errors import UsageError
 from harness.core.text import nearest
 
-_BUS_ID = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?")
 _UUID = re.compile(r"(gpu|mig)-", re.IGNORECASE)
 
 
@@ -42,18 +41,10 @@ D = TypeVar("D", bound=Nameable)
 ALL = "all"
 """The name of all equal devices."""
 
-ALL_MODELS = "all-models"
-"""The name of all devices, of which each model is tuned by itself."""
-
 
 def names_in(options: Sequence[str]) -> list[str]:
     """Return the names that `--device` options hold, each of them separated by commas."""
     return [name.strip() for option in options for name in option.split(",")]
-
-
-def are_all_models(options: Sequence[str]) -> bool:
-    """Whether `--device` names the devices of all models."""
-    return names_in(options) == [ALL_MODELS]
 
 
 class UnknownDevice(Exception):
@@ -90,13 +81,13 @@ def device_line(device: Nameable) -> str:
 def suggest_device(name: str, devices: Sequence[Nameable]) -> str:
     """Return the end of an error about an unknown name: `; did you mean ...?`, or a full stop."""
     words = [word for device in devices for word in _names(device)]
-    near = nearest(name, [*words, ALL, ALL_MODELS])
+    near = nearest(name, [*words, ALL])
     return f"; did you mean `{near}`?" if near else "."
 
 
 def _names(device: Nameable) -> Iterator[str]:
     words = [word for word in device.name.split() if len(word) > 1]
-    yield from filter(None, (device.index, device.uuid, device.bus_id, device.name, *words))
+    yield from filter(None, (device.index, device.uuid, device.name, *words))
 
 
 def _fitting(name: str, devices: Sequence[D]) -> list[D]:
@@ -110,33 +101,11 @@ def _fitting(name: str, devices: Sequence[D]) -> list[D]:
 
 def _rules(name: str) -> Iterator[Callable[[Nameable], bool]]:
     """Yield what a name may be, the most exact first."""
-    folded, bus = name.casefold(), _bus_numbers(name)
+    folded = name.casefold()
     yield lambda device: device.index == name
     if name.isdecimal():
         yield lambda device: device.index.rpartition(":")[2] == str(int(name))
     if _UUID.match(name):
         yield lambda device: device.uuid.casefold().startswith(folded)
-    if bus is not None:
-        yield lambda device: _bus_numbers(device.bus_id) == bus
     yield lambda device: device.name.casefold() == folded
     yield lambda device: folded in device.name.casefold()
-    yield lambda device: _is_on_platform(name, device)
-
-
-def _bus_numbers(text: str) -> tuple[int, ...] | None:
-    """Return domain, bus, device and function of a bus id; None where the text is none."""
-    found = _BUS_ID.fullmatch(text.casefold())
-    return tuple(int(part or "0", 16) for part in found.groups()) if found else None
-
-
-def _is_on_platform(name: str, device: Nameable) -> bool:
-    """Whether a name such as `nvidia:1` or `0:H100` is that of an OpenCL device."""
-    platform = getattr(device, "platform", None)
-    wanted, _, of_device = (part.strip().casefold() for part in name.partition(":"))
-    if platform is None or not of_device:
-        return False
-    platform_number, _, number = device.index.partition(":")
-    is_there = wanted == platform_number if wanted.isdecimal() else wanted in platform.casefold()
-    if of_device.isdecimal():
-        return is_there and of_device == number
-    return is_there and of_device in device.name.casefold()

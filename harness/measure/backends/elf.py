@@ -18,7 +18,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 NO_BITS = 8
 """The kind of a section of zeros, of which the file holds nothing."""
 _NOTE = 7
-IN_MEMORY = 2
+_IN_MEMORY = 2
 """The flag of a section that is in memory while the program runs."""
 
 
@@ -68,7 +68,7 @@ def executed_sha256(binary: bytes) -> str:
     build's id is a hash of everything. A file of another kind is hashed whole.
     """
     try:
-        loaded = [s for s in sections(binary) if s.flags & IN_MEMORY and s.kind != _NOTE]
+        loaded = [s for s in sections(binary) if s.flags & _IN_MEMORY and s.kind != _NOTE]
     except (ValueError, struct.error, IndexError):
         return hashlib.sha256(binary).hexdigest()
     return hashlib.sha256(b"".join(section.identity for section in loaded)).hexdigest()

@@ -47,7 +47,8 @@ def why_unloadable(build: Build, limits: DeviceLimits) -> str | None:
 def three(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return a shape of 1 to 3 dimensions with ones for the missing dimensions.
 
-    The extents are Python's integers: PyCUDA takes no others, and host modules may yield numpy's.
+    The extents are Python's integers: CUDA's packages take no others, and host modules may yield
+    numpy's.
     """
     x, y, z = (*map(int, shape), 1, 1)[:3]
     return x, y, z

@@ -13,8 +13,9 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Launch
 from harness.measure.backends.driver_device import BoundArray
 
-# Size in bytes, and whether it is a floating-point number.
 VECTOR_HINT = '; pass a structure of its size, such as np.void((x, y), "f4, f4") for a float2'
+
+# Size in bytes, and whether it is a floating-point number.
 _TYPES = {
     "bool": (1, False),
     "char": (1, False),

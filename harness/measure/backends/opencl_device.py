@@ -279,13 +279,7 @@ class OpenClDevice(DriverDevice):
         self._ran = id(module), tuple((launch.function, launch.group) for launch in launches)
         return math.fsum([self._launch(module, launch) for launch in launches])
 
-    def launch_hot(self, module: object, launch: Launch, times: int) -> float:
-        """Run a launch so many times, one right after the other; return the seconds of each."""
-        if not isinstance(module, _LoadedProgram):
-            raise TypeError(f"launch_hot() takes what load() returned, but got {module!r}")
-        return self._launch(module, launch, times)
-
-    def _launch(self, module: _LoadedProgram, launch: Launch, times: int = 1) -> float:
+    def _launch(self, module: _LoadedProgram, launch: Launch) -> float:
         checked = self._checked.get(id(launch))
         if checked is None or checked.launch is not launch or checked.module is not module:
             if len(self._checked) == _KEPT_LAUNCHES:
@@ -295,12 +289,9 @@ class OpenClDevice(DriverDevice):
         with self._errors(launch.function):
             kernel.set_args(*checked.values)
             self._before_launch()
-            events = [
-                self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
-                for _ in range(times)
-            ]
-            events[-1].wait()
-            return float(events[-1].profile.end - events[0].profile.start) * 1e-9 / times
+            event = self._cl.enqueue_nd_range_kernel(self._queue, kernel, size, launch.group)
+            event.wait()
+            return float(event.profile.end - event.profile.start) * 1e-9
 
     def _check(self, module: _LoadedProgram, launch: Launch) -> _CheckedLaunch:
         """Look up what a launch needs; raises LaunchFailed where it does not fit its kernel."""

@@ -25,8 +25,6 @@ from harness.space_file.flags.catalogue import COMPILERS, catalogue_of
 from harness.space_file.flags.model import ANY_FILE, Setting
 from harness.space_file.flags.resolve import Declaration, resolve
 
-_UNKNOWN = re.compile(r"(?:unrecognized|unknown) option|is no cubin", re.IGNORECASE)
-
 
 def fitted_to_backend(
     spec: Spec, compiler: str, arch: str | None, identity: str, build: Callable[[Program], Binary]
@@ -42,18 +40,6 @@ def fitted_to_backend(
     if arch is not None and name_of(identity) != NVRTC:
         return _fitted(spec, compiler, ProbedCommand(compiler, find_nvcc(), arch))
     return _fitted(spec, compiler, ProbedBackend(compiler, identity, build))
-
-
-def refused_flag(
-    spec: Spec, compiler: str, identity: str, build: Callable[[Program], Binary]
-) -> str | None:
-    """Return a flag of a space that a backend's compiler does not know; None where it knows all."""
-    flags = [p for p in spec.tuned_for(compiler) if p.role == "flag"]
-    settings = [Setting(next(filter(None, map(p.options, reversed(p.values))))) for p in flags]
-    for setting, reason in answers(ProbedBackend(compiler, identity, build), settings).items():
-        if reason is not None and _UNKNOWN.search(reason):
-            return " ".join(setting.words)
-    return None
 
 
 def fitted_to_program(spec: Spec) -> Spec:

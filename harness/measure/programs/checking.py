@@ -16,13 +16,14 @@ from harness.measure.programs.outputs import WrongOutput
 @dataclass(frozen=True)
 class ProgramRun:
     """A run, for check(): the input's features, the configuration, the folder with the files that
-    the run wrote, and its streams."""
+    the run wrote, its streams, and the value of `{seed}` in its command."""
 
     features: Mapping[str, Value]
     config: Mapping[str, Value]
     folder: Path
     stdout: str
     stderr: str
+    seed: int
 
 
 _TICK_S = 0.01

@@ -17,16 +17,16 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.local import LocalMeasurer
-from harness.measure.occasions import Block
-from harness.measure.plausibility import Refusal, failed_proof
+from harness.measure.occasions import ONE_OCCASION, Block
 from harness.measure.processes import Processes, ProcessLost
-from harness.measure.programs import proof
 from harness.measure.programs.building import CommandBackend, CommandBuild
-from harness.measure.programs.proof import PairedRuns, Reference
-from harness.measure.programs.runner import FirstRun, ProgramJob, ProgramResult
-from harness.measure.programs.sealed import SealedFile
+from harness.measure.programs.proof import (
+    Reference,
+    without_early_end,
+    without_unshown_gain,
+)
+from harness.measure.programs.runner import ProgramJob, ProgramResult
 from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
-from harness.measure.run_folder import RunFolder
 from harness.measure.sensors import energy_notices
 from harness.measure.sensors.energy import ENERGY_S
 from harness.space import Space
@@ -34,8 +34,9 @@ from harness.space_file import Spec
 
 _DESCRIBE_TIMEOUT_S = 300.0
 _GRACE_S = 60.0
-_NATIVE = re.compile(r"(?:^|[=\s])native\b")
 """For verification and cleaning up, beyond the deadline at which programs are killed."""
+
+_NATIVE = re.compile(r"(?:^|[=\s])native\b")
 
 _ON_GPU = (
     "the program runs on a GPU (its compiler is nvcc), and harness knows the energy of processors "
@@ -98,14 +99,12 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         try:
             facts = self._call(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
             builds = BuildQueue(backend, facts.environment.compiler, ProgramBuildWorker)
-            self._folder = RunFolder()
         except ProcessLost as lost:
             self._leave_process()
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
         except BaseException:
             self._leave_process()
             raise
-        self._floor_s = facts.floor_s
         no_energy = _ON_GPU if backend.compiler == "nvcc" else facts.no_energy
         self.notices = energy_notices(spec.measure.energy, no_energy)
         self._energy_s = ENERGY_S if spec.measure.energy and no_energy is None else 0.0
@@ -118,7 +117,6 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             builds_disturb=True,
         )
         self._references: dict[Input, Reference | HostModuleError] = {}
-        self._first_runs: dict[tuple[Input, Config], FirstRun] = {}
 
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the program's compiler does not know."""
@@ -146,7 +144,6 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         """End all worker processes at once, unless they are another measurer's."""
         self._leave_process()
         super().close()
-        self._folder.close()
 
     def _call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Call a method of ProgramWorker; raises what it raises, or ProcessLost."""
@@ -180,10 +177,9 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
                 f"compared with it: {binary.message}"
             )
         job = self._job_of(problem, default, binary, None)
-        kept = self._folder.path / f"{len(self._references)}"
         timeout_s = job.timeout_s + _GRACE_S
         try:
-            return self._call(ProgramWorker.take_reference, job, kept, timeout_s=timeout_s)
+            return self._call(ProgramWorker.take_reference, job, timeout_s=timeout_s)
         except ProcessLost as lost:
             raise HostModuleError(
                 f"the process that runs the default on ({problem}) {lost}"
@@ -209,7 +205,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         self, problem: Input, config: Config, binary: Binary, reference: Reference | None
     ) -> ProgramJob:
         plan = self._plan
-        expected: Path | SealedFile | None = plan.expected_file(problem)
+        expected: Path | bytes | None = plan.expected_file(problem)
         shape = None
         if reference is not None and plan.verify.against == "baseline":
             expected = reference.output
@@ -242,16 +238,37 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     # ------------------------------------------------------------------------------- measuring
 
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
+    ) -> list[Measurement]:
+        """Measure several configurations, one sample of each per round; where the default is among
+        them, the process of each must show the gain that it reports."""
+        found = super().measure_interleaved(space, problem, configs, rounds, seeds)
+        config = space.canonical(space.default)
+        default = next((measured for measured in found if measured.config == config), None)
+        if default is None:
+            return found
+        return [without_unshown_gain(measured, default) for measured in found]
+
     def _measured(self, space: Space, job: ProgramJob) -> Measurement:
-        return self._plausible(space, job, self._run(job))
+        return self._ended(space, job, self._run(job))
 
     def _measured_interleaved(
         self, space: Space, jobs: Sequence[ProgramJob], block: Block
     ) -> list[Measurement]:
         results = self._run_interleaved(jobs, block)
-        pairs = list(zip(jobs, results, strict=True))
-        default = next((r for job, r in pairs if self._is_default(space, job)), None)
-        return [self._plausible(space, job, result, default) for job, result in pairs]
+        return [self._ended(space, *pair) for pair in zip(jobs, results, strict=True)]
+
+    def _ended(self, space: Space, job: ProgramJob, result: ProgramResult) -> Measurement:
+        # The default itself seems fast where the machine was busy when its reference was taken.
+        if job.config == space.canonical(space.default):
+            return result.measurement
+        return without_early_end(result, self._reference(space, job.input), self._plan)
 
     def _run(self, job: ProgramJob) -> ProgramResult:
         try:
@@ -272,111 +289,6 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             return self._call(ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s)
         except ProcessLost as lost:
             return [_lost(job, lost) for job in jobs]
-
-    # ---------------------------------------------------------------------------- plausibility
-
-    def _is_default(self, space: Space, job: ProgramJob) -> bool:
-        return job.config == space.canonical(space.default)
-
-    def _plausible(
-        self,
-        space: Space,
-        job: ProgramJob,
-        result: ProgramResult,
-        default: ProgramResult | None = None,
-    ) -> Measurement:
-        """Return a measurement that is plausible, proved or refused.
-
-        `default` is the result of the default where it ran in the same rounds.
-        """
-        measured = result.measurement
-        # The default itself seems fast where the machine was busy when its reference was taken.
-        if measured.outcome is not Outcome.OK or self._is_default(space, job):
-            return measured
-        paired = None
-        if default is not None and default.measurement.outcome is Outcome.OK:
-            paired = PairedRuns.of(default, result)
-        result = self._with_first_of_all(job, result)
-        reference = self._reference(space, job.input)
-        speedup = reference.time_s / measured.time_s if paired is None else paired.speedup
-        refusal = proof.why_cached(result, reference)
-        if paired is not None:
-            refusal = paired.why_contradicted() or refusal
-        if refusal is not None:
-            reason = f"it is {speedup:.3g} times as fast as the default"
-            why_not = partial(Refusal, Outcome.IMPLAUSIBLE, refusal)
-            return self._proofs.settle(measured, reason, why_not, always=True)
-        return self._proofs.settle(
-            measured,
-            self._why_implausible(space, job, result, paired),
-            lambda: self._why_unproved(space, job, measured),
-            always=result.has_other_shape,  # a proof of the speed says nothing about the output
-        )
-
-    def _with_first_of_all(self, job: ProgramJob, result: ProgramResult) -> ProgramResult:
-        """Return a result with the first run of any measurement of this configuration: it may use
-        what it has left only from some later measurement on."""
-        if result.first is None:
-            return result
-        key = job.input, job.config
-        first = self._first_runs.get(key, result.first).with_later(result.first)
-        self._first_runs[key] = first
-        return dataclasses.replace(result, first=first)
-
-    def _why_implausible(
-        self, space: Space, job: ProgramJob, result: ProgramResult, paired: PairedRuns | None
-    ) -> str | None:
-        """Return why a time needs a proof; None where it is plausible, or does not win."""
-        reference = self._reference(space, job.input)
-        reason = proof.why_implausible(result, reference, self._plan, self._floor_s)
-        is_settled = paired is not None and paired.is_settled
-        wins = job.best_s is None or result.measurement.time_s < job.best_s
-        if reason is None and wins and not is_settled:
-            return proof.why_doubted(result, reference)
-        return reason
-
-    def _why_unproved(self, space: Space, job: ProgramJob, measured: Measurement) -> Refusal | None:
-        reference = self._reference(space, job.input)
-        if self._plan.verify.against == "nothing" and not reference.has_words:
-            reason = "nothing can prove it, since the default writes nothing to compare with"
-            return Refusal(Outcome.IMPLAUSIBLE, reason)
-        proof_job = dataclasses.replace(job, proof=reference.output)
-        return super()._why_unproved(space, proof_job, measured)
-
-    def _run_proof(self, space: Space, job: ProgramJob, measured: Measurement) -> Refusal | None:
-        reference = self._reference(space, job.input)
-        again = self._run(job)
-        if again.measurement.outcome is not Outcome.OK:
-            return failed_proof(again.measurement)
-        if proof.is_proved(again, measured, reference):
-            return None
-        return self._why_unproved_paired(space, job, measured)
-
-    def _why_unproved_paired(
-        self, space: Space, job: ProgramJob, measured: Measurement
-    ) -> Refusal | None:
-        """Run a second build beside the default until its speed-up is clear, or often enough."""
-        reference = self._reference(space, job.input)
-        default = space.canonical(space.default)
-        binary = self.build(space, default, job.input)
-        if isinstance(binary, Measurement):
-            reason = f"the default does not build beside it: {binary.message}"
-            return Refusal(Outcome.IMPLAUSIBLE, reason)
-        default_job = self._job_of(job.input, default, binary, reference)
-        parts: list[PairedRuns] = []
-        for number, rounds in enumerate(proof.ROUNDS):
-            results = self._run_interleaved([default_job, job], Block(rounds, order=number))
-            beside, again = (result.measurement for result in results)
-            if again.outcome is not Outcome.OK:
-                return failed_proof(again)
-            if beside.outcome is not Outcome.OK:
-                reason = f"a run of the default beside it failed: {beside.message}"
-                return Refusal(Outcome.IMPLAUSIBLE, reason)
-            parts.append(PairedRuns.of(*results))
-            if proof.joined(parts).is_settled:
-                break
-        unproved = proof.why_unproved_paired(proof.joined(parts), measured, reference)
-        return None if unproved is None else Refusal(Outcome.IMPLAUSIBLE, unproved)
 
 
 def _lost(job: ProgramJob, lost: ProcessLost) -> ProgramResult:

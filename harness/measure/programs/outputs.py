@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,17 @@ from harness.measure.programs.sandbox import STDERR, STDOUT
 from harness.measure.verify import Tolerance, verify
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 
+_TICK_S = 1e-9
+"""No clock of a program counts in smaller steps."""
+
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 _NUMBER = re.compile(
     r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE
 )
 _SHOWN = 80
-_UNBOUNDED = Context(prec=50, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation])
-"""For differences of numbers that no float holds."""
+_ROUNDING = 2**-52
+"""How far a difference of two floats may be off, as a fraction of them: 1.1 - 1.0 is above 0.1."""
 
 TimeFrom = TimePattern | TimeField | None
 
@@ -69,12 +71,18 @@ class Written:
 
 
 def reported_s(time: TimePattern | TimeField, written: Written) -> float:
-    """Return the seconds that the program reports; raises LaunchFailed without a time."""
+    """Return the seconds that the program reports; raises LaunchFailed without a time, and for one
+    below the tick of clocks."""
     try:
         text = written.text(time.read)
     except WrongOutput as error:
         raise LaunchFailed(f"no time can be read: {error}") from None
-    return _time_in(time, text)
+    time_s = _time_in(time, text)
+    if time_s < _TICK_S:
+        raise LaunchFailed(
+            f"the program reports {time_s:.3g} s, less than a nanosecond, which no clock resolves"
+        )
+    return time_s
 
 
 def _time_in(time: TimePattern | TimeField, text: str) -> float:
@@ -228,9 +236,7 @@ class Expected:
         rtol, atol = self.verify.rtol or 0.0, self.verify.atol or 0.0
         numbers = list(_NUMBER.finditer(found))
         pairs = list(zip((n[0] for n in numbers), _NUMBER.findall(expected), strict=True))
-        with localcontext(_UNBOUNDED):
-            allowing = (Decimal(rtol), Decimal(atol))
-            wrong = [w for k, pair in enumerate(pairs) for w in _wrong(k, *pair, *allowing)]
+        wrong = [w for k, pair in enumerate(pairs) for w in _wrong(k, *pair, rtol, atol)]
         if wrong:
             _, index, got, want, allowed = max(wrong)
             name, count = self.verify.output, len(pairs)
@@ -259,28 +265,30 @@ def _words(text: str) -> list[str]:
 
 
 def _wrong(
-    index: int, found: str, expected: str, rtol: Decimal, atol: Decimal
-) -> Iterator[tuple[Decimal, int, float, float, float]]:
+    index: int, found: str, expected: str, rtol: float, atol: float
+) -> Iterator[tuple[float, int, float, float, float]]:
     """Yield how far a number is outside its tolerance, its index, itself, the expected number and
-    the tolerance; nothing for a right one."""
+    the tolerance; nothing for a right one. Numbers beyond all floats are right if equally spelled.
+    """
     if found == expected:
         return
     got, want = _parsed(found), _parsed(expected)
-    if got == want or (got.is_nan() and want.is_nan()):
+    if got == want and math.isfinite(want):
         return
-    allowed, excess = Decimal(0), Decimal("inf")
-    if not (got.is_nan() or want.is_nan()):
-        allowed = atol + rtol * abs(want) if want.is_finite() else allowed
-        excess = abs(got - want) - allowed
+    allowed, excess = 0.0, math.inf
+    if math.isfinite(got) and math.isfinite(want):
+        allowed = atol + rtol * abs(want)
+        rounding = _ROUNDING * (abs(got) + abs(want)) if allowed else 0.0
+        excess = abs(got - want) - allowed - rounding
+    elif str(got) == str(want) and not re.search(r"\d", found + expected):
+        return  # both are nan, or the same infinity
     if excess > 0:
-        yield excess, index, _printed(found), _printed(expected), float(allowed)
+        yield excess, index, _printed(found), _printed(expected), allowed
 
 
-def _parsed(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation:  # an exponent of 19 digits or more
-        return Decimal(float(text))
+def _parsed(text: str) -> float:
+    """Return a number; whole ones that a float rounds, such as 2^53 + 1, as they are."""
+    return int(text) if re.fullmatch(r"[-+]?\d{1,300}", text) else float(text)
 
 
 def _printed(text: str) -> float:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 import shutil
 import statistics
 import tempfile
@@ -14,8 +15,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.errors import LaunchFailed
+from harness.core.observations import UNTIMED
 from harness.core.records import Measurement, Outcome
 from harness.measure import trial
 from harness.measure.processes import is_from_outside
@@ -30,15 +33,13 @@ from harness.measure.programs.sandbox import (
     CommandResult,
     run_command,
 )
-from harness.measure.programs.sealed import SealedFile
 from harness.measure.run_folder import require_room
 from harness.measure.sensors.energy import counted, energy_of_runs
 from harness.measure.sensors.rapl import RaplCounter
 from harness.measure.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
-from harness.space_file.program_model import ProgramVerify
+from harness.space_file.program import SEED_MARK
 
-PROOF_RTOL = 1e-3
 _IN_HOME = (
     "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
@@ -54,48 +55,33 @@ _CLOCKS_APART_S = 1e-3
 class ProgramJob(Job):
     """What the measurement of a program needs.
 
-    The output must equal the file `expected`. It must also equal the file `proof`, within 0.1 %
-    where the space sets no tolerance. Of the file `shape` only the words are compared, and an
-    output with other words is no failure.
+    The output must equal `expected`, a file or the default's output. Of `shape` only the words are
+    compared, and an output with other words is no failure.
     """
 
     words: tuple[str, ...]
     variables: tuple[tuple[str, str], ...]
     files: tuple[Path, ...]
     timeout_s: float
-    expected: Path | SealedFile | None = None
-    proof: SealedFile | None = None
-    shape: SealedFile | None = None
-
-
-@dataclass(frozen=True)
-class FirstRun:
-    """The seconds of a configuration's first run, and those on processors.
-
-    `elsewhere_bytes` is the most that this or another run has written outside of its folder.
-    """
-
-    time_s: float
-    cpu_s: float
-    elsewhere_bytes: int = 0
-
-    def with_later(self, other: FirstRun) -> FirstRun:
-        """Return this run with the most that it or a later one wrote outside of its folder."""
-        most = max(self.elsewhere_bytes, other.elsewhere_bytes)
-        return dataclasses.replace(self, elsewhere_bytes=most)
+    expected: Path | bytes | None = None
+    shape: bytes | None = None
 
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """A measurement, the seconds of the process of each sample, whether an output had other words
-    than the baseline's, the first run of all, and the least that a sample wrote outside of its
-    folder."""
+    """A measurement, and whether an output had other words than the default's."""
 
     measurement: Measurement
-    process_s: tuple[float, ...] = ()
     has_other_shape: bool = False
-    first: FirstRun | None = None
-    elsewhere_bytes: int = 0
+
+
+class OneRun(NamedTuple):
+    """The seconds of a run that was right, how its command ended, and its output where one is
+    compared with it."""
+
+    time_s: float
+    ended: CommandResult
+    output: bytes
 
 
 def measure_program(plan: ProgramPlan, job: ProgramJob) -> ProgramResult:
@@ -118,15 +104,11 @@ def measure_interleaved(
         return [runner.result(each) for each, runner in pairs]
 
 
-def run_twice(
-    plan: ProgramPlan, job: ProgramJob, outputs: Sequence[SealedFile]
-) -> list[tuple[float, CommandResult]]:
-    """Run a configuration once for each file, which keeps the output; return times and results.
-
-    Raises LaunchFailed and RunFailed where a run fails.
-    """
+def run_twice(plan: ProgramPlan, job: ProgramJob) -> tuple[OneRun, OneRun]:
+    """Run a configuration twice, with their outputs; raises LaunchFailed and RunFailed where a run
+    fails."""
     with opened(plan, job) as runner:
-        return [runner.run_once(path) for path in outputs]
+        return runner.run_once(keeps_output=True), runner.run_once(keeps_output=True)
 
 
 @contextmanager
@@ -164,34 +146,28 @@ class ProgramRunner:
         self.wall_s = 0.0  # of its own runs: other configurations may be interleaved with it
         self._plan = plan
         self._folder = folder
-        self._results: list[CommandResult] = []
+        self._samples: list[OneRun] = []
         self._observed: dict[str, float] = {}
-        self._first: FirstRun | None = None
-        tight = plan.verify
-        loose = tight.model_copy(update={"rtol": PROOF_RTOL}) if tight.rtol is None else tight
-        wanted = [(job.expected, tight), (job.proof, loose)]
         self._counter = RaplCounter() if job.energy_s else None
-        self._expected = [self._read(path, verify) for path, verify in wanted if path]
-        self._shape = self._read(job.shape, tight) if job.shape else None
+        content = job.expected.read_bytes() if isinstance(job.expected, Path) else job.expected
+        self._expected = self._as_expected(content)
+        self._shape = self._as_expected(job.shape)
         self._checker = None if plan.host is None else Checker(plan.host)
-        self._program = folder / "program"
-        self._program.write_bytes(job.binary.data)
-        self._program.chmod(0o700)
-        self._as_made = _version_of(self._program)
 
-    def _read(self, path: Path | SealedFile, verify: ProgramVerify) -> Expected:
-        return Expected(path.read_bytes(), verify, self._plan.time)
+    def _as_expected(self, content: bytes | None) -> Expected | None:
+        plan = self._plan
+        return None if content is None else Expected(content, plan.verify, plan.time)
 
     def prepare(self) -> Iterator[float]:
         """Make the warm-up runs, which are verified like all others."""
         for _ in range(self.job.sampling.warmup):
-            yield self.run_once()[0]
+            yield self.run_once().time_s
 
     def run(self) -> float:
         """Run and verify once, for a sample; return the seconds."""
-        time_s, result = self.run_once()
-        self._results.append(result)
-        return time_s
+        found = self.run_once()
+        self._samples.append(found)
+        return found.time_s
 
     def is_warm(self) -> bool:
         """Say yes: a program's device is not watched."""
@@ -206,13 +182,16 @@ class ProgramRunner:
 
     def finish(self) -> None:
         """Keep what was observed of the samples: every run was verified."""
-        self._observed = {"cpu_s": statistics.median(r.cpu_s for r in self._results)}
-        left = max(r.left for r in self._results)
+        ended = [found.ended for found in self._samples]
+        self._observed = {"cpu_s": statistics.median(each.cpu_s for each in ended)}
+        left = max(each.left for each in ended)
         if left:
             self._observed["left_running"] = left
         if self._plan.time is not None:
-            self._observed["process_s"] = statistics.median(r.wall_s for r in self._results)
-        self._observed |= energy_of_runs([(r.wall_s, r.energy_j) for r in self._results])
+            self._observed["process_s"] = statistics.median(each.wall_s for each in ended)
+            untimed_s = [found.ended.wall_s - found.time_s for found in self._samples]
+            self._observed[UNTIMED] = statistics.median(untimed_s)
+        self._observed |= energy_of_runs([(each.wall_s, each.energy_j) for each in ended])
 
     def check_writes(self) -> None:
         """Do nothing: a program has no arguments in harness's memory."""
@@ -224,31 +203,28 @@ class ProgramRunner:
 
     def result(self, measurement: Measurement) -> ProgramResult:
         """Return a measurement of this runner with what only its runs know."""
-        process_s = tuple(result.wall_s for result in self._results)
-        least = min((result.elsewhere_bytes for result in self._results), default=0)
-        return ProgramResult(measurement, process_s, self.has_other_shape, self._first, least)
+        return ProgramResult(measurement, self.has_other_shape)
 
-    def run_once(self, output: SealedFile | None = None) -> tuple[float, CommandResult]:
-        """Run and verify once; return the seconds and how the command ended.
+    def run_once(self, keeps_output: bool = False) -> OneRun:
+        """Run and verify once; return the output as well where it `keeps_output`.
 
-        Keeps the run's output in a file where one is named. Raises RunFailed and LaunchFailed, and
-        OSError where the temporary folder is full.
+        Raises RunFailed and LaunchFailed, and OSError where the temporary folder is full.
         """
         try:
             try:
-                return self._run_timed(output)
+                return self._run_timed(keeps_output)
             except _KilledFromOutside:
                 # It says nothing of the configuration, unless it happens again.
-                return self._run_timed(output)
+                return self._run_timed(keeps_output)
         except (RunFailed, LaunchFailed):
             require_room()
             raise
 
-    def _run_timed(self, output: SealedFile | None) -> tuple[float, CommandResult]:
+    def _run_timed(self, keeps_output: bool) -> OneRun:
         began_s = time.perf_counter()
         try:
             with _emptied_folder("run-", self._folder) as folder:
-                timed = self._run(folder, output)
+                found = self._run(folder, keeps_output)
         finally:
             self.wall_s += time.perf_counter() - began_s
         if folder.exists():
@@ -256,46 +232,45 @@ class ProgramRunner:
                 f"harness cannot remove what the program left in {folder}, such as immutable "
                 "files; remove it yourself"
             )
-        return timed
+        return found
 
-    def _run(self, folder: Path, output: SealedFile | None) -> tuple[float, CommandResult]:
+    def _run(self, folder: Path, keeps_output: bool) -> OneRun:
         written = Written(folder / "work", folder)
         written.folder.mkdir()
         for path in self.job.files:
             shutil.copy(path, written.folder)
         home = folder / "home"
         home.mkdir()
-        result = self._run_command(written, home)
+        # The program's file is there only while it runs: no other one can change it.
+        program = folder / "program"
+        program.write_bytes(self.job.binary.data)
+        program.chmod(0o700)
+        seed = secrets.randbelow(1 << 31)
+        result = self._run_command(written, program, home, seed)
         left_s = self.job.timeout_s - self.wall_s - result.wall_s
         try:
-            if output is not None:
-                output.write_bytes(written.content(self._plan.verify.output))
-            self._verify(written, left_s)
-            time_s = self._time_s(written, result)
-            run = FirstRun(time_s, result.cpu_s, result.elsewhere_bytes)
-            self._first = run if self._first is None else self._first.with_later(run)
-            return time_s, result
+            name = self._plan.verify.output
+            output = written.content(name) if keeps_output else b""
+            self._verify(written, seed, left_s)
+            return OneRun(self._time_s(written, result), result, output)
         except CheckTimeout as error:
             raise RunFailed(Outcome.TIMEOUT, str(error)) from None
         except WrongOutput as error:
             message = f"{error}{_left_running(result)}"
             raise RunFailed(Outcome.WRONG_RESULT, message, error.worst) from None
 
-    def _run_command(self, written: Written, home: Path) -> CommandResult:
+    def _run_command(self, written: Written, program: Path, home: Path, seed: int) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
         job, plan = self.job, self._plan
-        if _version_of(self._program) != self._as_made:
-            raise HostModuleError(
-                f"{self._program}: somebody changed or removed this file, the program of "
-                f"{job.config}; one of the programs that are measured may have done so"
-            )
-        words = command_words(job.words, plan.shell, self._program, plan.folder)
+        seeded = [word.replace(SEED_MARK, str(seed)) for word in job.words]
+        words = command_words(seeded, plan.shell, program, plan.folder)
+        set_by_space = {name: text.replace(SEED_MARK, str(seed)) for name, text in job.variables}
         limits = plan.limits
         left_s = job.timeout_s - self.wall_s
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
         bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
         try:
-            variables = {**home_variables(home), **dict(job.variables)}
+            variables = {**home_variables(home), **set_by_space}
             with counted(self._counter) as energy:
                 result = run_command(words, written.folder, written.streams, bounds, variables)
             result = dataclasses.replace(result, energy_j=energy.passed_j)
@@ -325,11 +300,11 @@ class ProgramRunner:
             raise RunFailed(Outcome.WRONG_RESULT, message)
         return result
 
-    def _verify(self, written: Written, timeout_s: float) -> None:
+    def _verify(self, written: Written, seed: int, timeout_s: float) -> None:
         """Compare and check what a run wrote; raise WrongOutput and CheckTimeout."""
         name = self._plan.verify.output
-        for expected in self._expected:
-            expected.check(written.content(name))
+        if self._expected is not None:
+            self._expected.check(written.content(name))
         if self._checker is not None:
             run = ProgramRun(
                 features=dict(self.job.input),
@@ -337,6 +312,7 @@ class ProgramRunner:
                 folder=written.folder,
                 stdout=written.text(STDOUT),
                 stderr=written.text(STDERR),
+                seed=seed,
             )
             self._checker.check(run, timeout_s)
         if self._shape is not None and not self._shape.has_shape_of(written.content(name)):
@@ -361,15 +337,6 @@ def home_variables(home: Path) -> dict[str, str]:
     """
     moved = ("HOME", *(name for name in _IN_HOME if name in os.environ))
     return dict.fromkeys(moved, str(home))
-
-
-def _version_of(path: Path) -> tuple[int, int] | None:
-    """Return what changes whenever a file is written or replaced, and nobody can set back."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_ctime_ns
 
 
 def _last_words(written: Written) -> str:

@@ -19,7 +19,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,8 +59,6 @@ class CommandResult:
 
     `status` is the exit status, a signal as a negative number, or None after the deadline.
     `left` processes still ran when it ended and were killed, `unended` could not be killed.
-    `elsewhere_bytes` were written neither to its streams nor to files that its folder holds now;
-    they are 0 where the system does not count them, and files from before the run lower them.
     `energy_j` is that of the processor meanwhile, None where nobody asked.
     """
 
@@ -69,7 +67,6 @@ class CommandResult:
     cpu_s: float
     left: int = 0
     unended: int = 0
-    elsewhere_bytes: int = 0
     energy_j: float | None = None
 
     @property
@@ -117,29 +114,7 @@ def run_command(
     except BaseException:
         end_descendants(before)
         raise
-    unended = end_descendants(before)
-    kept_bytes = sum(map(_size_of, [outputs / STDOUT, outputs / STDERR, *_inside(folder)]))
-    elsewhere_bytes = result.elsewhere_bytes - kept_bytes if result.elsewhere_bytes else 0
-    return dataclasses.replace(result, unended=unended, elsewhere_bytes=elsewhere_bytes)
-
-
-def _inside(folder: Path) -> Iterator[Path]:
-    with contextlib.suppress(RecursionError):  # folders that are nested too deep
-        yield from folder.rglob("*")
-
-
-def _size_of(path: Path) -> int:
-    with contextlib.suppress(OSError):
-        return path.lstat().st_size if path.is_file() else 0
-    return 0
-
-
-def _written_bytes(pid: int) -> int:
-    """Return what a process and those that it has waited for wrote; 0 where it is not counted."""
-    with contextlib.suppress(OSError):
-        fields = dict(line.split(":") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
-        return int(fields["wchar"])
-    return 0
+    return dataclasses.replace(result, unended=end_descendants(before))
 
 
 def _found(name: str, folder: Path, environment: Mapping[str, str]) -> str:
@@ -193,7 +168,6 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         wall_s = time.perf_counter() - begin_s
         left = sum(map(is_running, commands_children(before | {process.pid})))
-        written_bytes = _written_bytes(process.pid)
     finally:
         timer.cancel()
         kill_group(process.pid)
@@ -201,7 +175,7 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
         process.returncode = os.waitstatus_to_exitcode(status)
     status_or_late = None if late.is_set() else process.returncode
     cpu_s = used.ru_utime + used.ru_stime
-    return CommandResult(status_or_late, wall_s, cpu_s, left, elsewhere_bytes=written_bytes)
+    return CommandResult(status_or_late, wall_s, cpu_s, left)
 
 
 def end_programs_when_terminated() -> None:

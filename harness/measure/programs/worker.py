@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from harness.core.errors import HostModuleError, LaunchFailed
@@ -15,9 +14,8 @@ from harness.measure.build_queue import BuildWorker
 from harness.measure.occasions import Block
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.outputs import Expected, WrongOutput
-from harness.measure.programs.proof import Reference, launch_floor_s, was_slow
+from harness.measure.programs.proof import Reference
 from harness.measure.programs.runner import (
-    FirstRun,
     ProgramJob,
     ProgramResult,
     measure_interleaved,
@@ -25,7 +23,6 @@ from harness.measure.programs.runner import (
     run_twice,
 )
 from harness.measure.programs.sandbox import end_programs_when_terminated
-from harness.measure.programs.sealed import SealedFile
 from harness.measure.sensors import SensorUnavailable
 from harness.measure.sensors.rapl import RaplCounter
 from harness.measure.trial import RunFailed, outcome_of
@@ -35,11 +32,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ProgramFacts:
-    """The environment of times, the seconds that a program takes that does nothing, and why energy
-    cannot be measured, None where it can."""
+    """The environment of times, and why energy cannot be measured, None where it can."""
 
     environment: Environment
-    floor_s: float
     no_energy: str | None
 
 
@@ -74,8 +69,7 @@ class ProgramWorker:
     def describe(self) -> ProgramFacts:
         """Describe the machine and the compiler; raises BackendUnavailable."""
         identity = self._backend.open_compiler().identity
-        environment = self._backend.environment(identity)
-        return ProgramFacts(environment, launch_floor_s(), _why_no_energy())
+        return ProgramFacts(self._backend.environment(identity), _why_no_energy())
 
     def run(self, job: ProgramJob) -> ProgramResult:
         """Measure one configuration; raises HostModuleError."""
@@ -87,39 +81,35 @@ class ProgramWorker:
         """Measure several configurations, one sample of each per round; raises HostModuleError."""
         return measure_interleaved(self._plan, jobs, block.rounds, block.order)
 
-    def take_reference(self, job: ProgramJob, kept: Path) -> Reference:
+    def take_reference(self, job: ProgramJob) -> Reference:
         """Run the default configuration twice; other outputs are compared with the first.
 
-        Keeps the outputs in files next to `kept`. Raises HostModuleError where a run fails, or
-        where the second output differs though all outputs must equal the first.
+        Raises HostModuleError where a run fails, or where the second output differs though all
+        outputs must equal the first.
         """
-        first, second = (SealedFile(kept.with_name(f"{kept.name}.{k}")) for k in range(2))
         default = f"the default configuration ({job.config})"
         try:
-            runs = run_twice(self._plan, job, (first, second))
+            first, second = run_twice(self._plan, job)
         except (LaunchFailed, RunFailed) as error:
             home = _about_home(job) if isinstance(error, RunFailed) else ""
             raise HostModuleError(
                 f"{default} does not work, so that no other can be compared with it: "
                 f"{outcome_of(error)}: {error}{home}"
             ) from None
-        expected = Expected(first.read_bytes(), self._plan.verify, self._plan.time)
+        expected = Expected(first.output, self._plan.verify, self._plan.time)
         if self._plan.verify.against == "baseline":
             try:
-                expected.check(second.read_bytes())
+                expected.check(second.output)
             except WrongOutput as error:
                 raise HostModuleError(
                     f"{default} does not write the same twice: {error}; leave lines that change "
                     "out with verify.ignore, or set verify.rtol or verify.atol"
                 ) from None
         return Reference(
-            output=first,
-            time_s=min(time_s for time_s, _ in runs),
-            process_s=min(result.wall_s for _, result in runs),
+            output=first.output,
+            time_s=min(first.time_s, second.time_s),
             has_words=not expected.is_empty,
-            has_same_shape=expected.has_shape_of(second.read_bytes()),
-            first_wrote=runs[0][1].elsewhere_bytes > runs[1][1].elsewhere_bytes,
-            first_was_slow=was_slow(*(FirstRun(t, result.cpu_s) for t, result in runs)),
+            has_same_shape=expected.has_shape_of(second.output),
         )
 
 

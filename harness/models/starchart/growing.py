@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -147,7 +146,7 @@ class Fitted(NamedTuple):
 @dataclass(frozen=True)
 class Tree:
     """A partition of the space of parameters and inputs. `samples` are the rows it was grown on;
-    `left_out` counts those without a target, such as failures. `fitted` returns the columns that it
+    `left_out` counts those without a target, such as failures. `fitted` has the columns that it
     splits and scikit-learn's tree, of which `root` is a copy."""
 
     target: TreeTarget
@@ -157,7 +156,7 @@ class Tree:
     root: TreeNode
     samples: pd.DataFrame = field(repr=False)
     left_out: int
-    fitted: Callable[[], Fitted] = field(repr=False)
+    fitted: Fitted = field(repr=False)
 
     def predict(self, table: pd.DataFrame) -> pd.Series[float]:
         """Predict the target of each row, in its column's own unit.
@@ -167,7 +166,7 @@ class Tree:
         import pandas as pd
 
         must_have(table, [axis.name for axis in self.axes] + list(self.target.per))
-        columns, regression = self.fitted()
+        columns, regression = self.fitted
         encoded = encode(columns, positions(self.axes, table))
         predicted = self.target.restored(regression.predict(encoded), table)
         return pd.Series(predicted, index=table.index, name=self.target.column)
@@ -187,42 +186,17 @@ def grow(
     Raises UsageError for columns that are missing or cannot be used, and for too few rows.
     """
     growth = growth or Growth()
-    kept, target, axes = _prepared(table, target, parameters, growth)
+    target = TreeTarget(target) if isinstance(target, str) else target
+    must_have(table, [growth.groups] if growth.groups else [])
+    kept = usable(table, target, [_name(parameter) for parameter in parameters])
+    axes = tuple(p if isinstance(p, Axis) else axis_of(kept, p) for p in parameters)
     codes, values = positions(axes, kept), target.of(kept)
     groups = kept[growth.groups].tolist() if growth.groups else None
     threshold = _threshold(axes, codes, values, growth, groups)
     fitted = _fit(axes, codes, values, threshold, growth)
     root = _root(fitted, target, codes, values)
     left_out = len(table) - len(kept)
-    return Tree(target, axes, growth, threshold, root, kept, left_out, lambda: fitted)
-
-
-def regrown(
-    table: pd.DataFrame,
-    target: TreeTarget,
-    parameters: Sequence[str | Axis],
-    growth: Growth,
-    threshold: float,
-    root: TreeNode,
-) -> Tree:
-    """Make the tree that `grow` made of the same arguments, from its threshold and root."""
-    kept, target, axes = _prepared(table, target, parameters, growth)
-
-    @cache
-    def fitted() -> Fitted:
-        return _fit(axes, positions(axes, kept), target.of(kept), threshold, growth)
-
-    return Tree(target, axes, growth, threshold, root, kept, len(table) - len(kept), fitted)
-
-
-def _prepared(
-    table: pd.DataFrame, target: TreeTarget | str, parameters: Sequence[str | Axis], growth: Growth
-) -> tuple[pd.DataFrame, TreeTarget, tuple[Axis, ...]]:
-    """Return the rows with a target, the target and the axes; see `grow`."""
-    target = TreeTarget(target) if isinstance(target, str) else target
-    must_have(table, [growth.groups] if growth.groups else [])
-    kept = usable(table, target, [_name(parameter) for parameter in parameters])
-    return kept, target, tuple(p if isinstance(p, Axis) else axis_of(kept, p) for p in parameters)
+    return Tree(target, axes, growth, threshold, root, kept, left_out, fitted)
 
 
 def _fit(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TableModel(Protocol):
-    """A model: a tree, or its linear baseline."""
+    """A model of a table, such as a tree."""
 
     def predict(self, table: pd.DataFrame) -> pd.Series[float]:
         """Predict the target of each row."""

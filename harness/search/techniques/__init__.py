@@ -6,14 +6,12 @@ from collections.abc import Sequence
 
 from opentuner.search import technique
 
-from harness.search.techniques.designed import Designed
 from harness.search.techniques.gaussian_process import GaussianProcess
 from harness.search.techniques.hill_climb import HillClimb
 from harness.search.techniques.self_contained import SelfContained
 from harness.search.techniques.uniform_random import REFUSALS, UniformRandom
 
 OWN: tuple[technique.SearchTechnique, ...] = (
-    Designed(),
     GaussianProcess(),
     HillClimb(),
     UniformRandom(),

@@ -27,7 +27,6 @@ from harness.space_file.flags.model import (
     FromFiles,
     Item,
     Narrowing,
-    Published,
     Switch,
 )
 from harness.space_file.messages import describe_errors
@@ -49,25 +48,13 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True)
-class FlagConstraint:
-    """A relation between flags, with what the compiler did where it does not hold."""
-
-    expression: Expression
-    found: str
-    evidence: str
-
-
-@dataclass(frozen=True)
 class Catalogue:
     """The flags of one compiler, by their names in spaces."""
 
     path: Path
-    title: str
-    tested: str
     flags: Mapping[str, Flag]
     sets: Mapping[str, tuple[Item, ...]]
-    constraints: tuple[FlagConstraint, ...]
-    published: Mapping[str, Published]
+    constraints: tuple[Expression, ...]
 
     def absent(self, name: str) -> Value:
         """Return the value of an absent flag: False if it is boolean, else None."""
@@ -98,14 +85,12 @@ def load_catalogue(path: Path) -> Catalogue:
             document.fault(location, text)
         raise SpecError(document.faults) from None
     constraints = tuple(_constraints(document, model))
-    for location, text in (*_why_names(model), *_why_sets(model), *_why_published(model)):
+    for location, text in (*_why_names(model), *_why_sets(model)):
         document.fault_at(location, text)
     if document.faults:
         raise SpecError(document.faults)
     sets = {name: tuple(items) for name, items in model.sets.items()} | _derived(model)
-    return Catalogue(
-        path, model.title, model.tested, model.flags, sets, constraints, model.published
-    )
+    return Catalogue(path, model.flags, sets, constraints)
 
 
 def _derived(model: CatalogueFile) -> dict[str, tuple[Item, ...]]:
@@ -204,33 +189,23 @@ def narrowed_range(there: range, narrowing: Narrowing) -> range:
     return range(least, most + 1, narrowing.step or there.step)
 
 
-def _why_published(model: CatalogueFile) -> Iterator[tuple[Location, str]]:
-    for name, published in model.published.items():
-        if name not in model.sets:
-            yield ("published", name), f"`{name}` is not one of the sets"
-        for index, flag in enumerate(published.flags):
-            if flag.today is not None and flag.today not in model.flags:
-                text = f"`{flag.today}` is not a flag; {suggestion(flag.today, model.flags)}"
-                yield ("published", name, "flags", index, "today"), text
-
-
-def _constraints(document: Document, model: CatalogueFile) -> Iterator[FlagConstraint]:
+def _constraints(document: Document, model: CatalogueFile) -> Iterator[Expression]:
     """Yield the constraints, and note their faults."""
     absent = {
         name: False if isinstance(flag, Switch) else None for name, flag in model.flags.items()
     }
     for index, given in enumerate(model.constraints):
-        location: Location = ("constraints", index, "holds")
+        location: Location = ("constraints", index)
         try:
-            expression = Expression(given.holds)
+            expression = Expression(given)
             strange = sorted(expression.names - set(model.flags))
             if strange:
                 message = f"`{strange[0]}` is not a flag; {suggestion(strange[0], model.flags)}"
                 document.fault_at(location, message)
             elif not expression.holds(absent):
-                message = f"`{given.holds}` forbids that every flag is absent, the baseline"
+                message = f"`{given}` forbids that every flag is absent, the baseline"
                 document.fault_at(location, message)
             else:
-                yield FlagConstraint(expression, given.found, given.evidence)
+                yield expression
         except ExpressionError as error:
             document.fault_at(location, str(error))

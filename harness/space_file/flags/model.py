@@ -23,7 +23,6 @@ from harness.core.records import Value
 from harness.space_file.tuned import (
     MAX_FLAG_VALUES,
     Name,
-    Scalar,
     StrictModel,
     Values,
     Whole,
@@ -33,13 +32,6 @@ from harness.space_file.tuned import (
 ON_OFF = "[no-]"
 
 
-def _version(text: str) -> str:
-    if not re.fullmatch(r"\d+(\.\d+)*", text):
-        raise ValueError(f"must be a version such as 12.4, but got '{text}'")
-    return text
-
-
-Version = Annotated[StrictStr, AfterValidator(_version)]
 Text = Annotated[StrictStr, AfterValidator(plain), Field(min_length=1)]
 
 
@@ -51,24 +43,13 @@ class _Flag(StrictModel):
         description="whether results may differ in their last places, or for NaN and subnormals; "
         "or the values with which they may"
     )
-    stage: Text = Field(description="the tool that obeys it, such as frontend, ptxas or nvlink")
     needs: Literal["linking"] | None = Field(
         default=None, description="linking: it acts only on a program that is linked"
-    )
-    since: Version | None = Field(default=None, description="first version that has it")
-    until: Version | None = Field(default=None, description="last version that has it")
-    architectures: Text | None = Field(
-        default=None, description="the architectures that have it; all where it is not there"
-    )
-    default: Scalar | None = Field(
-        default=None, description="what the compiler does where the flag is absent"
     )
     baselines: Values = Field(
         default_factory=list,
         description="of a level of optimisation, the values that every winner is compared with",
     )
-    note: Text | None = Field(default=None, description="what to know before it is tuned")
-
     placeholder: ClassVar[str] = "{value}"
     """The part of `option` where the value goes."""
 
@@ -212,43 +193,13 @@ Item = Annotated[
 Chosen = Annotated[list[Item], Field(min_length=1)]
 
 
-class ConstraintModel(StrictModel):
-    """A relation between flags, and the compiler's behaviour that revealed it."""
-
-    holds: StrictStr = Field(description="a condition, in the language of a space's constraints")
-    found: Literal["refused", "warned", "ignored", "same code"] = Field(
-        description="what happens where it does not hold"
-    )
-    evidence: Text = Field(description="what the compiler said, or which settings gave equal code")
-
-
-class PublishedFlag(StrictModel):
-    """A flag of a published set, and its state today."""
-
-    was: Text = Field(description="its spelling then, with its values")
-    today: Name | None = Field(default=None, description="the catalogue's flag; none: it is gone")
-    why: Text = Field(description="what differs today, or why it is gone")
-
-
-class Published(StrictModel):
-    """Where a set was published, and each of its flags."""
-
-    source: Text
-    flags: Annotated[list[PublishedFlag], Field(min_length=1)]
-
-
 class CatalogueFile(StrictModel):
     """A catalogue: the flags of one compiler, named sets of them, and their conflicts."""
 
-    title: Text = Field(description="one line for people")
-    tested: Text = Field(description="with which compiler the catalogue was tried, if with any")
     flags: dict[Name, Flag] = Field(min_length=1, description="the flags by their names in spaces")
     sets: dict[Name, Chosen] = Field(description="named selections; `default` must be among them")
-    constraints: list[ConstraintModel] = Field(
+    constraints: list[StrictStr] = Field(
         default_factory=list, description="which flags exclude or override one another"
-    )
-    published: dict[Name, Published] = Field(
-        default_factory=dict, description="of sets that were published, what became of each flag"
     )
 
 

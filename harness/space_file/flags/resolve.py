@@ -21,7 +21,6 @@ from harness.core.records import Value, shown
 from harness.core.text import suggestion
 from harness.space_file.flags.catalogue import (
     Catalogue,
-    FlagConstraint,
     named,
     selected,
     why_not_narrower,
@@ -232,7 +231,7 @@ def _among(catalogue: Catalogue, names: Sequence[str]) -> Iterator[Expression]:
     """Yield the constraints over these flags; every other flag is absent."""
     absent = {n: catalogue.absent(n) for n in catalogue.flags if n not in names}
     for constraint in catalogue.constraints:
-        expression = constraint.expression
+        expression = constraint
         missing = {n: absent[n] for n in expression.names if n in absent}
         if not missing:
             yield expression
@@ -245,13 +244,13 @@ def _keeps_values(catalogue: Catalogue, chosen: Mapping[str, Sequence[Value]]) -
         yield from map(catalogue.flags[name].keeps_values, values)
 
 
-def _says_something(catalogue: Catalogue, constraint: FlagConstraint, names: Sequence[str]) -> bool:
+def _says_something(catalogue: Catalogue, constraint: Expression, names: Sequence[str]) -> bool:
     """Whether the constraint can be false while the flags that are not selected are absent."""
-    found: list[dict[str, Value]] = [{n: catalogue.absent(n) for n in constraint.expression.names}]
-    for name in constraint.expression.names.intersection(names):
+    found: list[dict[str, Value]] = [{n: catalogue.absent(n) for n in constraint.names}]
+    for name in constraint.names.intersection(names):
         domain = (catalogue.absent(name), *catalogue.flags[name].values)
         found = [{**given, name: value} for given in found for value in domain]
-    return not all(constraint.expression.holds(given) for given in found)
+    return not all(constraint.holds(given) for given in found)
 
 
 class SettledExpression(Expression):

@@ -175,8 +175,6 @@ static int no_device(CUdevice device)
     return device < 0 || device >= number("CUDA_STUB_DEVICES", 1);
 }
 
-int device_in_use;
-
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     ENTER("cuDevicePrimaryCtxRetain", NEEDS_INIT);
@@ -184,7 +182,6 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
         return CUDA_ERROR_INVALID_DEVICE;
     primary[device].device = device;
     primary[device].retained++;
-    device_in_use = device;
     *context = &primary[device];
     return CUDA_SUCCESS;
 }

@@ -138,8 +138,7 @@ static int64_t scripted_ns(const char *kernel)
         text += *text == ',';
         int names_it = !strncmp(text, kernel, length) && text[length] == ':';
         if (names_it || (*text >= '0' && *text <= '9'))
-            return atoll(names_it ? text + length + 1 : text) * FULL_MHZ / mhz
-                   * (100 + nth("CUDA_STUB_SLOWER", device_in_use, 0)) / 100;
+            return atoll(names_it ? text + length + 1 : text) * FULL_MHZ / mhz;
     }
     return -1;
 }

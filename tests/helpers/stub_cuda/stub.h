@@ -23,8 +23,6 @@
  *   CUDA_STUB_ONCE=FILE          only one failure in all processes: that which creates this file
  *   CUDA_STUB_KERNEL_NS=NS       how long each kernel takes at 1980 MHz; NAME:NS,... for some
  *                                kernels. Without, the time of the function on the host
- *   CUDA_STUB_SLOWER=0,20        by how many percent kernels with CUDA_STUB_KERNEL_NS are slower on
- *                                devices 0, 1, ...; the last one stays (0)
  *   CUDA_STUB_TICK_NS=1024       the resolution of events and of globaltimer (1)
  *   CUDA_STUB_SM_MHZ=1980,990    the SM clock in the first launch, the second, ...; the last stays.
  *                                Seen by clock64, and slows kernels with CUDA_STUB_KERNEL_NS
@@ -97,9 +95,6 @@ unsigned blocks_at_once(const Function *function, unsigned threads, unsigned dyn
 
 /* kernels.c */
 Run *kernel_named(const char *name);
-
-/* The device of this process's context. */
-extern int device_in_use;
 
 /* queue.c */
 CUresult finish(void); /* run what is queued, and wait for it */

@@ -1,0 +1,213 @@
+"""Find the values of parameters and features that explain the failures of each kind.
+
+A regression tree splits the tests that came far enough to fail in this way. A region of at most two
+parameters is a cause if its tests fail much more often than those that no cause covers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.analysis.failures import group_failures
+from harness.analysis.sampling import sampled
+from harness.core.arrays import Flags, Indices
+from harness.core.records import Outcome
+from harness.models.starchart import Growth, Region, grow
+from harness.models.starchart.growing import TreeNode
+from harness.results import MeasurementRows
+from harness.results.view import Results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FAILURES_HEAD = ("failure", "tests", "share", "configurations", "most frequent reason")
+
+# How far a configuration came: one that failed earlier is no evidence about later stages.
+_STAGE = {
+    Outcome.ILLEGAL: 0,
+    Outcome.BUILD_FAILED: 1,
+    Outcome.OUT_OF_MEMORY: 2,
+    Outcome.LAUNCH_FAILED: 3,
+    Outcome.TIMEOUT: 4,
+    Outcome.CRASHED: 4,
+    Outcome.WRONG_RESULT: 5,
+    Outcome.IMPLAUSIBLE: 6,
+    Outcome.OK: 7,
+}
+_MOST_PARAMETERS = 2
+_LEAST_GAIN = 0.01  # the share of the squared error that a split must remove
+_FEWEST_FAILED = 5  # configurations
+_LEAST_RATIO = 2.0  # of the shares that fail
+_LEVEL = 1e-4  # of Fisher's exact test; low, since a tree tries hundreds of splits
+_LAST_LEVEL = 1e-2  # of a last split, which only decides whether a cause has one more condition
+_FAILED = "the failure"  # a column; no parameter has such a name
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A region that explains failures of one kind: `failed` of the `count` tests in it failed, and
+    `others_failed` of the `others`, which no cause of this kind covers."""
+
+    kind: Outcome
+    region: Region
+    count: int
+    failed: int
+    others: int
+    others_failed: int
+
+    def __str__(self) -> str:
+        met = " and ".join(part.text(name) for name, part in self.region.parts.items())
+        return (
+            f"{self.kind}: {self.failed:,} of {self.count:,} tests with {met} failed, "
+            f"{self.others_failed:,} of {self.others:,} others"
+        )
+
+
+def causes(results: Results) -> list[Cause]:
+    """Return the causes of failures in the search and in the measurements across inputs, or in a
+    sample of them."""
+    import pandas as pd  # here: it takes half a second to load
+
+    rows = sampled(results.searched)
+    columns, selected = rows.columns, rows.selected.tolist()
+    settings: dict[str, pd.Series] = {}
+    for column in (columns.inputs, columns.configs):
+        found = list(map(column.at, selected))
+        for name in dict.fromkeys(name for values in found for name in values):
+            settings[name] = pd.Series([values.get(name) for values in found], dtype=object)
+    outcomes = list(map(columns.outcomes.at, selected))
+    return causes_among(pd.DataFrame(settings), outcomes, rows.of(columns.configs.codes))
+
+
+def causes_among(
+    settings: pd.DataFrame, outcomes: Sequence[Outcome], configurations: Indices
+) -> list[Cause]:
+    """Return the causes of each kind of failure, the most frequent kind first.
+
+    `settings` has a row per test, with its features and parameters; `configurations`, shape
+    (tests,), numbers the tests' configurations.
+    """
+    stages = np.array([_STAGE[outcome] for outcome in outcomes])
+    counts = Counter(outcome for outcome in outcomes if outcome is not Outcome.OK)
+    found = list[Cause]()
+    for kind, _ in counts.most_common():
+        here = np.flatnonzero(stages >= _STAGE[kind])
+        failed = np.array([outcomes[row] is kind for row in here.tolist()])
+        found += _Tests(settings.iloc[here], failed, configurations[here]).causes(kind)
+    return found
+
+
+@dataclass(frozen=True)
+class _Tests:
+    """The tests that came far enough to fail in one way, and which of them did, shape (tests,)."""
+
+    settings: pd.DataFrame
+    failed: Flags
+    configurations: Indices
+
+    def causes(self, kind: Outcome) -> Iterator[Cause]:
+        """Yield the causes, the one with most failures first."""
+        if self.failed.all():
+            return
+        table = self.settings.assign(**{_FAILED: self.failed})
+        names = list(map(str, self.settings.columns))
+        tree = grow(table, _FAILED, names, Growth(relative_threshold=_LEAST_GAIN))
+        first, *rest = sorted(self._regions(tree.root), key=lambda node: node.mean)
+        others, taken = self._rows(first), list[TreeNode]()
+        for node in rest:
+            rows = self._rows(node)
+            if self._is_clear(rows, others, _LEVEL):
+                taken.append(node)
+            else:
+                others = others | rows
+        for node in sorted(taken, key=lambda node: -node.count * node.mean):
+            rows = self._rows(node)
+            yield Cause(
+                kind,
+                node.box,
+                int(rows.sum()),
+                int(self.failed[rows].sum()),
+                int(others.sum()),
+                int(self.failed[others].sum()),
+            )
+
+    def _rows(self, node: TreeNode) -> Flags:
+        return node.box.holds(self.settings)
+
+    def _regions(self, node: TreeNode) -> list[TreeNode]:
+        """Return the regions that a node is split into, without splits on a third parameter, and
+        without last splits that separate nothing clearly."""
+        split = node.split
+        if split is None or len({*node.box.parts, split.parameter}) > _MOST_PARAMETERS:
+            return [node]
+        low, high = self._regions(split.low), self._regions(split.high)
+        if len(low) == len(high) == 1:
+            pair = self._rows(low[0]), self._rows(high[0])
+            if not any(self._is_clear(*ordered, _LAST_LEVEL) for ordered in (pair, pair[::-1])):
+                return [node]
+        return [*low, *high]
+
+    def _is_clear(self, rows: Flags, others: Flags, level: float) -> bool:
+        """Say whether these tests clearly fail more often than the others.
+
+        Configurations are counted, not tests: the same failure on many inputs is evidence once.
+        """
+        from scipy.stats import fisher_exact  # here: it takes time to load
+
+        failed, count = self._configurations(rows)
+        others_failed, others_count = self._configurations(others)
+        if failed < _FEWEST_FAILED or failed / count < _LEAST_RATIO * others_failed / others_count:
+            return False
+        table = [[failed, count - failed], [others_failed, others_count - others_failed]]
+        return float(fisher_exact(table, alternative="greater").pvalue) <= level
+
+    def _configurations(self, rows: Flags) -> tuple[int, int]:
+        """Count the configurations of these tests, and those that failed; one that failed in a part
+        of its tests counts in part."""
+        tests = np.bincount(self.configurations[rows])
+        failed = np.bincount(self.configurations[rows], self.failed[rows])
+        here = tests > 0
+        return round(float((failed[here] / tests[here]).sum())), int(here.sum())
+
+
+# ------------------------------------------------------------------------------------- text
+
+
+def failures_rows(results: Results) -> list[tuple[str, ...]]:
+    """Return a row per kind of failure under FAILURES_HEAD, the most frequent first."""
+    searched, columns = results.searched, results.searched.columns
+    failed = searched.where(~searched.of(columns.works))
+    kinds = Counter(failed.of(columns.outcomes.codes).tolist())
+    rows: list[tuple[str, ...]] = []
+    for kind, count in kinds.most_common():
+        part = failed.where(failed.of(columns.outcomes.codes) == kind)
+        configurations = len(np.unique(part.of(columns.configs.codes)))
+        share = f"{count / len(searched):.1%}"
+        name = str(columns.outcomes.values[kind])
+        rows.append((name, f"{count:,}", share, f"{configurations:,}", _commonest(part)))
+    return rows
+
+
+def _commonest(failed: MeasurementRows) -> str:
+    """Return the headline of the most frequent reason."""
+    messages = failed.columns.messages
+    counts = Counter(failed.of(messages.codes).tolist())
+    reasons = group_failures(counts, lambda code: messages.values[code])
+    appeared = {code: place for place, code in enumerate(counts)}
+    found = sorted(reasons, key=lambda group: appeared[group.members[0]])
+    return max(found, key=lambda group: sum(counts[code] for code in group.members)).headline
+
+
+def causes_lines(found: Sequence[Cause]) -> Iterator[str]:
+    """List the causes of failures, one per line."""
+    if not found:
+        yield "No parameter value, and no pair of values, explains the failures."
+        return
+    yield "Values that explain failures (others: tests that no line of the same kind covers):"
+    for cause in found:
+        yield f"    {cause}"

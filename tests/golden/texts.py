@@ -1,0 +1,99 @@
+"""What is written of a command, a page and a text, so that it is alike wherever it is made."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from unittest import mock
+
+import harness
+
+ROOT = Path(__file__).parents[2]
+BLOCKS = ("h1", "h2", "p", "tr", "code", "summary", "nav")
+HIDDEN = ("style", "svg")
+PROGRESS = re.compile(r"^judged on held-out inputs: .*\n", re.M)
+LONG_NUMBER = re.compile(r"\d+\.\d{6,}(e-?\d+)?")
+DIGEST = re.compile(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,64}\b")
+_DAY = r"20\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(\.\d+)?)?( UTC|\+00:00|Z)?"
+DATE = re.compile(rf"\b{_DAY}( to {_DAY})?")
+
+
+def help_of(command: str) -> str:
+    """Return a command's options as its help has them, laid out alike by all versions of Python."""
+    parser = _parser_of(command)
+    formatter = parser._get_formatter()
+    lines = [f"$ harness {command} --help", parser.description or ""]
+    for group in parser._action_groups:
+        lines += ["", f"{group.title}:"] * bool(group._group_actions)
+        for action in group._group_actions:
+            taken = [formatter._format_args(action, action.dest.upper())] * (action.nargs != 0)
+            name = " ".join([", ".join(action.option_strings), *taken]).strip()
+            lines.append(f"  {name}: {formatter._expand_help(action) if action.help else ''}")
+    return "\n".join([*lines, "", parser.epilog or ""]).rstrip() + "\n"
+
+
+def _parser_of(command: str) -> argparse.ArgumentParser:
+    class Stop(Exception):
+        pass
+
+    def stop(parser: argparse.ArgumentParser, *_: object) -> None:
+        parsers.append(parser)
+        raise Stop
+
+    parsers: list[argparse.ArgumentParser] = []
+    module = importlib.import_module(f"harness.commands.{command}")
+    catch = mock.patch.object(argparse.ArgumentParser, "parse_known_args", stop)
+    with catch, contextlib.suppress(Stop):
+        module.main([])
+    return parsers[0]
+
+
+class _Page(HTMLParser):
+    """The text of a page, a line for each block and each line of code; pictures by their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = [""]
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Begin a line for a block; count what is no text."""
+        self._hidden += tag in HIDDEN
+        if tag == "figure":
+            self.lines.append(f"[picture: {dict(attrs)['aria-label']}]")
+        elif tag in BLOCKS:
+            self.lines.append(f"{tag}: ")
+
+    def handle_endtag(self, tag: str) -> None:
+        """End a cell."""
+        self._hidden -= tag in HIDDEN
+        if tag in ("td", "th"):
+            self.lines[-1] += " | "
+
+    def handle_data(self, data: str) -> None:
+        """Add text, which has lines of its own in code."""
+        if not self._hidden and data.strip():
+            first, *others = data.rstrip().split("\n")
+            self.lines[-1] += first
+            self.lines += others
+
+
+def text_of_page(text: str) -> str:
+    """Return the text of an HTML page."""
+    page = _Page()
+    page.feed(text)
+    return "\n".join(line.rstrip() for line in page.lines if line.strip())
+
+
+def masked(text: str, folder: Path) -> str:
+    """Return the text without what differs between machines, versions and days."""
+    text = text.replace(str(folder), "FOLDER").replace(str(ROOT), "REPOSITORY")
+    version = re.escape(harness.__version__)
+    text = re.sub(rf"(harness|autotuner)(\W{{1,4}}|_?version\W+){version}", r"\1\2VERSION", text)
+    text = PROGRESS.sub("", text)
+    text = LONG_NUMBER.sub(lambda found: f"{float(found[0]):.6g}", text)
+    return DATE.sub("DATE", DIGEST.sub("HASH", text))
