@@ -6,11 +6,9 @@ It reads two or more complete runs of one space on one device, for example:
     python -m benchmarks.repeatability run1.db run2.db run3.db
 
 For each pair of runs it takes the configurations that both measured interleaved on an input
-(harness.dispatch.candidates), and compares their interleaved times, and their times in the search:
-
-- scatter: the standard deviation of a configuration's log time around the mean of its input;
-- regret: how much slower the best of one run is in the other run than the other run's best,
-  geometric mean over inputs.
+(harness.dispatch.candidates), and finds the regret of their interleaved times, and of those in the
+search: how much slower the best of one run is in the other run than the other run's best, geometric
+mean over inputs.
 
 The table has the mean over pairs, with minimum and maximum. A second one has how often the answers
 of a pair of runs agree:
@@ -80,8 +78,8 @@ def _answers(run: Results) -> Answers:
     }
 
 
-def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
-    """Compute scatter and regret of both stages, with one number for each pair of runs.
+def figures(runs: Sequence[Results]) -> dict[str, list[float]]:
+    """Compute the regret of both stages, with one number for each pair of runs.
 
     Pairs without common candidates are left out. Raises UsageError if the runs differ in space or
     device, or no pair has any.
@@ -90,15 +88,14 @@ def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
         raise UsageError("name the databases of two runs or more")
     if len({(run.campaign.key.program_sha256, run.campaign.key.fingerprint) for run in runs}) > 1:
         raise UsageError("the databases have different programs or environments; name runs of one")
-    found = {stage: {"scatter": list[float](), "regret": list[float]()} for stage in STAGES}
+    found = {stage: list[float]() for stage in STAGES}
     for one, other in itertools.combinations(runs, 2):
         shared = list(_shared(one, other))
         if not shared:
             continue
         for stage, logs in zip(STAGES, zip(*shared, strict=True), strict=True):
-            found[stage]["scatter"].append(_scatter(logs))
-            found[stage]["regret"].append(_regret(logs))
-    if not found[STAGES[0]]["scatter"]:
+            found[stage].append(_regret(logs))
+    if not found[STAGES[0]]:
         raise UsageError(
             "no two databases have interleaved candidates in common; tune at least 2 inputs, "
             "without --no-cross"
@@ -132,15 +129,6 @@ def _mean_log(measurement: Measurement) -> float:
     return mean_log(measurement.timing.samples_s)
 
 
-def _scatter(inputs: Sequence[Logs]) -> float:
-    """Halve the variance of a difference; each input's mean costs one degree of freedom."""
-    squares = [
-        np.square(np.diff(logs, axis=0) - np.diff(logs, axis=0).mean()).sum() for logs in inputs
-    ]
-    freedom = sum(logs.shape[1] - 1 for logs in inputs)
-    return math.sqrt(math.fsum(squares) / freedom / 2)
-
-
 def _regret(inputs: Sequence[Logs]) -> float:
     lost = [
         again[before.argmin()] - again.min()
@@ -156,10 +144,10 @@ def main(args: argparse.Namespace) -> Figures:
     runs = [the_one(read_results([url])) for url in args.databases]
     found, agreement = figures(runs), agreements(runs)
     rows = [
-        (stage, *(Estimate(float(np.mean(p)), min(p), max(p)) for p in of_stage.values()))
-        for stage, of_stage in found.items()
+        (stage, Estimate(float(np.mean(pairs)), min(pairs), max(pairs)))
+        for stage, pairs in found.items()
     ]
-    show(("times taken", "scatter", "regret"), rows)
+    show(("times taken", "regret"), rows)
     show(("answers", "agree"), [(name, f"{one:.1%}") for name, one in agreement.items()])
     return {**found, "agreement": agreement}
 

@@ -7,25 +7,17 @@ from typing import Any
 
 import pandas as pd
 
+from harness.stats import Estimate
 from harness.stencil.features import FEATURES
 from harness.stencil.predicted import GROUP
 
-COLUMNS = {
-    "spearman": ".2f",
-    "pearson": ".2f",
-    "runs": ".4g",
-    "random_runs": ".0f",
-    "time_saved": ".1f",
-    "shared": ".0%",
-}
-"""The format of each figure of a judgement."""
+COLUMNS = ("spearman", "pearson", "runs", "random_runs", "time_saved", "shared")
+"""The figures of a judgement."""
 
 
-def spread(values: pd.Series[float], form: str) -> str:
-    """Write the median, and the least and the largest value if there are several."""
-    middle = format(values.median(), form)
-    least, most = format(values.min(), form), format(values.max(), form)
-    return middle if len(values) == 1 else f"{middle} [{least}, {most}]"
+def spread(values: pd.Series[float]) -> Estimate:
+    """Return the median with the least and the largest value."""
+    return Estimate(float(values.median()), float(values.min()), float(values.max()))
 
 
 def campaign_medians(rows: pd.DataFrame) -> pd.DataFrame:
@@ -37,9 +29,9 @@ def campaign_medians(rows: pd.DataFrame) -> pd.DataFrame:
 def judgement_rows(rows: pd.DataFrame) -> Iterator[tuple[object, ...]]:
     """Yield a row for each program and size, and the medians over them."""
     for group, found in rows.groupby(GROUP):
-        yield *group, *(spread(found[name], form) for name, form in COLUMNS.items())
+        yield *group, *(spread(found[name]) for name in COLUMNS)
     medians = campaign_medians(rows)
-    yield "median", "", *(spread(medians[name], form) for name, form in COLUMNS.items())
+    yield "median", "", *(spread(medians[name]) for name in COLUMNS)
 
 
 def best_points(table: pd.DataFrame) -> pd.DataFrame:
