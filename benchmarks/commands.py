@@ -1,93 +1,169 @@
-"""Measure how long a tune of nothing new, analyse, report and dispatch take on one database.
+"""Measure time and memory of the commands: to start, on a common database, and on a large one.
 
-Without arguments it first tunes spaces/mvmul.yaml as the README does: 30 configurations on 48
-inputs. Then each command runs several times. Its first run may judge learners and draw pictures;
-the others find both in the cache, which is a folder of this benchmark's own.
+    python -m benchmarks.commands start --beside ../harness-before
+    python -m benchmarks.commands work
+    python -m benchmarks.commands large --measurements 100000
 
-    python -m benchmarks.commands
-    python -m benchmarks.commands results/mvmul.db --space spaces/mvmul.yaml --rounds 5
+`start` runs `--help` of each command, and `check` of one space. With `--beside`, another checkout
+with its own `.venv` takes part in the same rounds, so that drift of the machine reaches both alike.
 
-A database that is named is copied, and tune continues the copy, so name one of this device. It
-takes some four minutes, or one with a database. The last line is one JSON object: for each command
-the wall and CPU seconds of the first run and the medians of the others.
+`work` tunes spaces/mvmul.yaml as the README does, 30 configurations on 48 inputs, then repeats that
+tune, analyse, report and dispatch. The first run of each may judge learners and draw pictures; the
+others find both in the cache, which is a folder of this benchmark's own.
+
+`large` writes so many measurements of a simulated device, through the campaign and the store of
+`harness.tune` (some 5 ms each). Then it continues that campaign, in which nothing is left, and runs
+the commands that read it.
+
+It takes minutes. Wall and CPU seconds are those of the first run and medians of the others; memory
+is that of the largest process. The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.arguments import count, make_parser
-from benchmarks.results_scale import Command, Cost, as_process
-from harness.commands.run import run_command
+from benchmarks.frame import Figures, benchmark, option, show
+from benchmarks.overhead import Device, FormulaTimes, write_space
+from harness.__main__ import COMMANDS
+from harness.core.errors import HarnessError
+from harness.core.records import Environment
+from harness.results import Store, writing
+from harness.search import SearchOptions, make_opentuner_tables
+from harness.tuning import Campaign, CampaignPlan, Stages
+from harness.tuning.progress import SilentDisplay
 
-_SPACE = Path(__file__).parent.parent / "spaces" / "mvmul.yaml"
+ROOT = Path(__file__).parent.parent
+SPACE = ROOT / "spaces" / "mvmul.yaml"
+INPUTS = 100  # of a large database
 
-
-def main(arguments: Sequence[str] | None = None, run: Command = as_process) -> int:
-    """Run the command; return its exit code."""
-    parser = make_parser("commands", __doc__)
-    parser.add_argument("database", nargs="?", type=Path, help="results (tuned by the benchmark)")
-    parser.add_argument(
-        "--space", type=Path, metavar="FILE", default=_SPACE, help=f"its space ({_SPACE.name})"
-    )
-    parser.add_argument("--rounds", type=count, default=3, help="runs after the first (3)")
-    return run_command(parser, arguments, lambda args: _measure(args, run))
-
-
-def _measure(args: argparse.Namespace, run: Command) -> int:
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        os.environ["HARNESS_CACHE_DIR"] = str(folder / "cache")  # which the commands inherit
-        database = folder / "copy.db"
-        if args.database is not None:
-            shutil.copyfile(args.database, database)
-        figures = {
-            name: _figures(name, [run(words) for _ in range(args.rounds + 1)])
-            for name, words in _commands(database, args.space, folder).items()
-        }
-    print(json.dumps(figures))
-    return 0
+Words = Sequence[str]
 
 
-def _commands(database: Path, space: Path, folder: Path) -> Mapping[str, list[str]]:
-    page, code = str(folder / "page.html"), str(folder / "code")
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a command: `cpu_s` over all processors, the memory of its largest process."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+
+
+def as_process(words: Words, folder: Path = ROOT, python: Path | str = sys.executable) -> Cost:
+    """Run Python with these words; show its output only if it fails."""
+    started = time.perf_counter()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            [str(python), *words], cwd=folder, stdout=output, stderr=subprocess.STDOUT
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            output.seek(0)
+            raise HarnessError(f"{' '.join(words)} failed: {output.read()[-2000:]}")
+    cpu_s = usage.ru_utime + usage.ru_stime
+    return Cost(time.perf_counter() - started, cpu_s, usage.ru_maxrss / 1024)
+
+
+def start(args: argparse.Namespace, folder: Path) -> dict[str, list[Cost]]:
+    """Start each command in each checkout."""
+    trees = {"": (ROOT, Path(sys.executable))}
+    if args.beside is not None:
+        trees["beside: "] = (args.beside, args.beside / ".venv" / "bin" / "python")
+    commands = {"check spaces/mvmul.yaml": ["-m", "harness.check", "spaces/mvmul.yaml"]}
+    commands |= {f"{name} --help": ["-m", f"harness.{name}", "--help"] for name in COMMANDS}
+    found: dict[str, list[Cost]] = {}
+    for _ in range(args.rounds + 1):
+        for command, words in commands.items():
+            for tree, (where, python) in trees.items():
+                found.setdefault(tree + command, []).append(as_process(words, where, python))
+    return found
+
+
+def work(args: argparse.Namespace, folder: Path) -> dict[str, list[Cost]]:
+    """Tune, and run the commands on the results."""
+    database = folder / "mvmul.db"
+    commands = {
+        "tune": ["-m", "harness.tune", str(SPACE), "--database", str(database)],
+        **_reading(database, SPACE),
+    }
     return {
-        "tune": ["-m", "harness.tune", str(space), "--database", str(database)],
+        name: [as_process(words) for _ in range(args.rounds + 1)]
+        for name, words in commands.items()
+    }
+
+
+def _reading(database: Path, space: Path) -> dict[str, list[str]]:
+    page, code = (str(database.with_name(name)) for name in ("page.html", "code"))
+    return {
         "analyse": ["-m", "harness.analyse", str(database)],
         "report": ["-m", "harness.report", str(database), "-o", page],
-        "dispatch": [
-            *("-m", "harness.dispatch", str(database)),
-            *("--spec", str(space), "-o", code),
-        ],
+        "dispatch": ["-m", "harness.dispatch", str(database), "--spec", str(space), "-o", code],
     }
 
 
-def _figures(name: str, costs: Sequence[Cost]) -> dict[str, float]:
-    """Print a command's figures and return them."""
+def large(args: argparse.Namespace, folder: Path) -> dict[str, list[Cost]]:
+    """Write a large database, continue its campaign, and run the commands on it."""
+    database, csv = folder / "large.db", str(folder / "export.csv")
+    tests = str(max(1, args.measurements // INPUTS))
+    writing_it = ["-m", "benchmarks.commands", "write", "--tests", tests, "--folder", str(folder)]
+    commands = {
+        "write": writing_it,
+        "tune, nothing left": writing_it,
+        **_reading(database, folder / "overhead.yaml"),
+        "export": ["-m", "harness.export", str(database), "--format", "csv", "--output", csv],
+    }
+    return {name: [as_process(words)] for name, words in commands.items()}
+
+
+def write(folder: Path, tests: int) -> None:
+    """Tune so many tests of each input on a simulated device, or continue that."""
+    spec = write_space(folder, INPUTS)
+    environment = Environment("opencl", "a device", "a platform", "1.0", "a compiler")
+    options = SearchOptions(("UniformRandom",), tests, 0, "", 1, counts_all=True)
+    plan = CampaignPlan(spec, options, Stages(cross=False, ablate=False, finalists=1))
+    with writing(str(folder / "large.db")) as engine, Store(engine) as store:
+        make_opentuner_tables(store)
+        Campaign(plan, Device(FormulaTimes(), environment), store, SilentDisplay()).run()
+
+
+@benchmark(
+    option("part", what="start, work or large", choices=("start", "work", "large", "write")),
+    option("--beside", what="another checkout, for start", type=Path, metavar="FOLDER"),
+    option("--rounds", 3, "runs after the first, for start and work"),
+    option("--measurements", 100_000, "for large"),
+    option("--tests", 1, "used by large itself"),
+    option("--folder", what="used by large itself", type=Path, metavar="FOLDER"),
+)
+def main(args: argparse.Namespace) -> Figures | None:
+    """Measure a part."""
+    if args.part == "write":
+        write(args.folder, args.tests)
+        return None
+    with tempfile.TemporaryDirectory() as temporary:
+        os.environ["HARNESS_CACHE_DIR"] = f"{temporary}/cache"  # which the commands inherit
+        costs = {"start": start, "work": work, "large": large}[args.part](args, Path(temporary))
+    found = {name: _figures(runs) for name, runs in costs.items()}
+    head = ("command", *next(iter(found.values())))
+    show(head, [(name, *one.values()) for name, one in found.items()])
+    return found
+
+
+def _figures(costs: Sequence[Cost]) -> Mapping[str, float]:
     first, *others = costs
-    wall_s, cpu_s = (
-        round(statistics.median(values), 2)
-        for values in ([one.wall_s for one in others], [one.cpu_s for one in others])
-    )
-    print(
-        f"{name:10} first {first.wall_s:.2f} s ({first.cpu_s:.2f} s of processors), "
-        f"then {wall_s:.2f} s ({cpu_s:.2f} s)",
-        flush=True,
-    )
-    return {
-        "first_wall_s": round(first.wall_s, 2),
-        "first_cpu_s": round(first.cpu_s, 2),
-        "wall_s": wall_s,
-        "cpu_s": cpu_s,
-    }
+    figures = {f"first_{name}": value for name, value in asdict(first).items()}
+    for name in ("wall_s", "cpu_s") if others else ():
+        figures[name] = statistics.median(getattr(cost, name) for cost in others)
+    return figures
 
 
 if __name__ == "__main__":

@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from harness.core.arrays import Flags, Indices
+from harness.core.arrays import Indices
 from harness.core.errors import RecordingError
 from harness.core.records import Config
 from harness.dispatch.matrix import Matrix, make_matrix
 
 _LONGEST_MS = 1e5  # longer ones, and 0, are not valid times
-_DISTURBED = 2.0  # times the time of a larger batch of the same layer by the same algorithm
 
 _SHAPE = ["layout", "spatial", "group", "c", "d", "h", "w", "k", "fd", "fh", "fw", "od", "oh", "ow"]
 _STEPS = [f"{kind}_{axis}" for kind in ("pad", "str", "dil") for axis in "dhw"]
@@ -33,13 +32,11 @@ _WORK_GROUP = ["wg_c", "wg_r"]
 
 @dataclass(frozen=True)
 class DataSet:
-    """A matrix, with the case of each input, and whether one of its times was visibly disturbed,
-    shape (inputs,)."""
+    """A matrix, with the case of each input, shape (inputs,)."""
 
     name: str
     matrix: Matrix
     cases: npt.NDArray[np.object_]
-    disturbed: Flags
 
     @property
     def parts(self) -> Iterator[tuple[str, Indices]]:
@@ -96,19 +93,7 @@ def _convolutions(name: str, table: pd.DataFrame) -> DataSet:
     candidates = [Config({"algo": str(algo)}) for algo in times.columns]
     matrix = _matrix(features, candidates, times, inputs.groupby(_LAYER, sort=False).ngroup())
     cases = name + " " + inputs["dir"].astype(str) + " " + inputs["dtype"].astype(str)
-    return DataSet(name, matrix, cases.to_numpy(dtype=object), _disturbed(inputs, times))
-
-
-def _disturbed(inputs: pd.DataFrame, times: pd.DataFrame) -> Flags:
-    """Find the inputs with a time far above that of a larger batch, which contains the same
-    work."""
-    layers = inputs.groupby(["dir", "dtype", *_LAYER], sort=False).ngroup()
-    order = inputs["n"].to_numpy().argsort(kind="stable")[::-1]
-    falling = times.iloc[order]
-    least = falling.groupby(layers.to_numpy()[order]).cummin()
-    found = np.empty(len(inputs), dtype=bool)
-    found[order] = (falling > _DISTURBED * least).any(axis=1)
-    return found
+    return DataSet(name, matrix, cases.to_numpy(dtype=object))
 
 
 def _stencils(name: str, table: pd.DataFrame) -> DataSet:
@@ -121,7 +106,7 @@ def _stencils(name: str, table: pd.DataFrame) -> DataSet:
     groups = inputs.groupby("kernel", sort=False).ngroup()
     matrix = _matrix(inputs[_STENCIL], candidates, times, groups)
     cases = np.full(len(inputs), name, dtype=object)
-    return DataSet(name, matrix, cases, np.zeros(len(inputs), dtype=bool))
+    return DataSet(name, matrix, cases)
 
 
 def _matrix(

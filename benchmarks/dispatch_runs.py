@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.dispatch_data import DataSet, read_data_sets
 from benchmarks.shortlists import listed
@@ -24,7 +22,6 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import held_out
-from harness.models.encoding.columns import ColumnKind, column_values, derive_columns
 from harness.models.folds import Fold, fold_count, grouped_folds
 
 if TYPE_CHECKING:
@@ -148,18 +145,3 @@ def run(job: Job) -> Done:
 def case_words(data: DataSet) -> tuple[str, ...]:
     """Return the features that separate the cases of a data set."""
     return tuple(name for name in ("dir", "dtype") if name in data.matrix.features)
-
-
-def oracle_leaves(matrix: Matrix) -> int:
-    """Count the leaves of a tree over the raw features that chooses the best candidate for every
-    input that they tell apart: how hard the oracle's choice is."""
-    columns = [
-        c for c in derive_columns(matrix.features) if c.kind in (ColumnKind.RAW, ColumnKind.EQUALS)
-    ]
-    values = column_values(columns, matrix.features)
-    if not columns:
-        return 1
-    with warnings.catch_warnings():  # there may be as many candidates as inputs
-        warnings.filterwarnings("ignore", message="The number of unique classes")
-        tree = DecisionTreeClassifier(random_state=0).fit(values, matrix.best)
-    return int(tree.get_n_leaves())

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from benchmarks.dispatch_data import DataSet
 from benchmarks.dispatch_runs import OURS, STATIC
+from benchmarks.frame import show
 from benchmarks.shortlists import Tries
 from harness.core.arrays import Array
 from harness.dispatch.study import SPLIT_S, to_ship
 from harness.dispatch.verdict import Judged, compare, with_selection
-from harness.display.text import make_table
-from harness.stats import Estimate
-
-LEGEND = (
-    "slowdown: time over that of the best candidate that applies, on held-out inputs; "
-    "geometric mean, and the 99th percentile after the slash; gain: best static over the "
-    "dispatcher, in brackets the 95 % interval, of which groups of inputs are the samples; fit: "
-    "processor seconds to learn from the inputs of a fold"
-)
 
 
 @dataclass(frozen=True)
@@ -38,7 +29,6 @@ class Result:
     fit_s: Mapping[str, float]
     leaves: Mapping[str, float]
     splits: Mapping[str, float]
-    oracle_leaves: Mapping[str, int]
     tries: Mapping[str, Tries] = field(default_factory=dict)
 
     @property
@@ -61,40 +51,37 @@ class Result:
         }
 
 
-def cases_table(result: Result) -> Table:
-    """Make a table with a row a case and a column a learner."""
-    head = ("case", "inputs", *result.judged, f"gain of {result.dispatcher}")
-    rows = (
+def print_cases(result: Result) -> None:
+    """Print a table with a row a case and a column a learner."""
+    rows = [
         (
             case,
-            f"{len(judged[STATIC].logs):,}",
+            len(judged[STATIC].logs),
             *(f"{_mean(one):.3f} / {_tail(one.logs):.2f}" for one in judged.values()),
-            _shown(compare(judged[STATIC], judged[result.dispatcher]).ratio),
+            compare(judged[STATIC], judged[result.dispatcher]).ratio,
         )
         for case, judged in result.cases().items()
-    )
-    return make_table(head, rows, wrap=range(1, len(head) - 1))
+    ]
+    head = ("case", "inputs", *result.judged, f"gain of {result.dispatcher}")
+    show(head, rows, result.data.name)
 
 
-def verdict_table(result: Result) -> Table:
-    """Make a table with a row a learner, over all inputs of a data set."""
-    head = ("choice", "geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "fit")
-    return make_table(head, (_cells(result, name) for name in result.judged))
-
-
-def _cells(result: Result, name: str) -> Iterator[str]:
-    judged, leaves, fit_s = result.judged[name], result.leaves.get(name), result.fit_s.get(name)
-    yield name
-    yield _shown(judged.mean)
-    yield f"{judged.percentile_99:.3f}"
-    yield f"{judged.worst:.2f}"
-    yield f"{judged.near:.1%}"
-    yield f"{leaves:,.0f}" if leaves else ""
-    yield f"{fit_s:.1f} s" if fit_s is not None else ""
-
-
-def _shown(estimate: Estimate) -> str:
-    return f"{estimate.value:.3f} ({estimate.low:.3f}-{estimate.high:.3f})"
+def print_verdict(result: Result) -> None:
+    """Print a table with a row a learner, over all inputs of a data set."""
+    rows = [
+        (
+            name,
+            one.mean,
+            one.percentile_99,
+            one.worst,
+            f"{one.near:.1%}",
+            result.leaves.get(name, "-"),
+            result.fit_s.get(name, "-"),
+        )
+        for name, one in result.judged.items()
+    ]
+    head = ("choice", "geometric mean", "99th percentile", "worst", "within 5 %", "leaves")
+    show((*head, "fit, s"), rows)
 
 
 def _mean(judged: Judged) -> float:
@@ -106,18 +93,15 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
 
     Geometric means are over cases, each by the geometric mean of its inputs; `dispatcher_p99` is
     over the inputs of all cases together. A case beats the static one if its mean is below;
-    `clearly` if the whole interval is. `oracle_leaves` is a mean over cases. `fit_s` is the
-    processor time to fit the dispatchers of all data sets. `undisturbed` covers only inputs without
-    a time that must have been disturbed, because a larger batch took less than half of it: the best
-    choice for a disturbed time cannot be learnt. `shortlists` has the best that each lists,
-    the share of inputs on which the choice is unsure, and there the cost of trying: by how many
-    calls of the best candidate a call of each listed takes longer than as many of the best.
+    `clearly` if the whole interval is. `fit_s` is the processor time to fit the dispatchers of all
+    data sets. `shortlists` has the best that each lists, the share of inputs on which the choice is
+    unsure, and there the cost of trying: by how many calls of the best candidate a call of each
+    listed takes longer than as many of the best.
     """
     cases = [(r, case, judged) for r in results for case, judged in r.cases().items()]
     ours = [judged[result.dispatcher] for result, _, judged in cases]
     gains = [compare(o, judged[STATIC]) for o, (_, _, judged) in zip(ours, cases, strict=True)]
     logs = np.concatenate([judged.logs for judged in ours])
-    kept = ~np.concatenate([r.data.disturbed[rows] for r in results for _, rows in r.data.parts])
     return {
         "cases": len(cases),
         "cases_beating_static_share": _share([gain.ratio.value < 1 for gain in gains]),
@@ -125,16 +109,10 @@ def figures(results: Sequence[Result]) -> dict[str, Any]:
         "dispatcher_geomean": round(_over_cases(ours), 4),
         "dispatcher_p99": _tail(logs),
         "static_geomean": round(_over_cases([judged[STATIC] for _, _, judged in cases]), 4),
-        "oracle_leaves": round(float(np.mean([r.oracle_leaves[case] for r, case, _ in cases])), 1),
         "fit_s": round(sum(result.fit_s[result.dispatcher] for result in results), 2),
         "geomeans": {
             name: round(_over_cases([judged[name] for _, _, judged in cases]), 4)
             for name in results[0].judged
-        },
-        "undisturbed": {
-            "share": round(float(kept.mean()), 4),
-            "dispatcher_geomean": round(math.exp(float(logs[kept].mean())), 4),
-            "dispatcher_p99": _tail(logs[kept]),
         },
         "shortlists": {name: _of_shortlist(results, name) for name in results[0].tries},
         "dispatchers": {result.data.name: result.dispatcher for result in results},

@@ -1,6 +1,6 @@
 """Trials of equal code: tune it, compare it and learn a dispatcher from it; each claim is false.
 
-`benchmarks.false_claims` counts them.
+`benchmarks.false_claims` counts them. A simulated machine can also make a change that is true.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import os
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.noise import MODELS, Burdened, Noise, SimulatedMeasurer
+from benchmarks.noise import MODELS, TIME_S, Burdened, Noise, SimulatedMeasurer, Times
 from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
 from harness.compare.comparison import Comparison, Rules, compare
@@ -40,43 +40,18 @@ from harness.tuning.finals import final_reports
 from harness.tuning.progress import SilentDisplay
 from harness.tuning.state import State
 
+POCL = "PoCL"
+FILES = Path(__file__).with_name("equal")
 PARTS = ("compare", "dispatch")
 """What a trial does besides tuning."""
+
+OLD, NEW = "old", "new"
+"""The folders of the two campaigns."""
 
 _BURDEN = 1.3
 _BEGINS = 0.25  # of a campaign or a rerun
 _CLAIMS = (ChangeVerdict.SLOWER, ChangeVerdict.FASTER)
 _MEMORY = Path("/dev/shm")  # where a commit does not wait for a disk
-
-_SPACE = """\
-name: {name}
-kernel: {{function: equal, source: equal.cl, host: equal.py}}
-parameters:
-  TAG: {{values: [0, 1, 2, 3, 4, 5], role: source, default: 0}}
-launch: {{group: [64], grid: ["ceil_div(n, 64)"]}}
-inputs:
-  features: [n, m]
-  values: [{inputs}]
-"""
-_KERNEL = """\
-// TAG is stored where no work-item comes, so that machine codes differ and times do not.
-__kernel void equal(__global const float *x, __global float *y, int n)
-{
-    int i = get_global_id(0);
-    if (i >= 0 && i < n) y[i] = 2.0f * x[i];
-    if (i < 0) y[0] = TAG;
-}
-"""
-_HOST = """\
-import numpy as np
-
-def arguments(features, rng):
-    x = rng.random(features["n"], dtype=np.float32)
-    return {"x": x, "y": np.zeros_like(x), "n": np.int32(features["n"])}
-
-def reference(arguments):
-    return {"y": 2 * arguments["x"]}
-"""
 
 
 def write_space(folder: Path, inputs: int, seed: int, edited: bool = False) -> Spec:
@@ -85,20 +60,18 @@ def write_space(folder: Path, inputs: int, seed: int, edited: bool = False) -> S
     sizes = rng.sample(range(1 << 12, 1 << 16, 8), inputs)
     values = ", ".join(f"{{n: {n}, m: {rng.randrange(1, 1000)}}}" for n in sizes)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "equal.cl").write_text(_KERNEL + ("// edited\n" if edited else ""))
-    (folder / "equal.py").write_text(_HOST)
-    path = folder / "equal.yaml"
-    path.write_text(_SPACE.format(name="equal", inputs=values))
-    return load_spec(path)
+    for file in FILES.iterdir():
+        text = file.read_text(encoding="utf-8").replace("INPUTS", values)
+        text += "// edited\n" if edited and file.suffix == ".cl" else ""
+        (folder / file.name).write_text(text, encoding="utf-8")
+    return load_spec(folder / "equal.yaml")
 
 
 def tune(spec: Spec, measurer: Measurer, database: Path, seed: int) -> list[InputReport]:
     """Measure every configuration, the candidates and the finals, as `harness.tune` does."""
     with writing(str(database)) as engine:
         store = Store(engine)
-        options = SearchOptions(
-            ("UniformRandom",), test_limit=6, seed=seed, label="false claims", parallelism=1
-        )
+        options = SearchOptions(("UniformRandom",), 6, seed, label="", parallelism=1)
         state = State(
             CampaignPlan(spec, options),
             measurer,
@@ -190,20 +163,35 @@ class Bench(Protocol):
         """The number of launches so far; 0 where other work cannot be ordered."""
 
 
+@dataclass(frozen=True)
+class Effect:
+    """True changes: by what share all configurations are faster than the default, and by what share
+    everything takes longer in the second campaign."""
+
+    faster: float = 0.0
+    slower: float = 0.0
+
+    def times(self, spec: Spec) -> Times:
+        """Return the true times of a campaign's configurations."""
+        time_s = TIME_S * (1 + self.slower if spec.path.parent.name == NEW else 1.0)
+        return lambda problem, config: time_s / (1 + self.faster if config["TAG"] else 1.0)
+
+
 class SimulatedBench:
     """A simulated machine, which goes on from one measurer to the next."""
 
-    def __init__(self, noise: Noise) -> None:
-        self._noise = noise
+    def __init__(self, noise: Noise, effect: Effect) -> None:
+        self._noise, self._effect = noise, effect
 
     def open(
         self, spec: Spec, owner: Measurer | None = None, begins: float | None = None
     ) -> SimulatedMeasurer:
         """Open a measurer on the same machine."""
+        times = self._effect.times(spec)
         if isinstance(owner, SimulatedMeasurer):
-            return SimulatedMeasurer(spec, owner.noise, owner=owner)
+            return SimulatedMeasurer(spec, owner.noise, times, owner)
         noise = self._noise if begins is None else Burdened(self._noise, begins, _BURDEN)
-        return SimulatedMeasurer(spec, noise)
+        return SimulatedMeasurer(spec, noise, times)
 
     @property
     def launches(self) -> int:
@@ -227,8 +215,8 @@ def trial(folder: Path, inputs: int, seed: int, bench: Bench, parts: Sequence[st
     """Tune equal code twice, compare, rerun, and learn a dispatcher from each database; then
     compare with a burdened campaign and in a burdened rerun, where work can be ordered."""
     tally = Tally()
-    specs = [write_space(folder / name, inputs, seed, name == "new") for name in ("old", "new")]
-    databases = [folder / f"{name}.db" for name in ("old", "new")]
+    specs = [write_space(folder / name, inputs, seed, name == NEW) for name in (OLD, NEW)]
+    databases = [folder / f"{name}.db" for name in (OLD, NEW)]
     for number, (spec, database) in enumerate(zip(specs, databases, strict=True)):
         began = bench.launches
         _campaign(tally, spec, bench, database, 2 * seed + number, parts)
@@ -236,7 +224,10 @@ def trial(folder: Path, inputs: int, seed: int, bench: Bench, parts: Sequence[st
     if "compare" not in parts:
         return tally
     old, new = (read_kernel_results(str(database)) for database in databases)
-    tally.add("compare", is_any_claim(compare(old, new, _rules())))
+    compared = compare(old, new, _rules())
+    tally.add("compare", is_any_claim(compared))
+    for row in compared.rows:
+        tally.add("compare inputs", row.verdict in _CLAIMS)
     began = bench.launches
     tally.add("rerun", _rerun(folder / "rerun.db", specs, databases, bench, None))
     if launches:
@@ -282,25 +273,17 @@ def _rerun(
     return is_any_claim(compare([old], [new], _rules(is_rerun=True)))
 
 
-def simulated(model: str, inputs: int, seed: int, trials: int, parts: Sequence[str]) -> Tally:
-    """Count the false claims of some trials under a noise model."""
-    return _counted(
-        inputs, seed, trials, parts, lambda n: SimulatedBench(MODELS[model](random.Random(n)))
-    )
-
-
-def pocl(inputs: int, seed: int, trials: int, parts: Sequence[str]) -> Tally:
-    """Count the false claims of some trials on PoCL."""
-    return _counted(inputs, seed, trials, parts, lambda _: PoclBench())
-
-
-def _counted(
-    inputs: int, seed: int, trials: int, parts: Sequence[str], bench: Callable[[int], Bench]
+def trials(
+    model: str, effect: Effect, inputs: int, seed: int, count: int, parts: Sequence[str]
 ) -> Tally:
-    """Count the false claims of trials, each with a seed and a machine of its own."""
+    """Count the claims of some trials under a noise model, or on PoCL, each with a seed and a
+    machine of its own."""
     tally = Tally()
     where = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-    for number in range(seed, seed + trials):
+    for number in range(seed, seed + count):
+        bench: Bench = PoclBench()
+        if model != POCL:
+            bench = SimulatedBench(MODELS[model](random.Random(number)), effect)
         with tempfile.TemporaryDirectory(prefix="false-claims-", dir=where) as folder:
-            tally.update(trial(Path(folder), inputs, number, bench(number), parts))
+            tally.update(trial(Path(folder), inputs, number, bench, parts))
     return tally

@@ -6,8 +6,8 @@ candidates and the finals, through the functions that `harness.tune` uses, into 
 those of `harness.tune`. From these:
 
     tune      the share of inputs, and of campaigns, with a significant speed-up
-    compare   the share of comparisons of two databases with any `slower` or `faster`; the kernel
-              was edited in between, to one of equal speed
+    compare   the share of comparisons of two databases with any `slower` or `faster`, and of their
+              inputs; the kernel was edited in between, to one of equal speed
     rerun     the same for `compare --rerun`
     burden    the same for `compare`, where other work makes the machine 30 % slower from a quarter
               of the second campaign on; `burden rerun` for a rerun, from a quarter of the rerun on
@@ -17,117 +17,93 @@ those of `harness.tune`. From these:
     python -m benchmarks.false_claims
     python -m benchmarks.false_claims --pocl      on this machine, with PoCL, in place of noise
 
-The first command takes an hour on two cores, the second some minutes; measure with nothing beside
+The power, which is how often true differences are found, comes from simulated machines on which
+the configurations are faster than the default, or everything is slower in the second campaign:
+
+    python -m benchmarks.false_claims --faster 0.05 --only
+    python -m benchmarks.false_claims --slower 0.05 --only compare
+
+The first command takes an hour on two cores, the others some minutes; measure with nothing beside
 it. Each rate has its 95 % interval (Clopper and Pearson). The last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.arguments import count, make_parser, use_one_thread
-from benchmarks.equal_code import PARTS, Tally, pocl, simulated
+from benchmarks.equal_code import PARTS, POCL, Effect, Tally, trials
+from benchmarks.frame import JOBS, Figures, benchmark, in_processes, option, show
 from benchmarks.noise import MODELS
 from harness.compare.statistics import LEVEL
-from harness.measure.processes import Processes
 from harness.stats.proportions import clopper_pearson
 
 STATED = {"tune": 0.025, "tune campaigns": 0.05, "dispatch": 0.025, "single": 0.025}
 """The largest rate that is promised; LEVEL for what is not named."""
 
-_CHUNK = 4  # campaigns of one job
-_LONGEST_S = 3600.0
+_CHUNK = 4  # trials of one job
+
+Job = tuple[str, Effect, int, int, int, tuple[str, ...]]
+"""The arguments of `trials`."""
 
 
-def figures(tally: Tally) -> dict[str, dict[str, float]]:
+def run(job: Job) -> Tally:
+    """Run a job in a worker process."""
+    return trials(*job)
+
+
+def figures(tally: Tally) -> dict[str, dict[str, Any]]:
     """Return the rate of each claim, with its 95 % interval, and the number of trials."""
     found = {}
-    for what, trials in tally.trials.items():
-        rate = clopper_pearson(tally.claims[what] / trials, trials, 0.05)
-        found[what] = {
-            "claims": tally.claims[what],
-            "trials": trials,
-            "rate": round(rate.value, 4),
-            "low": round(rate.low, 4),
-            "high": round(rate.high, 4),
-        }
+    for what, count in tally.trials.items():
+        claims = tally.claims[what]
+        rate = clopper_pearson(claims / count, count, 0.05)
+        found[what] = {"claims": claims, "trials": count, "rate": rate}
     return found
 
 
-def print_figures(name: str, found: Mapping[str, Mapping[str, float]]) -> None:
-    """Print a line for each claim: its rate with the interval, and what is promised."""
-    print(name)
-    for what, one in found.items():
-        rates = f"{one['rate']:7.2%} [{one['low']:.2%}, {one['high']:.2%}]"
-        counts = f"{one['claims']:g} of {one['trials']:g}"
-        print(f"  {what:16}{rates:28}{counts:16}stated {STATED.get(what, LEVEL):.1%}", flush=True)
+@benchmark(
+    option("--pocl", False, "measure with PoCL on this machine, without a model"),
+    option("--faster", 0.0, "the share by which configurations are faster than the default"),
+    option("--slower", 0.0, "the share by which the second campaign is slower"),
+    option("--trials", 100, "of two campaigns each"),
+    option("--inputs", 8, "inputs in a campaign"),
+    option("--models", list(MODELS), nargs="+", choices=MODELS),
+    option("--only", PARTS, "besides tune", nargs="*", choices=PARTS),
+    option("--seed", 0, "of the first trial"),
+    JOBS,
+)
+def main(args: argparse.Namespace) -> Figures:
+    """Count claims; print them and the JSON line."""
+    effect = Effect(args.faster, args.slower)
+    end = args.seed + args.trials
+    jobs: list[Job] = [
+        (model, effect, args.inputs, first, min(_CHUNK, end - first), tuple(args.only))
+        for model in ([POCL] if args.pocl else args.models)
+        for first in range(args.seed, end, _CHUNK)
+    ]
+    tallies: dict[str, Tally] = {}
+    for (model, *_), tally in in_processes(run, jobs, 1 if args.pocl else args.jobs, _name):
+        tallies.setdefault(model, Tally()).update(tally)
+    found = {model: figures(tally) for model, tally in tallies.items()}
+    rows = [
+        (model, what, f"{one['claims']} of {one['trials']}", *_percents(one["rate"], what, effect))
+        for model, claims in found.items()
+        for what, one in claims.items()
+    ]
+    show(("noise", "claim", "claimed", "rate", "stated"), rows)
+    return {"inputs": args.inputs, "stated": STATED | {"level": LEVEL}} | found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Count false claims; print them and the JSON line."""
-    args = _parser().parse_args(arguments)
-    use_one_thread()
-    found: dict[str, Any] = {"inputs": args.inputs, "stated": STATED | {"level": LEVEL}}
-    if args.pocl:
-        found["pocl"] = figures(pocl(args.inputs, args.seed, args.trials, args.only))
-        print_figures("PoCL", found["pocl"])
-    else:
-        for model, tally in _all_models(args):
-            found[model] = figures(tally)
-            print_figures(model, found[model])
-    print(json.dumps(found))
-    return 0
+def _name(job: Job) -> str:
+    return job[0]
 
 
-def _all_models(args: argparse.Namespace) -> Iterator[tuple[str, Tally]]:
-    """Yield the tally of each model; chunks of trials run in worker processes."""
-    starts = range(args.seed, args.seed + args.trials, _CHUNK)
-    sizes = [min(_CHUNK, args.seed + args.trials - start) for start in starts]
-    with contextlib.closing(Processes(args.jobs)) as pool:
-        tasks = {
-            model: [
-                pool.schedule(
-                    simulated, model, args.inputs, start, size, args.only, timeout_s=_LONGEST_S
-                )
-                for start, size in zip(starts, sizes, strict=True)
-            ]
-            for model in args.models
-        }
-        for model, parts in tasks.items():
-            tally = Tally()
-            for part in parts:
-                tally.update(pool.result_of(part))
-            yield model, tally
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("false_claims", __doc__)
-    parser.add_argument(
-        "--pocl", action="store_true", help="measure with PoCL on this machine, without a model"
-    )
-    parser.add_argument(
-        "--trials", type=count, default=100, metavar="N", help="of two campaigns each (100)"
-    )
-    parser.add_argument(
-        "--inputs", type=count, default=8, metavar="N", help="inputs in a campaign (8)"
-    )
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="besides tune")
-    parser.add_argument("--seed", type=int, default=0, help="of the first trial (0)")
-    parser.add_argument(
-        "--jobs", type=count, default=os.cpu_count() or 1, metavar="N", help="processes at a time"
-    )
-    return parser
+def _percents(rate: Any, what: str, effect: Effect) -> tuple[str, str]:
+    stated = f"{STATED.get(what, LEVEL):.1%}" if effect == Effect() else "-"
+    return rate.text(".2%"), stated
 
 
 if __name__ == "__main__":
-    # The processes of a pool import this module by its name.
-    from benchmarks import false_claims
-
-    sys.exit(false_claims.main())
+    sys.exit(main())

@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import io
-import json
 import os
 import pty
 import re
@@ -38,11 +37,12 @@ import sys
 import tempfile
 import time
 import tokenize
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.arguments import make_parser
+from benchmarks.frame import Figures, benchmark, option, show
+from harness.core.errors import HarnessError, UsageError
 from harness.measure.backends.pocl_cpu import name_processor
 
 PROGRAMS = Path(__file__).parent / "spmv"
@@ -81,7 +81,7 @@ def shows_time(text: str) -> bool:
 
 
 def measure(program: str, folder: Path) -> Run:
-    """Run a program in a terminal of its own; raises SystemExit where it fails."""
+    """Run a program in a terminal of its own; raises HarnessError where it fails."""
     own, its = pty.openpty()
     environment = os.environ | {
         "POCL_CACHE_DIR": str(folder / "builds" / "pocl"),
@@ -104,7 +104,7 @@ def measure(program: str, folder: Path) -> Run:
     os.close(own)
     status, total_s, after = process.wait(), time.perf_counter() - begin, os.times()
     if status or first_s is None:
-        raise SystemExit(f"{program} failed:\n{text[-2000:]}")
+        raise HarnessError(f"{program} failed:\n{text[-2000:]}")
     spent_s = (after.children_user + after.children_system) - (
         before.children_user + before.children_system
     )
@@ -147,45 +147,34 @@ def _runs(tuner: str, folder: Path) -> dict[str, Run]:
                 shutil.rmtree(folder / part, ignore_errors=True)
         if "results" not in kept:
             shutil.copytree(PROGRAMS, folder / "results")
-        found[state] = run = measure(TUNERS[tuner], folder)
-        print(
-            f"{tuner:13} {state:6} {run.first_s:9.1f} {run.total_s:9.1f} {run.cpu_s:9.1f}",
-            flush=True,
-        )
+        found[state] = measure(TUNERS[tuner], folder)
     return found
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("first_hour", __doc__)
-    parser.add_argument(
-        "--only", choices=list(TUNERS), action="append", help="measure this tuner; may be repeated"
-    )
-    parser.add_argument("--program", help=argparse.SUPPRESS)
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table and the JSON line."""
-    options = _parser().parse_args(arguments)
-    if options.program:
-        _run_program(options.program)
-        return
-    tuners = options.only or list(TUNERS)
-    if "Kernel Tuner" in tuners and importlib.util.find_spec("kernel_tuner") is None:
-        raise SystemExit(
+@benchmark(
+    option("--only", [*TUNERS], "measure these tuners", choices=[*TUNERS], nargs="+"),
+    option("--program", what="used by the benchmark itself"),
+)
+def main(args: argparse.Namespace) -> Figures | None:
+    """Measure both tuners."""
+    if args.program:
+        _run_program(args.program)
+        return None
+    if "Kernel Tuner" in args.only and importlib.util.find_spec("kernel_tuner") is None:
+        raise UsageError(
             "Kernel Tuner is not installed: pip install -e '.[bench]', or --only harness"
         )
-    lines = {tuner: code_lines((PROGRAMS / TUNERS[tuner]).read_text()) for tuner in tuners}
-    for tuner, count in lines.items():
-        print(f"{tuner}: {count} lines of code")
-    print(f"{'':20} {'first, s':>9} {'total, s':>9} {'CPU, s':>9}")
-    figures = {}
-    for tuner in tuners:
+    figures: dict[str, dict[str, Any]] = {}
+    rows = []
+    for tuner in args.only:
+        lines = code_lines((PROGRAMS / TUNERS[tuner]).read_text())
         with tempfile.TemporaryDirectory(prefix="first_hour_") as folder:
-            runs = _runs(tuner, Path(folder))
-        figures[tuner] = {"lines": lines[tuner], **{k: asdict(run) for k, run in runs.items()}}
-    print(json.dumps(figures))
+            runs = {state: asdict(run) for state, run in _runs(tuner, Path(folder)).items()}
+        figures[tuner] = {"lines": lines, **runs}
+        rows += [(tuner, lines, state, *run.values()) for state, run in runs.items()]
+    show(("tuner", "lines of code", "caches", "first, s", "total, s", "CPU, s"), rows)
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,19 +15,20 @@ It takes 3 minutes, with `--devices 1 8 64 256` some more. The last line is one 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arguments import count, make_parser
-from benchmarks.overhead import SPACE_FILE
+from benchmarks.frame import Figures, benchmark, count, option, show
+from benchmarks.overhead import write_space
+from harness import __version__
 from harness.core.program import Binary
 from harness.core.records import (
     COLD,
@@ -62,7 +63,7 @@ from harness.measure.kernel_job import KernelJob
 from harness.measure.sensors.choose import SensorFacts
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
-from harness.space_file import Spec, load_spec
+from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan, Stages
 from harness.tuning.devices import EqualDevices
 from harness.tuning.progress import SilentDisplay
@@ -94,7 +95,7 @@ class SleepingAgent:
         name = str(asked.name)
         backend = Backend("cuda", "nvcc", "", arch="sm_90")
         offered = (OfferedDevice(f"{name}-{n}", "simulated", backend) for n in range(devices))
-        return Offer(harness_version(), name, tuple(offered), devices * BUILDERS)
+        return Offer(__version__, name, tuple(offered), devices * BUILDERS)
 
     def store(self, bundle: bytes) -> bytes:
         """Keep nothing."""
@@ -134,13 +135,6 @@ class SleepingAgent:
 
     def close(self) -> None:
         """Nothing is to be closed."""
-
-
-def harness_version() -> str:
-    """Return the version that the driver compares with its own."""
-    import harness
-
-    return harness.__version__
 
 
 def _facts(uuid: str) -> DeviceFacts:
@@ -233,45 +227,30 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
     return tests / (ended_s - began_s), (ended_cpu_s - began_cpu_s) / tests
 
 
-def _spec(folder: Path, devices: int) -> Spec:
-    (folder / "kernel.cu").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")
-    host = "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
-    (folder / "kernel.py").write_text(host)
-    path = folder / "fleet.yaml"
-    values = ", ".join(f"{{n: {4096 + n}}}" for n in range(devices * INPUTS))
-    text = SPACE_FILE.replace("{n: 4096}", values).replace("kernel.cl", "kernel.cu")
-    path.write_text(text.replace("name: overhead", "name: fleet"))
-    return load_spec(path)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each number of devices, and the JSON line."""
-    parser = make_parser("fleet", __doc__)
-    parser.add_argument("--devices", type=count, nargs="+", default=list(DEVICES), metavar="N")
-    parser.add_argument("--serve", type=count, metavar="N", help="be the workers of N devices")
-    args = parser.parse_args(arguments)
+@benchmark(
+    option("--devices", list(DEVICES), "numbers of devices", type=count, nargs="+", metavar="N"),
+    option("--serve", what="be the workers of N devices", type=count, metavar="N"),
+)
+def main(args: argparse.Namespace) -> Figures | None:
+    """Measure each number of devices."""
     if args.serve is not None:
-        return serve(args.serve)
+        serve(args.serve)
+        return None
     figures: dict[str, float] = {}
-    alone = 0.0
+    rows, alone = [], 0.0
     for devices in sorted({1, *args.devices}):
         with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, served(devices) as address:
             os.environ["HARNESS_CACHE_DIR"] = name  # what is built for one fleet is not for others
-            folder = Path(name)
-            rate, cpu_s = rates(_spec(folder, devices), f"{name}/fleet.db", address, devices)
+            spec = write_space(Path(name), devices * INPUTS, "fleet", "cu")
+            rate, cpu_s = rates(spec, f"{name}/fleet.db", address, devices)
         alone = alone or rate
-        share = rate / (alone * devices)
-        print(
-            f"{devices:>4} devices: {rate:7.1f} tests/s, ideal {alone * devices:7.1f} "
-            f"({share:.0%}); driver {1e3 * cpu_s:.1f} ms a test",
-            flush=True,
-        )
-        figures[f"devices_{devices}_tests_per_s"] = round(rate, 2)
-        figures[f"devices_{devices}_efficiency"] = round(share, 3)
-        figures["driver_ms_per_test"] = round(1e3 * cpu_s, 2)
-    print(json.dumps(figures))
-    return None
+        figures[f"devices_{devices}_tests_per_s"] = rate
+        figures[f"devices_{devices}_efficiency"] = share = rate / (alone * devices)
+        figures["driver_ms_per_test"] = 1e3 * cpu_s
+        rows.append((devices, rate, f"{share:.0%}", 1e3 * cpu_s))
+    show(("devices", "tests/s", "of the ideal", "driver, ms a test"), rows)
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

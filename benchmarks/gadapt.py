@@ -9,31 +9,29 @@ harness is installed, on a machine that does nothing else:
 
     python -m benchmarks.gadapt
 
-All seven programs take 10 minutes on a CPU, `--kernel` one takes minutes or less. It prints a table
-in Markdown; the last line is one JSON object of its figures, which `benchmarks/published.py` reads
-from results/gadapt/. The paper, on a GPU: the best configuration on 80 to 100 % of the inputs,
-1.5 to 2.8 times as fast as the default, and up to 6.4 times between the best and the worst.
+All seven programs take 10 minutes on a CPU, `--kernel` one takes minutes or less. The last line is
+one JSON object of its figures, which `benchmarks/published.py` reads from results/gadapt/. The
+paper, on a GPU: the best configuration on 80 to 100 % of the inputs, 1.5 to 2.8 times as fast as
+the default, and up to 6.4 times between the best and the worst.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import statistics
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchmarks.arguments import add_kernels, count, make_parser
-from harness.commands.run import run_command
+from benchmarks.frame import Figures, benchmark, kernels, option, show
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
@@ -44,14 +42,11 @@ from harness.models.gadapt import judge
 from harness.search.techniques.hill_climb import steps_up
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
+from harness.stats import Estimate
 from harness.stats.samples import SampleStatistics, within_noise
 
 SPACES = Path(__file__).resolve().parents[1] / "spaces" / "gadapt"
 CHOICE_SEEDS, JUDGE_SEEDS = (2,), (3,)
-HEAD = """\
-| program | inputs | configurations | tests | best or a tie | best | of the best performance | \
-over the default | worst over best |
-|---|--:|--:|--:|--:|--:|--:|---|--:|"""
 
 
 @dataclass(frozen=True)
@@ -80,24 +75,9 @@ class ProgramFigures:
     accuracy: float
     exact: float
     fraction: float
-    speedup: tuple[float, float, float]
+    speedup: Estimate
     spread: float
     best: Mapping[str, int]
-
-    def markdown(self) -> str:
-        """Render as a row of a Markdown table."""
-        cells = (
-            self.kernel,
-            f"{self.inputs} of {self.inputs_of_space}",
-            f"{self.configurations}",
-            f"{self.tests}",
-            f"{self.accuracy:.1%}",
-            f"{self.exact:.1%}",
-            f"{self.fraction:.1%}",
-            "{:.2f}x ({:.2f} to {:.2f})".format(*self.speedup),
-            f"{self.spread:.1f}x",
-        )
-        return f"| {' | '.join(cells)} |"
 
 
 def climbing_tests(space: Space, times_s: Mapping[Config, float]) -> int:
@@ -140,44 +120,28 @@ def figures_of(
         accuracy=with_ties.accuracy,
         exact=exact.accuracy,
         fraction=statistics.geometric_mean((best / chosen).tolist()),
-        speedup=(statistics.geometric_mean(speedups), min(speedups), max(speedups)),
+        speedup=Estimate(statistics.geometric_mean(speedups), min(speedups), max(speedups)),
         spread=float((worst / best).max()),
         best=dict(Counter(str(configs[index]) for index in winners).most_common()),
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    return run_command(_parser(), arguments, _run)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("gadapt", __doc__)
-    add_kernels(parser, SPACES)
-    parser.add_argument(
-        "--rounds", type=count, default=5, metavar="N", help="of each half (default 5)"
-    )
-    parser.add_argument(
-        "--longest", type=float, default=0.3, metavar="S",
-        help="the longest time of the default, in seconds (0.3)",
-    )  # fmt: skip
-    return parser
-
-
-def _run(args: argparse.Namespace) -> int:
-    """Measure each program, print its line of the table, and end with the JSON line."""
+@benchmark(
+    *kernels(SPACES),
+    option("--rounds", 5, "of each half"),
+    option("--longest", 0.3, "the longest time of the default, in seconds"),
+)
+def main(args: argparse.Namespace) -> Figures:
+    """Measure each program."""
     backend, rows, device = choose(args.backend), list[ProgramFigures](), ""
     for name in args.kernel or args.names:
         spec = load_spec(SPACES / f"{name}.yaml")
         with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
-            if not rows:
-                device = str(measurer.environment)
-                print(f"{device}\n\n{HEAD}", flush=True)
+            device = str(measurer.environment)
             rows.append(_measure(spec, measurer, args.longest, args.rounds))
-        print(rows[-1].markdown(), flush=True)
-    figures = {"device": device, "date": f"{datetime.date.today()}"}
-    print(json.dumps(figures | {"programs": list(map(asdict, rows))}))
-    return 0
+    shown = [vars(row) for row in rows]
+    show([*shown[0]][:-1], [[*row.values()][:-1] for row in shown], device)
+    return {"device": device, "date": f"{datetime.date.today()}", "programs": shown}
 
 
 def _measure(spec: Spec, measurer: KernelMeasurer, longest_s: float, rounds: int) -> ProgramFigures:

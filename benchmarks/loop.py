@@ -17,12 +17,9 @@ Intervals are of 95 %. The last line is one JSON object.
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import importlib.util
-import io
-import json
 import random
-import shutil
 import statistics
 import sys
 import tempfile
@@ -35,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.arguments import count, make_parser
+from benchmarks.frame import SEED, Figures, benchmark, option, show
 from harness.commands import dispatch, tune
 from harness.core.errors import HarnessError
 from harness.core.invocation import command_line
@@ -50,8 +47,6 @@ SPACE = Path(__file__).resolve().parents[1] / "spaces" / "mvmul.yaml"
 WIDE = [(16 * k, 65536 // (16 * k)) for k in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)]
 TALL = [(n, m) for m, n in WIDE]
 TALL_SHARE = 0.8
-
-_OF_WORKLOAD = (" calls; these", "earlier input", "of the calls were")
 
 
 def draw_calls(calls: int, seed: int) -> list[tuple[int, int]]:
@@ -127,14 +122,9 @@ def _imported(folder: Path) -> ModuleType:
 def run_and_print(command: Any, name: str, words: Sequence[str]) -> None:
     """Run a command of harness and print it; raises HarnessError where it fails."""
     print(f"$ {command_line(name, *words)}", flush=True)
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        code = command.main(list(words))
-    for line in output.getvalue().splitlines():
-        if any(word in line for word in _OF_WORKLOAD):
-            print(f"    {line.strip()}")
+    code = command.main(list(words))
     if code != 0:
-        raise HarnessError(f"{command_line(name)} ended with {code}: {output.getvalue()[-2000:]}")
+        raise HarnessError(f"{command_line(name)} ended with {code}")
 
 
 def record(folder: Path, calls: Sequence[tuple[int, int]]) -> tuple[Program, Workload]:
@@ -186,7 +176,7 @@ def coverage(program: Program, workload: Workload) -> Estimate:
     return clopper_pearson(calls / workload.total, workload.total, 0.05)
 
 
-def close_the_loop(folder: Path, args: Any) -> dict[str, Any]:
+def close_the_loop(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Tune, record, tune again, and compare; return the figures."""
     database, ten = str(folder / "mvmul.db"), folder / "ten.csv"
     wide = WIDE[: args.inputs]
@@ -204,51 +194,31 @@ def close_the_loop(folder: Path, args: Any) -> dict[str, Any]:
     after, recorded_after = record(folder / "after", calls)
     judged = slowdowns({"before": before, "after": after}, Counter(calls), args.rounds)
     gain = compare(judged["after"], judged["before"]).ratio.inverse
-    covered = {
-        "before": coverage(before, recorded),
-        "after": coverage(after, recorded_after),
-    }
-    print(f"\n{'':8}{'calls in the tuned range':>28}{'weighted slowdown':>28}")
-    for name, one in judged.items():
-        mean = one.mean.text(".3f")
-        print(f"{name:8}{covered[name].text('.0%'):>28}{mean:>28}")
+    covered = {"before": coverage(before, recorded), "after": coverage(after, recorded_after)}
+    rows = [(name, covered[name], one.mean) for name, one in judged.items()]
+    show(("", "calls in the tuned range", "weighted slowdown"), rows)
     print(f"After it, the calls are {gain.text('.3f', 'x')} as fast.")
     return {
         "calls": args.calls,
         "inputs": len(set(calls)),
-        "coverage": {name: _figures(one) for name, one in covered.items()},
-        "slowdown": {name: _figures(one.mean) for name, one in judged.items()},
-        "speed_up": _figures(gain),
+        "coverage": covered,
+        "slowdown": {name: one.mean for name, one in judged.items()},
+        "speed_up": gain,
     }
 
 
-def _figures(one: Estimate) -> list[float]:
-    return [one.value, one.low, one.high]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Play the loop, print the table and the JSON line."""
-    parser = make_parser("loop", __doc__)
-    parser.add_argument("--inputs", type=count, default=10, help="of the first campaign (10)")
-    parser.add_argument("--calls", type=count, default=200, help="of the workload (200)")
-    parser.add_argument("--test-limit", type=count, default=40, help="tests an input (40)")
-    parser.add_argument("--repeats", type=count, default=10, help="timed launches a test (10)")
-    parser.add_argument("--rounds", type=count, default=20, help="of the last comparison (20)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="a new folder for all files")
-    args = parser.parse_args(arguments)
-    folder = args.keep or Path(tempfile.mkdtemp())
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        figures = close_the_loop(folder, args)
-    except HarnessError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    finally:
-        if args.keep is None:
-            shutil.rmtree(folder)
-    print(json.dumps(figures))
-    return 0
+@benchmark(
+    option("--inputs", 10, "of the first campaign"),
+    option("--calls", 200, "of the workload"),
+    option("--test-limit", 40, "tests an input"),
+    option("--repeats", 10, "timed launches a test"),
+    option("--rounds", 20, "of the last comparison"),
+    SEED,
+)
+def main(args: argparse.Namespace) -> Figures:
+    """Play the loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        return close_the_loop(Path(folder), args)
 
 
 if __name__ == "__main__":

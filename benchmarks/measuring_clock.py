@@ -9,38 +9,28 @@ harness did before it read the clock, and once with those at a low clock thrown 
 the median width of the ratio's 95 % interval, `different` has the share of trials that call the
 kernel different from itself, and `low` counts the runs that were thrown away, per kept one.
 
-    python -m benchmarks.measuring_clock
-
 Where there is no GPU, this runs over the stand-in for its driver that the tests use, whose
 stub.h describes the clocks that it can be given:
 
     python -m tests.helpers.stub_driver FOLDER
     export LD_LIBRARY_PATH=FOLDER CUDA_STUB_KERNEL_NS=5000 CUDA_STUB_SM_MHZ=990,1500,1980
-    python -m benchmarks.measuring_clock
-
-It takes half a minute. The last line is one JSON object.
+    python -m benchmarks.measuring clock
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from benchmarks.arguments import count, make_parser
-from harness.commands.run import run_command
+from benchmarks.frame import show
 from harness.core.errors import HarnessError
 from harness.core.observations import THROTTLED_SAMPLES
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement
-from harness.display.text import make_table
 from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.nvcc import Nvcc
@@ -138,47 +128,24 @@ def _ratio(one: Measurement, other: Measurement) -> TimeRatio:
     return time_ratio(one.timing, other.timing)
 
 
-def measured(trials: int) -> tuple[list[ClockRise], dict[str, EqualTimes]]:
-    """Measure on the first GPU; raises BackendUnavailable without one."""
+def measure_clock(trials: int) -> dict[str, Any]:
+    """Measure on the first GPU, print tables, and return the figures; raises BackendUnavailable
+    without a GPU."""
     device = CudaDevice()
     try:
         device.bind(DATA.arguments)
         binary = Nvcc(device_arch()).compile(Program(SOURCE, (), ()))
-        rises = [rise(device, binary, pause_s) for pause_s in PAUSES_S]
+        rises = [asdict(rise(device, binary, pause_s)) for pause_s in PAUSES_S]
         full_mhz = device.watch.full_mhz
-        kept = equal_times(device, binary, IndulgentWatch(full_mhz), trials)
-        return rises, {
-            "kept": kept,
-            "thrown away": equal_times(device, binary, ClockWatch(full_mhz), trials),
+        watches = {"kept": IndulgentWatch(full_mhz), "thrown away": ClockWatch(full_mhz)}
+        equal = {
+            how: asdict(equal_times(device, binary, watch, trials))
+            for how, watch in watches.items()
         }
     finally:
         device.close()
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    parser = make_parser("measuring_clock", __doc__)
-    parser.add_argument("--trials", type=count, default=50, metavar="N", help="each (50)")
-    return run_command(parser, arguments, _run)
-
-
-def _run(args: argparse.Namespace) -> int:
-    console = Console(width=100, highlight=False)
-    rises, equal = measured(args.trials)
-    rows = [[_cell(value) for value in asdict(one).values()] for one in rises]
     head = ("pause, s", "first, MHz", "settled, MHz", "after, ms")
-    console.print(make_table(head, rows, title="the clock after a pause"))
-    rows = [[how, *(_cell(value) for value in asdict(one).values())] for how, one in equal.items()]
+    show(head, [one.values() for one in rises], "the clock after a pause")
     head = ("low clocks", "interval, %", "different, %", "low, %")
-    console.print(make_table(head, rows, title="a kernel against itself"))
-    found = {"rises": list(map(asdict, rises)), "equal": {k: asdict(v) for k, v in equal.items()}}
-    print(json.dumps(found))
-    return 0
-
-
-def _cell(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.4g}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    show(head, [(how, *one.values()) for how, one in equal.items()], "a kernel against itself")
+    return {"rises": rises, "equal": equal}

@@ -9,31 +9,22 @@ The cores are idle, or a process on each core keeps them busy, as compilers do. 
 microseconds above the shortest time of a held launch. Where there is no GPU, this runs over the
 stand-in for its driver that the tests use, with the device's time of the kernel given:
 
-    python -m benchmarks.measuring_host
     python -m tests.helpers.stub_driver FOLDER
-    LD_LIBRARY_PATH=FOLDER CUDA_STUB_KERNEL_NS=2000 python -m benchmarks.measuring_host
-
-It takes half a minute at most, a few seconds of them with busy cores. The last line is one JSON
-object.
+    LD_LIBRARY_PATH=FOLDER CUDA_STUB_KERNEL_NS=2000 python -m benchmarks.measuring host
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 
-from benchmarks.arguments import count, make_parser
-from harness.commands.run import run_command
-from harness.display.text import make_table
+from benchmarks.frame import show
 from harness.measure.backends.cuda_api import CudaDriver
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.cuda_stream import TimedStream
@@ -119,32 +110,14 @@ def figures(measured: Measured) -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
-def print_host_share(console: Console, samples: int) -> dict[str, dict[str, dict[str, float]]]:
+def measure_host(samples: int) -> dict[str, dict[str, dict[str, float]]]:
     """Measure, print a table, and return its figures."""
     found = figures(host_times(samples))
-    head = ("cores", "launch", "median", "99th percentile", "longest")
     rows = [
-        (cores, way, *(f"{value:,.3f}" for value in shares.values()))
+        (cores, way, *shares.values())
         for cores, ways in found.items()
         for way, shares in ways.items()
     ]
-    title = f"the host's share of an empty kernel's time, us; {samples:,} samples"
-    console.print(make_table(head, rows, title=title))
+    head = ("cores", "launch", "median", "99th percentile", "longest")
+    show(head, rows, f"the host's share of an empty kernel's time, us; {samples:,} samples")
     return found
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    parser = make_parser("measuring_host", __doc__)
-    parser.add_argument("--samples", type=count, default=1000, metavar="N", help="each (1000)")
-    return run_command(parser, arguments, _run)
-
-
-def _run(args: argparse.Namespace) -> int:
-    found = print_host_share(Console(width=100, highlight=False), args.samples)
-    print(json.dumps({"host_us": found}))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

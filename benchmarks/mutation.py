@@ -20,6 +20,7 @@ missing, or the mutant does the same as the original.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import compileall
 import ctypes
@@ -42,8 +43,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from benchmarks.arguments import count, make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 GROUPS = {
@@ -218,14 +217,13 @@ def drawn(root: Path, group: str, most: int, seed: int) -> list[Mutant]:
 
 def tests_for(path: str, root: Path) -> list[str]:
     """Return all tests of a module's room: those named after it, then those that import it, then
-    those that import its package, then the others."""
-    parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
-    names = [".".join(parts[:length]) for length in range(len(parts), 1, -1)]
+    the others."""
+    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
-    def rank(test: Path) -> tuple[bool, int, str]:
-        text = test.read_text(encoding="utf-8")
-        imported = (level for level, name in enumerate(names) if _imports(text, name))
-        return not test.stem.endswith(f"_{parts[-1]}"), next(imported, len(names)), test.stem
+    def rank(test: Path) -> tuple[bool, bool, str]:
+        imports = test.read_text(encoding="utf-8").replace(" import ", ".")
+        is_named = test.stem.endswith(f"_{module.rpartition('.')[2]}")
+        return not is_named, module not in imports, test.stem
 
     tests = (root / "tests" / _room(path)).rglob("test_*.py")
     return [test.relative_to(root).as_posix() for test in sorted(tests, key=rank)]
@@ -233,13 +231,6 @@ def tests_for(path: str, root: Path) -> list[str]:
 
 def _room(path: str) -> str:
     return path.split("/")[1]
-
-
-def _imports(text: str, name: str) -> bool:
-    package, _, last = name.rpartition(".")
-    direct = rf"(from|import) {re.escape(name)}(\.| |$)"
-    through = rf"from {re.escape(package)} import [^\n]*\b{re.escape(last)}\b"
-    return re.search(f"{direct}|{through}", text, re.MULTILINE) is not None
 
 
 @dataclass(frozen=True)
@@ -435,13 +426,18 @@ def show(groups: Sequence[str], lines: Sequence[Line]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Try the mutants that the file lacks, and print what it holds then."""
-    parser = make_parser("mutation", __doc__)
+    # Not with benchmarks.frame, which imports harness: the tests are to import that of a copy.
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.mutation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = parser.add_argument
     add("--out", type=Path, required=True, metavar="FILE", help="where the mutants are kept")
     add("--group", action="append", choices=GROUPS, help="only this group; may be repeated")
-    add("--count", type=count, default=60, help="mutants of a group (default 60)")
+    add("--count", type=int, default=60, help="mutants of a group (default 60)")
     add("--seed", type=int, default=0, help="the seed of the draw (default 0)")
-    add("--jobs", type=count, default=1, help="how many run at a time (default 1)")
+    add("--jobs", type=int, default=1, help="how many run at a time (default 1)")
     limit = "a mutant is noticed after S, or thrice the time without it if more (default 600)"
     add("--timeout", type=float, default=600.0, metavar="S", help=limit)
     args = parser.parse_args(arguments)

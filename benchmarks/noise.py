@@ -14,7 +14,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.simulated_runner import SimulatedRunner
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment, Input, Measurement
 from harness.measure import trial
@@ -279,6 +278,34 @@ class SimulatedMeasurer:
         binary = Binary(Build(config.digest, "", "a compiler", 0.0), b"")
         sampling = self._sampling
         return Job(config=config, input=problem, binary=binary, sampling=sampling, best_s=best_s)
+
+
+class SimulatedRunner:
+    """The part of a `harness.measure.trial.Runner` that needs a device or outputs: without them.
+
+    Subclasses have `prepare`, `run` and the properties.
+    """
+
+    def is_warm(self) -> bool:
+        """Say yes: nothing is warmed up."""
+        return True
+
+    def keeps_sample(self) -> bool:
+        """Say yes: no device has a low clock."""
+        return True
+
+    def verify(self) -> None:
+        """Do nothing: all outputs are right."""
+
+    def finish(self) -> None:
+        """Do nothing: nothing is gathered."""
+
+    def check_writes(self) -> None:
+        """Do nothing: nothing is written."""
+
+    def observed(self) -> dict[str, float]:
+        """Observe nothing."""
+        return {}
 
 
 @dataclass

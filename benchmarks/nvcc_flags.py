@@ -2,7 +2,7 @@
 
 It compiles every value of every kernel flag of harness/space_file/flags/nvcc.yaml alone, then every
 pair of values of related flags (GROUPS), and some pairs of other flags with one value each. The
-kernels are the one below, with code for each flag to act on, and KERNEL ... (without the pairs of
+kernels are nvcc_flags.cu, with code for each flag to act on, and KERNEL ... (without the pairs of
 other flags). The machine code is hashed (harness.measure.backends.cubin), and nvcc's messages are
 read (harness.measure.compiler_warnings). It needs no GPU. A compilation takes half a second, a
 kernel some minutes.
@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
-import json
 import random
 import re
 import subprocess
@@ -29,8 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from benchmarks.arguments import make_parser
-from harness.commands.run import run_command
+from benchmarks.frame import Figures, benchmark, option
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.measure.backends.cubin import machine_code_sha256
@@ -42,7 +40,7 @@ from harness.space_file.flags.model import Flag
 
 RECORD = Path(__file__).with_suffix(".csv")
 CATALOGUE = catalogue_of("nvcc")
-PROBE = "probe"
+PROBE = Path(__file__).with_suffix(".cu")
 
 # Related flags: all pairs of their values are compiled.
 GROUPS = (
@@ -53,50 +51,6 @@ GROUPS = (
     ("maxrregcount", "ptxas_maxrregcount", "maxntid", "minnctapersm", "override_directive_values"),
 )
 _MOST_VALUES = 4  # of a range: its ends, and values in between
-
-# It has divisions, roots and transcendental functions, products and sums that only ptxas can fuse,
-# a switch, a call, an indexed local array, atomics, doubles, many registers, and loads and stores
-# with and without their own cache modifiers.
-SOURCE = r"""
-__device__ __noinline__ float called(const float *x, int n) {
-    float kept[16];
-    for (int i = 0; i < 16; i++) kept[i] = x[i] * n;
-    float sum = 0.0f;
-    for (int i = 0; i < n; i++) sum += kept[(i * n) & 15];
-    return sum;
-}
-
-extern "C" __global__ void probe(float *out, const float *x, const float *y, double *wide, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    float many[24];
-#pragma unroll
-    for (int k = 0; k < 24; k++) many[k] = x[i + k * n] + y[k];
-#pragma unroll
-    for (int k = 0; k < 24; k++)
-#pragma unroll
-        for (int j = 0; j < 24; j++) many[j] = many[j] * many[(j + k) % 24] + y[k];
-    float value = 0.0f;
-#pragma unroll
-    for (int k = 0; k < 24; k++) value += many[k];
-    switch (n) {
-        case 1: value = x[i] / y[i]; break;
-        case 2: value = sqrtf(x[i]) * y[i]; break;
-        case 3: value = sinf(x[i]); break;
-        case 5: value = expf(y[i]) + 1.0f / x[i]; break;
-        case 6: value = called(x, n); break;
-        case 9: value = rsqrtf(x[i] + value); break;
-        case 12: value = powf(x[i], y[i]); break;
-        case 14: atomicAdd(out + n, value); break;
-    }
-    float product, sum;
-    asm("mul.f32 %0, %1, %2;" : "=f"(product) : "f"(x[i + 1]), "f"(y[i]));
-    asm("add.f32 %0, %1, %2;" : "=f"(sum) : "f"(product), "f"(value));
-    out[i] = sum + __ldcg(y + n);
-    __stcg(out + n + i, value);
-    wide[i] = wide[i] / n + 0.1;
-    for (int k = 0; k < n; k++) out[i + k] += out[i + n - k];
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -199,14 +153,12 @@ def _reaches_front(flag: Flag) -> bool:
 def compile_all(arch: str, paths: Sequence[Path], others: int) -> Iterator[FlagRow]:
     """Compile every kernel with every setting."""
     with tempfile.TemporaryDirectory(prefix="harness-nvcc-flags-") as folder:
-        probe = Path(folder) / f"{PROBE}.cu"
-        probe.write_text(SOURCE, encoding="utf-8")
         kernels = Kernels(arch, Path(folder))
-        for path in (probe, *paths):
+        for path in (PROBE, *paths):
             if not path.is_file():
                 raise UsageError(f"{path} is not a file; name CUDA sources")
-            for setting in settings(others if path is probe else 0):
-                yield kernels.compiled(path.stem, path, setting)
+            for setting in settings(others if path is PROBE else 0):
+                yield kernels.compiled("probe" if path is PROBE else path.stem, path, setting)
 
 
 # -------------------------------------------------------------------------- findings
@@ -294,7 +246,14 @@ def write(path: Path, rows: Iterable[FlagRow]) -> list[FlagRow]:
     return written
 
 
-def run(args: argparse.Namespace) -> int:
+@benchmark(
+    option("kernels", nargs="*", type=Path, metavar="KERNEL", what="CUDA sources to compile too"),
+    option("--arch", "sm_90", "the architecture to compile for"),
+    option("--pairs", 150, "pairs of unrelated flags"),
+    option("--record", RECORD, "the record to write"),
+    option("--findings", what="only print the findings of this record", type=Path, metavar="FILE"),
+)
+def main(args: argparse.Namespace) -> Figures:
     """Compile, or read a record, and print the findings."""
     if args.findings:
         rows = read(args.findings)
@@ -304,31 +263,7 @@ def run(args: argparse.Namespace) -> int:
     for kind, lines in found.items():
         print(f"\n{kind} ({len(lines)})", *lines, sep="\n  ")
     figures = {"settings": len({r.setting for r in rows}), "builds": len(rows)}
-    print(json.dumps({**figures, **{kind: len(lines) for kind, lines in found.items()}}))
-    return 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    parser = make_parser("nvcc_flags", __doc__)
-    parser.add_argument(
-        "kernels", nargs="*", type=Path, metavar="KERNEL", help="CUDA sources to compile too"
-    )
-    parser.add_argument("--arch", default="sm_90", help="the architecture to compile for (sm_90)")
-    parser.add_argument(
-        "--pairs", type=int, default=150, metavar="N", help="pairs of unrelated flags (150)"
-    )
-    parser.add_argument(
-        "--record", type=Path, default=RECORD, metavar="FILE",
-        help=f"the record to write (default {RECORD.name})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--findings",
-        type=Path,
-        metavar="FILE",
-        help="only print the findings of this record",
-    )
-    return run_command(parser, arguments, run)
+    return {**figures, **{kind: len(lines) for kind, lines in found.items()}}
 
 
 if __name__ == "__main__":

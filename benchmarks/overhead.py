@@ -10,22 +10,19 @@ included. Run it where harness is installed:
 It takes a minute. The last line is one JSON object, in milliseconds per test over 100, 300, 1,000
 and 5,000 tests: all that passed (`overhead_ms_100`), and the CPU time of it (`cpu_ms_100`), which
 other work on the machine changes less. A first search of 10 tests loads all modules before.
-`--kernel-tuner PYTHON` also measures Kernel Tuner, which that Python has: its random sampling and
-its Bayesian optimisation, which store nothing (`kernel_tuner_bayes_opt_cpu_ms_100`).
 `--server postgresql://...` also writes to an empty database on a server, up to 1,000 tests
 (`server_ms_100`): the difference is what the server costs.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
+import argparse
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.arguments import make_parser
+from benchmarks.frame import Figures, benchmark, option, show
 from harness.core.records import (
     Config,
     Environment,
@@ -44,25 +41,7 @@ from harness.tuning.progress import SilentDisplay
 
 TESTS = (100, 300, 1000, 5000)
 MOST_ON_SERVER = 1000
-PEER_TESTS, PEER_STRATEGIES = "100,300", "random_sample,bayes_opt"
 SAMPLES = 20
-
-SPACE_FILE = """
-name: overhead
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  X: {type: power_of_two, min: 1, max: 1024, default: 16}
-  Y: {type: power_of_two, min: 1, max: 1024, default: 4}
-  TILE: {values: [1, 2, 3, 4, 6, 8, 12, 16], default: 1}
-  UNROLL: {type: integer, min: 1, max: 16, default: 1}
-  LAYOUT: {values: [row, column, block], role: choice, default: row}
-  CACHE: {type: boolean, role: choice, default: false}
-constraints:
-  - 32 <= X * Y and X * Y <= 1024
-  - UNROLL <= 2 * TILE
-launch: {group: [X, Y], grid: ["ceil_div(n, X)", "ceil_div(n, Y)"]}
-inputs: {features: [n], values: [{n: 4096}]}
-"""
 
 
 class FormulaTimes(dict[tuple[Input, Config], Measurement]):
@@ -76,7 +55,7 @@ class FormulaTimes(dict[tuple[Input, Config], Measurement]):
             return Measurement(config, problem, Outcome.BUILD_FAILED, message="as recorded")
         time_s = 1e-3 * (1 + draw % 1000 / 250)
         samples = tuple(time_s * (1 + 1e-3 * number) for number in range(SAMPLES))
-        return Measurement(config, problem, Outcome.OK, Timing(samples, StopReason.RECORDED))
+        return Measurement(config, problem, Outcome.OK, Timing(samples, StopReason.REPEATS))
 
 
 class Device(ReplayMeasurer):
@@ -113,48 +92,39 @@ def overhead_ms(spec: Spec, database: str, tests: int) -> tuple[float, float]:
     return 1e3 * elapsed_s / tests, 1e3 * cpu_s / tests
 
 
-def kernel_tuner_ms(python: str) -> dict[str, float]:
-    """Measure Kernel Tuner in a Python that has it."""
-    script = Path(__file__).parent / "peers" / "kernel_tuner_cost.py"
-    # Isolated: the folder of the script has a kernel_tuner.py of its own.
-    command = [python, "-I", str(script), PEER_STRATEGIES, PEER_TESTS]
-    found: dict[str, float] = json.loads(
-        subprocess.check_output(command, text=True).splitlines()[-1]
-    )
-    for name, cost_ms in found.items():
-        print(f"{name}: {cost_ms:.2f}")
-    return found
+def write_space(folder: Path, inputs: int = 1, name: str = "overhead", source: str = "cl") -> Spec:
+    """Write a space with its files, which nothing builds or runs, and load it."""
+    (folder / f"kernel.{source}").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")
+    host = "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
+    (folder / "kernel.py").write_text(host)
+    path = folder / f"{name}.yaml"
+    values = ", ".join(f"{{n: {4096 + number}}}" for number in range(inputs))
+    text = Path(__file__).with_name("overhead.yaml").read_text(encoding="utf-8")
+    for word, part in {"NAME": name, "SOURCE": source, "VALUES": values}.items():
+        text = text.replace(word, part)
+    path.write_text(text)
+    return load_spec(path)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each number of tests, and the JSON line."""
-    parser = make_parser("overhead", __doc__)
-    parser.add_argument("--server", metavar="URL", help="an empty database on a server")
-    parser.add_argument("--kernel-tuner", metavar="PYTHON", help="a Python with kernel_tuner")
-    args = parser.parse_args(arguments)
-    server: str | None = args.server
-    figures = {}
+@benchmark(option("--server", what="the address of an empty database on a server", metavar="URL"))
+def main(args: argparse.Namespace) -> Figures:
+    """Measure searches of each length."""
+    figures: dict[str, float] = {}
+    rows = []
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        (Path(folder) / "kernel.cl").write_text("kernel X Y TILE UNROLL LAYOUT CACHE")
-        host = "def arguments(features, rng): ...\ndef reference(arguments): ...\n"
-        (Path(folder) / "kernel.py").write_text(host)
-        space = Path(folder) / "overhead.yaml"
-        space.write_text(SPACE_FILE)
-        spec = load_spec(space)
+        spec = write_space(Path(folder))
         overhead_ms(spec, str(Path(folder) / "first.db"), 10)
         for tests in TESTS:
             found, cpu = overhead_ms(spec, str(Path(folder) / f"{tests}.db"), tests)
-            print(f"{tests:>6} tests: {found:.2f} ms each, {cpu:.2f} ms of the CPU")
-            figures[f"overhead_ms_{tests}"] = round(found, 3)
-            figures[f"cpu_ms_{tests}"] = round(cpu, 3)
-            if server is not None and tests <= MOST_ON_SERVER:
-                found, _ = overhead_ms(spec, server, tests)
-                print(f"{tests:>6} tests: {found:.2f} ms each on the server")
-                figures[f"server_ms_{tests}"] = round(found, 3)
-    if args.kernel_tuner is not None:
-        figures |= kernel_tuner_ms(args.kernel_tuner)
-    print(json.dumps(figures))
+            figures |= {f"overhead_ms_{tests}": found, f"cpu_ms_{tests}": cpu}
+            on_server: float | str = "-"
+            if args.server is not None and tests <= MOST_ON_SERVER:
+                on_server, _ = overhead_ms(spec, args.server, tests)
+                figures[f"server_ms_{tests}"] = on_server
+            rows.append((tests, found, cpu, on_server))
+    show(("tests", "ms each", "ms of the CPU", "ms on the server"), rows)
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

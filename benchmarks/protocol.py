@@ -12,144 +12,147 @@ installed, with its extra `bench` for Kernel Tuner:
 
 It prints a table; the last line is one JSON object of the scores. On ten spaces with budgets of 8
 to 1,282 tests, `auto` takes about 20 minutes on one core. Each search is saved to
-OUTPUT/courses.jsonl when it ends: the same command continues from there.
+OUTPUT/searches.jsonl when it ends: the same command continues from there.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import functools
+import gzip
 import json
 import math
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.arguments import add_output, add_recordings, count, make_parser, use_one_thread
-from benchmarks.peers.entrants import Entrant, entrants
-from benchmarks.protocol_score import REPEATS, TimedCourse, score
-from benchmarks.protocol_searches import ScoreJob, run, scored_space
-from harness.commands.run import run_command
-from harness.display.formats import make_console
-from harness.display.progress import ProgressDisplay
-from harness.display.text import make_table, print_line
-from harness.measure.processes import Processes
-from harness.recordings.read import RecordingFile, recording_files
+import numpy as np
 
-_BLOCK = 5  # searches of a job
-_LONGEST_S = 7200.0
-Scores = dict[str, dict[str, float]]
-"""Scores by technique and space."""
+from benchmarks.frame import JOBS, RECORDINGS, Figures, benchmark, option, output, show
+from benchmarks.peers.contest import LandscapeRef, hold, read_landscapes
+from benchmarks.peers.entrants import entrants
+from benchmarks.peers.landscape import BudgetSpent, Course
+from benchmarks.protocol_score import MARGIN, REPEATS, RecordedCosts, TimedCourse, score
+from benchmarks.search import ONLY
+from harness.core.errors import UsageError
+from harness.recordings.read import recording_files
+
+_MS_PER_S = 1e3
+_RECORDED = ("compile_time", "verification_time", "strategy_time", "framework_time")
+_MORE_TESTS = 3  # than random search needs; the time ends a search
+
+
+@dataclass(frozen=True)
+class ScoredSpace:
+    """A space with its recorded costs; `points` are in the order of the costs."""
+
+    points: Sequence[Hashable]
+    costs: RecordedCosts
+
+    @functools.cached_property
+    def index_of(self) -> Mapping[Hashable, int]:
+        """The index of each configuration."""
+        return {point: index for index, point in enumerate(self.points)}
+
+
+@functools.cache
+def scored_space(ref: LandscapeRef) -> ScoredSpace:
+    """Read the space of a cache file of Kernel Tuner, with what each test cost."""
+    source = ref.source
+    opened = gzip.open if source.path.suffix == ".gz" else open
+    with opened(source.path, "rt", encoding="utf-8") as file:
+        entries = list(json.load(file).get("cache", {}).values())
+    if not entries or any(name not in entry for entry in entries for name in _RECORDED):
+        raise UsageError(
+            f"{source.path}: is no cache file of Kernel Tuner with the times of each step "
+            f"({', '.join(_RECORDED)}); leave it out"
+        )
+    names = list(ref.landscape.tunable())
+    return ScoredSpace(
+        [tuple(entry[name] for name in names) for entry in entries],
+        RecordedCosts(
+            np.array([_objective(entry) for entry in entries]),
+            np.array([_cost_s(entry) for entry in entries]),
+        ),
+    )
+
+
+def _objective(entry: Mapping[str, Any]) -> float:
+    return float("nan") if isinstance(entry["time"], str) else float(entry["time"])
+
+
+def _cost_s(entry: Mapping[str, Any]) -> float:
+    total: float = sum(entry.get("times", ())) + sum(entry[name] for name in _RECORDED)
+    return total / _MS_PER_S
 
 
 @dataclass
-class Kept:
-    """The searches of a file, by space, technique and seed."""
+class LimitedCourse(Course):
+    """A search that ends when its time is spent."""
 
-    path: Path
-    courses: dict[tuple[str, str, int], TimedCourse] = field(default_factory=dict)
+    space: ScoredSpace | None = None
+    recorded_s: float = 0.0
 
-    def read(self) -> None:
-        """Read the file; skip a line that was cut when a process was killed."""
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(json.JSONDecodeError):
-                row = json.loads(line)
-                key = row["space"], row["technique"], row["seed"]
-                self.courses[key] = TimedCourse(row["tested"], row["own_s"])
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    return run_command(_parser(), arguments, _score)
+    def note(self, config: Hashable, time_s: float, own_s: float = 0.0) -> None:
+        """Note a test; raise BudgetSpent when no time is left for another."""
+        assert self.space is not None
+        is_new = config not in self.tested
+        super().note(config, time_s, own_s)
+        costs = self.space.costs
+        if is_new:
+            self.recorded_s += float(np.nan_to_num(costs.cost_s[self.space.index_of[config]]))
+        if self.recorded_s + own_s > costs.budget.last_s * (1 + MARGIN):
+            raise BudgetSpent
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("protocol", __doc__)
-    add_recordings(parser)
-    parser.add_argument(
-        "--repeats", type=count, default=REPEATS, metavar="N", help=f"of a search ({REPEATS})"
+@dataclass(frozen=True)
+class ProtocolTime:
+    """The limit of the protocol: the time of random search."""
+
+    def course(self, ref: LandscapeRef) -> Course:
+        """Make the course of a search."""
+        space = scored_space(ref)
+        tests = min(_MORE_TESTS * space.costs.budget.last + 50, len(space.points))
+        return LimitedCourse(tests, space=space)
+
+
+def _timed(course: Course, space: ScoredSpace) -> TimedCourse:
+    return TimedCourse([space.index_of[point] for point in course.tested], course.own_s)
+
+
+@benchmark(
+    *RECORDINGS,
+    option("--repeats", REPEATS, "of a search"),
+    ONLY,
+    output("protocol"),
+    JOBS,
+    kept=": finished searches are saved; the same command continues from there",
+)
+def main(args: argparse.Namespace) -> Figures:
+    """Run the searches that are missing, and score all."""
+    chosen, _ = entrants(args.only or ["auto"])
+    refs = read_landscapes(recording_files(args.file, args.mapping))
+    spaces = {name: scored_space(ref) for name, ref in refs.items()}
+    path = args.output.resolve() / "searches.jsonl"
+    held, _ = hold(refs, chosen, args.repeats, ProtocolTime(), path, args.jobs)
+    for (entrant, reason), where in held.failures.items():
+        raise UsageError(f"{entrant} failed on {', '.join(where)}: {reason}")
+    scores: dict[str, dict[str, float]] = {}
+    for (name, entrant), courses in held.courses.items():
+        timed = [_timed(course, spaces[name]) for course in courses.values()]
+        scores.setdefault(str(entrant), {})[name] = score(spaces[name].costs, timed)
+    for row in scores.values():
+        row["mean"] = math.fsum(row.values()) / len(row)
+    budgets = {n: (one.costs.budget.last, one.costs.budget.last_s) for n, one in spaces.items()}
+    show(
+        ("space", "tests of random search", "time, s", *scores),
+        [
+            (name, *budgets.get(name, ("", "")), *(row[name] for row in scores.values()))
+            for name in (*spaces, "mean")
+        ],
     )
-    parser.add_argument(
-        "--only",
-        type=lambda text: text.split(","),
-        default=["auto"],
-        metavar="NAME,...",
-        help="techniques, as benchmarks.search takes them (default auto)",
-    )
-    add_output(parser, "protocol", "courses.jsonl")
-    return parser
-
-
-def _score(args: argparse.Namespace) -> int:
-    chosen, _ = entrants(args.only)
-    files = recording_files(args.file, args.mapping)
-    spaces = {scored_space(source).landscape.name: source for source in files}
-    args.output.mkdir(parents=True, exist_ok=True)
-    kept = Kept(args.output.resolve() / "courses.jsonl")
-    kept.path.touch()
-    kept.read()
-    console, log = make_console(), make_console(stderr=True)
-    use_one_thread()
-    with tempfile.TemporaryDirectory() as scratch:
-        jobs = list(_jobs(spaces, chosen, args.repeats, kept, Path(scratch)))
-        with ProgressDisplay(log) as display, contextlib.closing(Processes(args.jobs)) as pool:
-            display.begin_stage("searches", len(jobs))
-            tasks = [pool.schedule(run, job, timeout_s=_LONGEST_S) for job in jobs]
-            for job, task in zip(jobs, tasks, strict=True):
-                pool.result_of(task)
-                display.step(f"{job.entrant} on {job.source.path.name}")
-    kept.read()
-    scores = _scores(spaces, chosen, args.repeats, kept)
-    console.print(_table(spaces, scores))
-    print_line(console, f"{kept.path.parent}: courses.jsonl")
-    print(json.dumps({name: {**row, "mean": _mean(row)} for name, row in scores.items()}))
-    return 0
-
-
-def _jobs(
-    spaces: Mapping[str, RecordingFile],
-    chosen: Sequence[Entrant],
-    repeats: int,
-    kept: Kept,
-    scratch: Path,
-) -> Iterator[ScoreJob]:
-    """Yield what is missing, some seeds of all spaces before more of any."""
-    for first in range(0, repeats, _BLOCK):
-        for name, source in spaces.items():
-            for entrant in chosen:
-                wanted = range(first, min(first + _BLOCK, repeats))
-                missing = [s for s in wanted if (name, str(entrant), s) not in kept.courses]
-                if missing:
-                    yield ScoreJob(source, entrant, tuple(missing), scratch, kept.path)
-
-
-def _scores(
-    spaces: Mapping[str, RecordingFile], chosen: Sequence[Entrant], repeats: int, kept: Kept
-) -> Scores:
-    scores: Scores = {}
-    for entrant in map(str, chosen):
-        for name, source in spaces.items():
-            courses = [kept.courses[name, entrant, seed] for seed in range(repeats)]
-            found = score(scored_space(source).costs, courses)
-            scores.setdefault(entrant, {})[name] = round(found, 4)
     return scores
-
-
-def _table(spaces: Mapping[str, RecordingFile], scores: Scores) -> Any:
-    rows = []
-    for name, source in spaces.items():
-        budget = scored_space(source).costs.budget
-        cells = (f"{scores[technique][name]:.3f}" for technique in scores)
-        rows.append((name, f"{budget.last:,}", f"{budget.last_s:,.0f} s", *cells))
-    rows.append(("mean", "", "", *(f"{_mean(row):.3f}" for row in scores.values())))
-    return make_table(("space", "tests of random search", "time", *scores), rows)
-
-
-def _mean(row: Mapping[str, float]) -> float:
-    return round(math.fsum(row.values()) / len(row), 4)
 
 
 if __name__ == "__main__":

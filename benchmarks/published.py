@@ -1,156 +1,137 @@
-"""Print each claim of the papers, its figure, ours, the device, and the command that measures ours.
+"""Print each claim of the papers (claims.yaml), its figure, ours, the device, and our command.
 
-Figures of ours are computed here where that takes a minute at most: from the expressions and spaces
-of this project, or from recordings of GPUs. Longer ones are read from the results of the benchmark
-that the table names. Claims that take a GPU are marked.
+Our figures come from the results of the benchmark that a claim names, or are computed by
+benchmarks/papers.py and kept in results/published.jsonl. Claims that take a GPU are marked. This
+prints the tables of results/papers.md, and computes nothing:
 
-    python -m benchmarks.published --data FOLDER
+    python -m benchmarks.published
 
-It takes 5 minutes, `--claim` one takes seconds, `--quick` makes a smoke test of fewer draws. FOLDER
-has the recordings: `flags/*.csv.gz` for the flags of nvcc, and
-`spaces/convolution_milo_{A100,W6600}.json.gz`; the claims that need them have no figure without.
-`--record` adds the figures to results/published.jsonl; `--recorded` prints the tables from there
-and measures nothing, which is how results/papers.md was made. The last line is one
-JSON object.
+`--claim` computes figures again and keeps them, which takes a minute each at most:
+
+    python -m benchmarks.published --claim starchart-share lift-split
+
+The last line is one JSON object with our figures.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from benchmarks.arguments import make_parser
-from benchmarks.papers import gadapt, lift, nvcc_flags, starchart
-from benchmarks.papers.claim import RESULTS, Claim, Figure, NoFigure, Paper, Settings
-from harness.commands.run import run_command
-from harness.core.errors import UsageError
-from harness.core.files import write_file
+import yaml
 
-PAPERS: Mapping[str, Sequence[Paper]] = {
-    "gadapt": gadapt.PAPERS,
-    "starchart": starchart.PAPERS,
-    "nvcc": nvcc_flags.PAPERS,
-    "lift": lift.PAPERS,
-}
+from benchmarks.frame import Figures, benchmark, option
+from benchmarks.papers import COMPUTED, ROOT
+
+Claim = Mapping[str, Any]
+
+RESULTS = ROOT / "results"
 RECORD = RESULTS / "published.jsonl"
 HEAD = """\
 | claim | paper | ours | device | command |
 |---|---|---|---|---|"""
 GPU_NEEDED = "**needs a GPU**"
+_MOST = 4  # configurations of a list
 
 
-def claims(papers: Sequence[Paper]) -> Iterator[Claim]:
-    """Iterate over the claims of papers."""
-    for paper in papers:
-        yield from paper.claims
-
-
-def all_papers() -> list[Paper]:
-    """List all papers, in the order of the tables."""
-    return [paper for papers in PAPERS.values() for paper in papers]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    return run_command(_parser(), arguments, _run)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("published", __doc__)
-    parser.add_argument(
-        "--paper", action="append", default=[], choices=PAPERS, help="only this; may be repeated"
+def read_papers() -> list[dict[str, Any]]:
+    """Read claims.yaml: papers, each with its claims."""
+    papers: list[dict[str, Any]] = yaml.safe_load(
+        Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8")
     )
-    parser.add_argument(
-        "--claim", action="append", default=[], metavar="NAME", help="only this; may be repeated",
-        choices=[claim.name for claim in claims(all_papers())],
-    )  # fmt: skip
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="of recordings of GPUs")
-    parser.add_argument("--quick", action="store_true", help="fewer draws, as a smoke test")
-    parser.add_argument("--list", action="store_true", help="print the names of the claims")
-    parser.add_argument(
-        "--record", action="store_true", help=f"add the figures to results/{RECORD.name}"
-    )
-    parser.add_argument(
-        "--recorded", action="store_true", help=f"measure nothing: read results/{RECORD.name}"
-    )
-    return parser
+    return papers
 
 
-def _run(args: argparse.Namespace) -> int:
-    """Measure what is asked for, print the tables, and end with the JSON line."""
-    if args.record and (args.quick or args.recorded):
-        raise UsageError("--record keeps measured figures: leave out --quick and --recorded")
-    chosen = list(_chosen(args.paper, args.claim))
-    if args.list:
-        print("\n".join(f"{claim.name}: {claim.text}" for claim in claims(chosen)))
-        return 0
-    found = read_record() if args.recorded else _measured(chosen, Settings(args.data, args.quick))
-    print("\n\n".join(table(paper, found) for paper in chosen))
-    if args.record:
-        _write(read_record() | found)
-    shown = {claim.name: found.get(claim.name) for claim in claims(chosen)}
-    print(json.dumps({name: figure and asdict(figure) for name, figure in shown.items()}))
-    return 0
+def read_record() -> dict[str, dict[str, str]]:
+    """Read the computed figures and their dates by claim."""
+    rows = map(json.loads, RECORD.read_text(encoding="utf-8").splitlines())
+    return {row.pop("claim"): row for row in rows}
 
 
-def _chosen(papers: Sequence[str], names: Sequence[str]) -> Iterator[Paper]:
-    """Iterate over the papers with the claims that were asked for."""
-    for key, each in PAPERS.items():
-        if not papers or key in papers:
-            for paper in each:
-                kept = tuple(c for c in paper.claims if not names or c.name in names)
-                if kept:
-                    yield Paper(paper.title, kept)
+def short(device: str) -> str:
+    """Shorten `pthread-AMD EPYC, 2 compute units (Portable Computing Language, ...)`, which is
+    PoCL's name of a CPU, and other names alike."""
+    name, _, rest = device.partition(", ")
+    on_cpu = any(platform in rest for platform in ("Portable Computing Language", "PoCL"))
+    return f"{name.removeprefix('pthread-')} (CPU), PoCL" if on_cpu else name
 
 
-def _measured(papers: Sequence[Paper], settings: Settings) -> dict[str, Figure]:
-    """Measure the claims; say on standard error which have no figure."""
-    found = {}
-    for claim in claims(papers):
-        if claim.measure is None:
-            continue
-        print(claim.name, file=sys.stderr, flush=True)
-        try:
-            found[claim.name] = claim.measure(settings)
-        except NoFigure as error:
-            print(f"{claim.name} has no figure: {error}", file=sys.stderr)
-    return found
+def recorded(claim: Claim) -> tuple[str, str]:
+    """Format our figure from the JSON lines of a benchmark: of each kernel its last row, or one
+    object. Returns the text, and the devices and dates."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in (RESULTS / claim["file"]).read_text(encoding="utf-8").splitlines():
+        run = json.loads(line)
+        where = f"{short(run['device'])}; {run['date']}"
+        for row in run[claim["rows"]] if "rows" in claim else [run]:
+            name = row.get("kernel", "")
+            if claim.get("kernel", name) == name:
+                found[name] = _text(claim, row), where
+    texts = [f"{name} {found[name][0]}".strip() for name in sorted(found)]
+    return "; ".join(texts), ", ".join(dict.fromkeys(where for _, where in found.values()))
 
 
-def table(paper: Paper, found: Mapping[str, Figure]) -> str:
-    """Render the claims of a paper as a table in Markdown."""
-    rows = [f"| {' | '.join(_cells(claim, found.get(claim.name)))} |" for claim in paper.claims]
-    return "\n".join([f"**{paper.title}**", "", HEAD, *rows])
-
-
-def _cells(claim: Claim, figure: Figure | None) -> Iterator[str]:
-    ours, device = "not measured", "-"
-    if claim.measure is None:
-        ours = GPU_NEEDED
-    elif figure is not None:
-        ours, device = figure.ours, f"{figure.device}; {figure.date}"
-    yield from (f"{claim.text}", claim.published, ours, device, f"`{claim.command}`")
-
-
-def read_record() -> dict[str, Figure]:
-    """Read the recorded figures by claim. Raises UsageError for a file of another form."""
+def _text(claim: Claim, row: Mapping[str, Any]) -> str:
+    """Format a row; a list of configurations with their counts shows the first ones."""
+    cells = dict(row)
+    if isinstance(row.get("best"), dict):
+        counts = [f"{config} on {count}" for config, count in row["best"].items()]
+        cells["best"] = ", ".join(counts[:_MOST])
     try:
-        lines = RECORD.read_text(encoding="utf-8").splitlines() if RECORD.exists() else []
-        rows = [json.loads(line) for line in lines]
-        return {row.pop("claim"): Figure(**row) for row in rows}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{RECORD} is not a record of figures: {error}") from None
+        return str(claim["show"]).format(**cells)
+    except TypeError:  # a figure that the benchmark does not have for this kernel
+        return "not measured"
 
 
-def _write(found: Mapping[str, Figure]) -> None:
-    """Write the record, a line for each claim in the order of the tables."""
-    kept = [claim.name for claim in claims(all_papers()) if claim.name in found]
-    lines = [json.dumps({"claim": name} | asdict(found[name]), ensure_ascii=False) for name in kept]
-    write_file(RECORD, "".join(f"{line}\n" for line in lines))
+def ours(claim: Claim, record: Mapping[str, Mapping[str, str]]) -> tuple[str, str, str]:
+    """Return our figure, its device and date, and the command that measures it."""
+    name = claim["name"]
+    if "show" in claim:
+        return *recorded(claim), claim["command"]
+    if "ours" in claim:
+        return claim["ours"], claim["device"], claim["command"]
+    if "device" not in claim:
+        return GPU_NEEDED, "-", claim["command"]
+    command = f"python -m benchmarks.published --claim {name}"
+    if name not in record:
+        return "not measured", "-", command
+    return record[name]["ours"], f"{claim['device']}; {record[name]['date']}", command
+
+
+def tables(record: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Render the claims of each paper as a table in Markdown."""
+    for paper in read_papers():
+        rows = []
+        for claim in paper["claims"]:
+            text, device, command = ours(claim, record)
+            cells = (claim["claim"], str(claim["paper"]), text, device, f"`{command}`")
+            rows.append(f"| {' | '.join(cells)} |")
+        yield "\n".join([f"**{paper['paper']}**", "", HEAD, *rows])
+
+
+@benchmark(
+    option("--claim", [], "compute the figures of these claims", nargs="+", choices=COMPUTED),
+)
+def main(args: argparse.Namespace) -> Figures:
+    """Compute what is asked for, and print the tables."""
+    record = read_record()
+    for name in args.claim:
+        date = f"{datetime.date.today()}"
+        record[name] = {"ours": COMPUTED[name](), "date": date}
+    if args.claim:
+        lines = [json.dumps({"claim": n} | row, ensure_ascii=False) for n, row in record.items()]
+        RECORD.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    print("\n\n".join(tables(record)))
+    return {
+        claim["name"]: ours(claim, record)[0]
+        for paper in read_papers()
+        for claim in paper["claims"]
+    }
 
 
 if __name__ == "__main__":

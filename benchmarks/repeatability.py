@@ -6,11 +6,9 @@ It reads two or more complete runs of one space on one device, for example:
     python -m benchmarks.repeatability run1.db run2.db run3.db
 
 For each pair of runs it takes the configurations that both measured interleaved on an input
-(harness.dispatch.candidates), and compares their interleaved times, and their times in the search:
-
-- scatter: the standard deviation of a configuration's log time around the mean of its input;
-- regret: how much slower the best of one run is in the other run than the other run's best,
-  geometric mean over inputs.
+(harness.dispatch.candidates), and finds the regret of their interleaved times, and of those in the
+search: how much slower the best of one run is in the other run than the other run's best, geometric
+mean over inputs.
 
 The table has the mean over pairs, with minimum and maximum. A second one has how often the answers
 of a pair of runs agree:
@@ -24,25 +22,22 @@ It takes seconds. The last line is one JSON object.
 
 from __future__ import annotations
 
+import argparse
 import itertools
-import json
 import math
 import sys
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.arguments import make_parser
-from harness.commands.run import run_command
+from benchmarks.frame import Figures, benchmark, option, show
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement
 from harness.dispatch.study import QUICK, TREE, study
-from harness.display.text import make_table
 from harness.report.findings import Findings
 from harness.results.view import Results, read_results, the_one
+from harness.stats import Estimate
 from harness.stats.timing import mean_log
 
 Logs = npt.NDArray[np.float64]
@@ -52,29 +47,6 @@ Answers = dict[str, dict[Hashable, Config | None]]
 """The configurations to use, by the kind of answer, and by input where there is one for each."""
 
 STAGES = ("one after another", "in turn")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    parser = make_parser("repeatability", __doc__)
-    parser.add_argument("databases", nargs="+", metavar="DATABASE", help="the results of one run")
-    return run_command(parser, arguments, lambda args: _compare(args.databases))
-
-
-def _compare(databases: Sequence[str]) -> int:
-    """Print the table and the JSON line."""
-    runs = [the_one(read_results([url])) for url in databases]
-    found, agreement = figures(runs), agreements(runs)
-    Console().print(table_of(found))
-    Console().print(
-        make_table(("answers", "agree"), [(name, f"{one:.1%}") for name, one in agreement.items()])
-    )
-    rounded = {
-        stage: {name: [round(pair, 4) for pair in pairs] for name, pairs in of_stage.items()}
-        for stage, of_stage in found.items()
-    }
-    print(json.dumps(rounded | {"agreement": {n: round(one, 4) for n, one in agreement.items()}}))
-    return 0
 
 
 def agreements(runs: Sequence[Results]) -> dict[str, float]:
@@ -106,8 +78,8 @@ def _answers(run: Results) -> Answers:
     }
 
 
-def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
-    """Compute scatter and regret of both stages, with one number for each pair of runs.
+def figures(runs: Sequence[Results]) -> dict[str, list[float]]:
+    """Compute the regret of both stages, with one number for each pair of runs.
 
     Pairs without common candidates are left out. Raises UsageError if the runs differ in space or
     device, or no pair has any.
@@ -116,15 +88,14 @@ def figures(runs: Sequence[Results]) -> dict[str, dict[str, list[float]]]:
         raise UsageError("name the databases of two runs or more")
     if len({(run.campaign.key.program_sha256, run.campaign.key.fingerprint) for run in runs}) > 1:
         raise UsageError("the databases have different programs or environments; name runs of one")
-    found = {stage: {"scatter": list[float](), "regret": list[float]()} for stage in STAGES}
+    found = {stage: list[float]() for stage in STAGES}
     for one, other in itertools.combinations(runs, 2):
         shared = list(_shared(one, other))
         if not shared:
             continue
         for stage, logs in zip(STAGES, zip(*shared, strict=True), strict=True):
-            found[stage]["scatter"].append(_scatter(logs))
-            found[stage]["regret"].append(_regret(logs))
-    if not found[STAGES[0]]["scatter"]:
+            found[stage].append(_regret(logs))
+    if not found[STAGES[0]]:
         raise UsageError(
             "no two databases have interleaved candidates in common; tune at least 2 inputs, "
             "without --no-cross"
@@ -158,15 +129,6 @@ def _mean_log(measurement: Measurement) -> float:
     return mean_log(measurement.timing.samples_s)
 
 
-def _scatter(inputs: Sequence[Logs]) -> float:
-    """Halve the variance of a difference; each input's mean costs one degree of freedom."""
-    squares = [
-        np.square(np.diff(logs, axis=0) - np.diff(logs, axis=0).mean()).sum() for logs in inputs
-    ]
-    freedom = sum(logs.shape[1] - 1 for logs in inputs)
-    return math.sqrt(math.fsum(squares) / freedom / 2)
-
-
 def _regret(inputs: Sequence[Logs]) -> float:
     lost = [
         again[before.argmin()] - again.min()
@@ -176,16 +138,18 @@ def _regret(inputs: Sequence[Logs]) -> float:
     return math.exp(math.fsum(lost) / len(lost)) - 1
 
 
-def table_of(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Table:
-    """Make a table of the figures."""
-    rows = (
-        (
-            stage,
-            *(f"{np.mean(p):.1%} [{min(p):.1%}, {max(p):.1%}]" for p in of_stage.values()),
-        )
-        for stage, of_stage in found.items()
-    )
-    return make_table(("times taken", "scatter", "regret"), rows)
+@benchmark(option("databases", nargs="+", metavar="DATABASE", what="the results of one run"))
+def main(args: argparse.Namespace) -> Figures:
+    """Compare the runs."""
+    runs = [the_one(read_results([url])) for url in args.databases]
+    found, agreement = figures(runs), agreements(runs)
+    rows = [
+        (stage, Estimate(float(np.mean(pairs)), min(pairs), max(pairs)))
+        for stage, pairs in found.items()
+    ]
+    show(("times taken", "regret"), rows)
+    show(("answers", "agree"), [(name, f"{one:.1%}") for name, one in agreement.items()])
+    return {**found, "agreement": agreement}
 
 
 if __name__ == "__main__":

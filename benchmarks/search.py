@@ -22,180 +22,109 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
-
-from benchmarks.arguments import add_output, add_recordings, count, make_parser
-from benchmarks.peers.contest import Contest, Held, LandscapeRef
+from benchmarks.frame import JOBS, RECORDINGS, Figures, benchmark, option, output
+from benchmarks.peers.contest import Held, Tests, hold, read_landscapes
 from benchmarks.peers.entrants import LEARNS, Entrant, entrants
-from benchmarks.peers.landscape import Landscape, landscapes
+from benchmarks.peers.landscape import Landscape
 from benchmarks.peers.ours import transfer_sources
-from benchmarks.recordings import recorded
-from benchmarks.search_figures import Overall, Searches, as_json, overall, padded
-from benchmarks.search_journal import Journal
-from benchmarks.search_tables import print_whole, tables, write_courses, write_figures
-from harness.commands.run import run_command
+from benchmarks.search_figures import Searches, as_json, overall, padded
+from benchmarks.search_tables import print_table, write_figures
 from harness.core.errors import UsageError
 from harness.core.text import format_time
-from harness.display.formats import make_console
-from harness.display.progress import ProgressDisplay
-from harness.display.text import print_line
 from harness.recordings.read import RecordingFile, recording_files
 from harness.recordings.space import ListedSpace
 
-Found = dict[str, dict[str, Searches]]
+ONLY = option(
+    "--only",
+    [],
+    "only these techniques: auto, any of harness.tune --list-techniques, opentuner, kernel_tuner "
+    "or kernel_tuner:STRATEGY, pyatf or pyatf:TECHNIQUE",
+    type=lambda text: text.split(","),
+    metavar="NAME,...",
+)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    kept = ": finished searches are saved; the same command continues from there"
-    return run_command(_parser(), arguments, _compare, kept)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("search", __doc__)
-    add_recordings(parser)
-    parser.add_argument(
-        "--seeds", type=count, default=20, metavar="N", help="searches on each space (20)"
-    )
-    parser.add_argument(
-        "--budget", type=count, default=400, metavar="N", help="tests of each search (400)"
-    )
-    parser.add_argument(
-        "--only",
-        type=lambda text: text.split(","),
-        default=[],
-        metavar="NAME,...",
-        help="only these techniques: auto, any of harness.tune --list-techniques, opentuner, "
-        "kernel_tuner or kernel_tuner:STRATEGY, pyatf or pyatf:TECHNIQUE",
-    )
-    parser.add_argument(
+@benchmark(
+    *RECORDINGS,
+    option("--seeds", 20, "searches on each space"),
+    option("--budget", 400, "tests of each search"),
+    ONLY,
+    option(
         "--warm-start",
+        [],
+        "recordings for auto to learn from before its first test; on each space it uses those of "
+        "the same kernel on another device",
         nargs="+",
         type=Path,
-        default=[],
         metavar="RECORDING",
-        help="recordings for auto to learn from before its first test; on each space it uses those "
-        "of the same kernel on another device",
-    )
-    add_output(parser, "search", "searches.jsonl, courses.csv, figures.csv, courses.png")
-    return parser
-
-
-def _compare(args: argparse.Namespace) -> int:
-    """Run all searches, print tables, and end with the JSON line."""
+    ),
+    output("search"),
+    JOBS,
+    kept=": finished searches are saved; the same command continues from there",
+)
+def main(args: argparse.Namespace) -> Figures:
+    """Run all searches and print tables."""
     chosen, lacking = entrants(args.only)
-    console, log = make_console(), make_console(stderr=True)
     for line in lacking:
-        print_line(log, f"warning: {line}")
+        print(f"warning: {line}", file=sys.stderr)
     if args.warm_start and not any(entrant.uses_warm_start for entrant in chosen):
         raise UsageError(f"only {LEARNS} uses --warm-start; add it to --only")
     files = recording_files([*args.file, *args.warm_start], args.mapping)
     warm_start = tuple(files[len(args.file) :])
-    spaces, refs = _read(files[: len(args.file)])
-    for number, landscape in enumerate(spaces.values(), start=1):
-        _print_space(number, landscape, warm_start, console)
-    journal = Journal(args.output.resolve() / "searches.jsonl")
-    journal.begin()
-    contest = Contest(refs, chosen, args.seeds, args.budget, journal, warm_start)
-    kept, all_ = contest.kept(), len(refs) * len(chosen) * args.seeds
-    if kept:
-        print_line(log, f"{kept:,} of {all_:,} searches are in {journal.path} already")
-    with tempfile.TemporaryDirectory() as scratch, ProgressDisplay(log) as display:
-        held = contest.hold(args.jobs, Path(scratch), display)
-    names = dict(zip(refs, spaces, strict=True))
-    found = _searches(held, names, chosen, args.seeds, args.budget)
+    refs = read_landscapes(files[: len(args.file)])
+    for number, (name, ref) in enumerate(refs.items(), start=1):
+        count, device = len(ref.landscape.times_s), ref.landscape.recorded.device
+        optimum = format_time(ref.landscape.optimum_s)
+        print(f"[{number}] {name}: {count:,} configurations on {device}; the optimum is {optimum}")
+        _print_notes(ref.landscape, warm_start)
+    path = args.output.resolve() / "searches.jsonl"
+    limit = Tests(args.budget)
+    held, earlier = hold(refs, chosen, args.seeds, limit, path, args.jobs, warm_start)
+    if earlier:
+        every = len(refs) * len(chosen) * args.seeds
+        print(f"{earlier:,} of {every:,} searches were in {path} already", file=sys.stderr)
+    optima = {name: ref.landscape.optimum_s for name, ref in refs.items()}
+    found = _searches(held, chosen, optima, args.seeds, args.budget)
     figures = overall(found, args.budget)
-    for part in tables(found, figures, list(spaces), args.budget):
-        print_whole(part)
-    print_line(console, _write(args.output, found, list(spaces), figures, args.budget))
-    for line in _failures(held, names):
-        print_line(log, f"error: {line}")
-    print(json.dumps({technique: as_json(figure) for technique, figure in figures.items()}))
-    return 1 if held.failures else 0
+    print_table(figures, args.budget)
+    write_figures(args.output / "figures.csv", found, args.budget)
+    if importlib.util.find_spec("matplotlib") is not None:
+        from benchmarks.search_plot import MOST_SHOWN, draw
 
-
-def _failures(held: Held, names: Mapping[LandscapeRef, str]) -> Iterator[str]:
-    """Describe each failure in a line; the same failure on several spaces is one line."""
+        shown = _worth_showing(list(figures), MOST_SHOWN)
+        draw(args.output / "courses.png", found, list(refs), shown)
+    print(f"{args.output}: the searches, the figures of each space, and a picture with matplotlib")
     for (entrant, reason), where in held.failures.items():
-        spaces = ", ".join(name for ref, name in names.items() if ref in where)
-        yield f"{entrant} failed on {spaces}: {reason}"
+        print(f"error: {entrant} failed on {', '.join(sorted(where))}: {reason}", file=sys.stderr)
+    by_technique: dict[str, Any] = {name: as_json(one) for name, one in figures.items()}
+    return by_technique | ({"failed": len(held.failures)} if held.failures else {})
 
 
-def _read(files: Sequence[RecordingFile]) -> tuple[dict[str, Landscape], list[LandscapeRef]]:
-    """Read the landscapes of all files by their names, and a reference to each."""
-    spaces: dict[str, Landscape] = {}
-    refs = []
-    for source in files:
-        for ordinal, landscape in enumerate(landscapes(recorded(source))):
-            if landscape.name in spaces:
-                raise UsageError(f"{source.path}: two recordings have the name {landscape.name}")
-            landscape.check()
-            spaces[landscape.name] = landscape
-            refs.append(LandscapeRef(source, ordinal))
-    return spaces, refs
-
-
-def _print_space(
-    number: int,
-    landscape: Landscape,
-    warm_start: Sequence[RecordingFile],
-    console: Console,
-) -> None:
-    """Print a space and its warm start; raise UsageError for a useless recording."""
-    print_line(console, f"[{number}] {landscape.name}: {_described(landscape)}")
+def _print_notes(landscape: Landscape, warm_start: Sequence[RecordingFile]) -> None:
+    """Print the warm start of a space; raise UsageError for a useless one."""
     if warm_start:
         space = ListedSpace(landscape.recorded, landscape.problem)
         for line in transfer_sources(landscape, warm_start).describe(space, landscape.problem):
-            print_line(console, f"    warm start from {line}")
-
-
-def _described(landscape: Landscape) -> str:
-    recorded, count = landscape.recorded, len(landscape.times_s)
-    searched = sum(len(parameter.values) > 1 for parameter in recorded.parameters)
-    return (
-        f"{count:,} configurations of {searched} parameters on {recorded.device}; the optimum is "
-        f"{format_time(landscape.optimum_s)}"
-    )
+            print(f"    warm start from {line}")
 
 
 def _searches(
-    held: Held,
-    names: Mapping[LandscapeRef, str],
-    chosen: Sequence[Entrant],
-    seeds: int,
-    budget: int,
-) -> Found:
+    held: Held, chosen: Sequence[Entrant], optima: dict[str, float], seeds: int, budget: int
+) -> dict[str, dict[str, Searches]]:
     """Collect the searches by technique and space, for spaces on which all of them ended."""
-    found: Found = {}
+    found: dict[str, dict[str, Searches]] = {}
     for entrant in chosen:
-        for ref, name in names.items():
-            courses = held.courses[ref, entrant]
+        for name, optimum_s in optima.items():
+            courses = held.courses[name, entrant]
             if len(courses) == seeds:
-                ordered = [courses[seed] for seed in range(seeds)]
-                searches = Searches(padded(ordered, budget), ref.landscape.optimum_s)
-                found.setdefault(str(entrant), {})[name] = searches
+                best_s = padded([courses[seed].best_s for seed in range(seeds)], budget)
+                found.setdefault(str(entrant), {})[name] = Searches(best_s, optimum_s)
     return found
-
-
-def _write(
-    folder: Path, found: Found, spaces: Sequence[str], figures: Mapping[str, Overall], budget: int
-) -> str:
-    """Write the files; return a line that names them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_courses(folder / "courses.csv", found)
-    write_figures(folder / "figures.csv", found, budget)
-    if importlib.util.find_spec("matplotlib") is None:
-        return f"{folder}: courses.csv, figures.csv; no picture: pip install -e '.[bench]'"
-    from benchmarks.search_plot import MOST_SHOWN, draw
-
-    draw(folder / "courses.png", found, spaces, _worth_showing(list(figures), MOST_SHOWN))
-    return f"{folder}: courses.csv, figures.csv, courses.png"
 
 
 def _worth_showing(order: Sequence[str], most: int) -> list[str]:

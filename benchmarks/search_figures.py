@@ -93,15 +93,13 @@ class Searches:
 class Overall:
     """The figures of one technique over all spaces: mean fractions by number of tests.
 
-    `tests_to_near` is the median over the spaces of the median over the searches; `firsts` counts
-    the spaces on which no technique has a better score.
+    `tests_to_near` is the median over the spaces of the median over the searches.
     """
 
     spaces: int
     searches: int
     at: Mapping[int, Estimate]  # tests -> mean
     tests_to_near: float
-    firsts: int
     score: float
 
 
@@ -120,18 +118,15 @@ def overall(table: Mapping[str, Mapping[str, Searches]], budget: int) -> dict[st
 
     `table` holds searches by technique and space.
     """
-    firsts = count_firsts(
-        {t: {s: found.score for s, found in spaces.items()} for t, spaces in table.items()}
-    )
     found = {
-        technique: _overall(list(spaces.values()), firsts[technique], budget)
+        technique: _overall(list(spaces.values()), budget)
         for technique, spaces in table.items()
         if spaces
     }
     return dict(sorted(found.items(), key=lambda item: -item[1].score))
 
 
-def _overall(spaces: Sequence[Searches], firsts: int, budget: int) -> Overall:
+def _overall(spaces: Sequence[Searches], budget: int) -> Overall:
     at = {}
     for tests in shown_after(budget):
         fractions = np.stack([searches.fractions(tests) for searches in spaces])
@@ -141,7 +136,6 @@ def _overall(spaces: Sequence[Searches], firsts: int, budget: int) -> Overall:
         searches=sum(searches.count for searches in spaces),
         at=at,
         tests_to_near=float(np.median([searches.tests_to_near for searches in spaces])),
-        firsts=firsts,
         score=float(np.mean([searches.score for searches in spaces])),
     )
 
@@ -161,20 +155,8 @@ def bootstrap(values: Array, seed: int = 0, statistic: Callable[..., Array] = np
     return Estimate(float(statistic(values, axis=(0, 1))), float(least), float(most))
 
 
-def count_firsts(scores: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
-    """Count the spaces on which each technique has the best score; ties all count."""
-    best: dict[str, float] = {}
-    for spaces in scores.values():
-        for space, score in spaces.items():
-            best[space] = max(score, best.get(space, -math.inf))
-    return {
-        technique: sum(math.isclose(score, best[space]) for space, score in spaces.items())
-        for technique, spaces in scores.items()
-    }
-
-
 def as_json(found: Overall) -> dict[str, float | int | None]:
     """Return a technique's figures for the JSON line, with None for infinity."""
     tests = None if math.isinf(found.tests_to_near) else found.tests_to_near
     fractions = {f"at_{tests}": round(mean.value, 4) for tests, mean in found.at.items()}
-    return {**fractions, "tests_to_5pct": tests, "firsts": found.firsts, "spaces": found.spaces}
+    return {**fractions, "tests_to_5pct": tests, "spaces": found.spaces}

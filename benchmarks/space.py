@@ -1,6 +1,6 @@
 """Compare how fast harness and Kernel Tuner make spaces ready for a search.
 
-For each space of benchmarks/space_cases.py a tuner opens the space, counts its legal
+For each space of benchmarks/space_cases.yaml a tuner opens the space, counts its legal
 configurations, draws one of them uniformly and checks 1,000 configurations that differ from it in
 one parameter. The table has the total time. Each tuner runs in its own process with limits on
 memory and time, and both must count the same. Needs Kernel Tuner beside harness:
@@ -21,19 +21,20 @@ import json
 import math
 import random
 import resource
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
-from benchmarks.arguments import make_parser
-from benchmarks.space_cases import CASES, Case
+from benchmarks.frame import benchmark, option, show
 from harness.constraints.expression import Expression
+from harness.core.errors import HarnessError, UsageError
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter
 
@@ -41,8 +42,37 @@ TUNERS = ("ours", "kernel_tuner")
 NEIGHBOURS = 1000
 MAX_THREADS = 1024
 QUICK_S = 5.0  # a run that takes longer is not repeated
+MEMORY_GB, REPEATS = 16, 3
 _BLOCK = {"block_size_x", "block_size_y"}
 _MB = 1e6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A space: parameters with their values, and restrictions that both tuners understand."""
+
+    name: str
+    parameters: Mapping[str, Sequence[int]]
+    restrictions: Sequence[str]
+
+
+def read_cases() -> dict[str, Case]:
+    """Read the cases by name."""
+    text = Path(__file__).with_name("space_cases.yaml").read_text(encoding="utf-8")
+    cases = {}
+    for case in yaml.safe_load(text):
+        values = {name: _values(listed) for name, listed in case["parameters"].items()}
+        cases[case["name"]] = Case(case["name"], values, case["restrictions"])
+    return cases
+
+
+def _values(listed: list[int] | str) -> Sequence[int]:
+    """Parse a list of values, or `FIRST..LAST by STEP`."""
+    if isinstance(listed, list):
+        return listed
+    first, _, rest = listed.partition("..")
+    last, _, step = rest.partition(" by ")
+    return range(int(first), int(last) + 1, int(step or 1))
 
 
 @dataclass(frozen=True)
@@ -127,9 +157,9 @@ def _changes(case: Case, drawn: Sequence[int]) -> list[tuple[int, int]]:
     ]
 
 
-def _measure(tuner: str, case: Case, memory_gb: float) -> None:
+def _measure(tuner: str, case: Case) -> None:
     """Measure in this process, and print the figures as JSON."""
-    limit = int(memory_gb * 1e9)
+    limit = int(MEMORY_GB * 1e9)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     count, ended = _ours(case) if tuner == "ours" else _kernel_tuner(case)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MB
@@ -140,101 +170,70 @@ def _measure(tuner: str, case: Case, memory_gb: float) -> None:
 # --------------------------------------------------------------------- side by side
 
 
-def _run(tuner: str, case: Case, args: argparse.Namespace) -> Figures | str:
+def _run(tuner: str, case: Case, timeout_s: float) -> Figures | str:
     """Measure in a new process; return the figures, or the limit that it reached."""
     command = [sys.executable, "-m", "benchmarks.space", "--measure", tuner, case.name]
-    command += ["--memory", str(args.memory)]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=args.timeout, check=False
+            command, capture_output=True, text=True, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"over {args.timeout:g} s"
+        return f"over {timeout_s:g} s"
     if done.returncode == 0:
         return Figures(**json.loads(done.stdout.splitlines()[-1]))
     if "MemoryError" in done.stderr:
-        return f"over {args.memory:g} GB"
-    if done.returncode < 0:
-        return f"killed by signal {-done.returncode}"
-    raise SystemExit(f"{tuner} failed on {case.name}:\n{done.stderr}")
+        return f"over {MEMORY_GB:g} GB"
+    raise HarnessError(f"{tuner} failed on {case.name}:\n{done.stderr}")
 
 
-def _typical(tuner: str, case: Case, args: argparse.Namespace) -> Figures | str:
+def _typical(tuner: str, case: Case, timeout_s: float) -> Figures | str:
     """Return the median of several runs by total time; do not repeat a long run."""
     runs: list[Figures] = []
-    for _ in range(args.repeats):
-        found = _run(tuner, case, args)
+    while len(runs) < REPEATS:
+        found = _run(tuner, case, timeout_s)
         if isinstance(found, str):
             return found
         runs.append(found)
         if found.total_s > QUICK_S:
             break
-    median_s = statistics.median_low(run.total_s for run in runs)
-    return next(run for run in runs if run.total_s == median_s)
+    return sorted(runs, key=lambda run: run.total_s)[(len(runs) - 1) // 2]
 
 
-def _row(case: Case, found: dict[str, Figures | str]) -> str:
-    points = math.prod(len(values) for values in case.parameters.values())
+def _row(case: Case, found: Mapping[str, Figures | str]) -> list[Any]:
     counts = {figures.legal for figures in found.values() if isinstance(figures, Figures)}
     if len(counts) > 1:
-        raise SystemExit(f"the counts of {case.name} differ: {found}")
-    cells = [case.name, _short(points), *(f"{count:,}" for count in counts)]
-    for figures in found.values():
-        cells += (
-            [figures, ""]
-            if isinstance(figures, str)
-            else [
-                f"{figures.total_s:.3f} s",
-                f"{figures.peak_mb:.0f} MB",
-            ]
-        )
-    ours, theirs = found["ours"], found["kernel_tuner"]
-    if isinstance(ours, Figures) and isinstance(theirs, Figures):
-        cells.append(f"{theirs.total_s / ours.total_s:.0f}x")
-    return f"| {' | '.join([*cells, ''][:8])} |"
+        raise HarnessError(f"the counts of {case.name} differ: {found}")
+    points = math.prod(len(values) for values in case.parameters.values())
+    cells: list[Any] = [case.name, float(points), max(counts, default="-")]
+    for one in found.values():
+        cells += [one, ""] if isinstance(one, str) else [one.total_s, one.peak_mb]
+    return cells
 
 
-def _short(points: int) -> str:
-    return f"{points:,}" if points < 1e10 else f"{points:.1e}"
-
-
-def _as_json(figures: Figures | str) -> Any:
-    return figures if isinstance(figures, str) else asdict(figures)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("space", __doc__)
-    parser.add_argument(
-        "--memory", type=float, default=16, metavar="GB", help="the most memory of a process (16)"
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=120, metavar="S", help="the most seconds of a run (120)"
-    )
-    parser.add_argument(
-        "--repeats", type=int, default=3, metavar="N", help="runs to take the median of (3)"
-    )
-    parser.add_argument("--measure", nargs=2, metavar=("TUNER", "SPACE"), help=argparse.SUPPRESS)
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the table and the JSON line."""
-    args = _parser().parse_args(arguments)
+@benchmark(
+    option("--timeout", 120.0, "the most seconds of a run"),
+    option("--measure", nargs=2, metavar=("TUNER", "SPACE"), what="used by the benchmark itself"),
+)
+def main(args: argparse.Namespace) -> Mapping[str, Any] | None:
+    """Measure all spaces with both tuners."""
+    cases = read_cases()
     if args.measure:
         tuner, name = args.measure
-        _measure(tuner, next(case for case in CASES if case.name == name), args.memory)
-        return
+        _measure(tuner, cases[name])
+        return None
     if importlib.util.find_spec("kernel_tuner") is None:
-        raise SystemExit("Kernel Tuner is not installed: pip install -e '.[bench]'")
-    print("| space | points | legal | ours | | Kernel Tuner | | ratio |")
-    print("|---|---|---|---|---|---|---|---|")
-    all_figures = {}
-    for case in CASES:
-        found = {tuner: _typical(tuner, case, args) for tuner in TUNERS}
-        print(_row(case, found), flush=True)
-        all_figures[case.name] = {tuner: _as_json(figures) for tuner, figures in found.items()}
-    print(json.dumps(all_figures))
+        raise UsageError("Kernel Tuner is not installed: pip install -e '.[bench]'")
+    found: dict[str, dict[str, Figures | str]] = {}
+    for name, case in cases.items():
+        print(name, file=sys.stderr, flush=True)
+        found[name] = {tuner: _typical(tuner, case, args.timeout) for tuner in TUNERS}
+    head = ("space", "points", "legal", "harness, s", "MB", "Kernel Tuner, s", "MB")
+    show(head, [_row(cases[name], tuners) for name, tuners in found.items()])
+    return {
+        name: {t: one if isinstance(one, str) else asdict(one) for t, one in tuners.items()}
+        for name, tuners in found.items()
+    }
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

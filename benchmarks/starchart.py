@@ -7,7 +7,7 @@ again, interleaved. Run it where harness is installed, on a machine that does no
 
     python -m benchmarks.starchart
 
-It takes 5 minutes a kernel on a CPU. It prints a table in Markdown; the last line is one JSON
+It takes 5 minutes a kernel on a CPU. The last line is one JSON
 object of its figures, which `benchmarks/published.py` reads from results/starchart/. The paper, on
 GPUs: an error of 8 % from 200 samples, at most 0.3 % of the space; for 15 %, 3,200 samples of
 matrix and 400 of nbody; designs 6.3 times as fast as the default on hotspot and 17 times on nbody.
@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import random
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.arguments import add_kernels, count, make_parser
-from harness.commands.run import run_command
+from benchmarks.frame import SEED, Figures, benchmark, kernels, option, show
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.measure.backends.choose import choose
 from harness.measure.choose import with_cache
@@ -34,6 +32,7 @@ from harness.measure.kernels import KernelMeasurer
 from harness.models.prediction import PairEncoder
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from harness.stats import Estimate
 from harness.stats.timing import TimeRatio, time_ratio
 from harness.tuning.validation import CurvePoint, Goal, validate
 
@@ -41,10 +40,6 @@ SPACES = Path(__file__).resolve().parents[1] / "spaces" / "starchart"
 QUICK = {"repeats": 5, "min_repeats": 3}
 ROUNDS = 20
 PUBLISHED_SAMPLES = 200
-HEAD = """\
-| kernel | points | legal | reserved | error of 200 | samples | of the points | failed | \
-median error | reached | best over default |
-|---|--:|--:|--:|---|--:|--:|--:|---|---|---|"""
 
 
 @dataclass(frozen=True)
@@ -59,34 +54,12 @@ class SpaceFigures:
     points: int
     legal: float
     reserved: int
-    error_of_200: tuple[float, float, float] | None
+    error_of_200: Estimate | None
     samples: int
     failed: int
-    error: tuple[float, float, float]
+    error: Estimate
     is_reached: bool
-    speedup: tuple[float, float, float] | None
-
-    def markdown(self) -> str:
-        """Render as a row of a Markdown table."""
-        sampled = (self.samples + self.reserved) / self.points
-        cells = (
-            self.kernel,
-            f"{self.points:,}",
-            f"{self.legal:,.0f}",
-            f"{self.reserved}",
-            _percents(self.error_of_200) if self.error_of_200 else "-",
-            f"{self.samples}",
-            f"{sampled:.2g}".replace("e-0", "e-") if sampled < 1e-4 else f"{sampled:.2%}",
-            f"{self.failed}",
-            _percents(self.error),
-            "yes" if self.is_reached else "no",
-            "{:.2f}x [{:.2f}, {:.2f}]".format(*self.speedup) if self.speedup else "-",
-        )
-        return f"| {' | '.join(cells)} |"
-
-
-def _percents(values: tuple[float, float, float]) -> str:
-    return "{:.1%} [{:.1%}, {:.1%}]".format(*values)
+    speedup: Estimate | None
 
 
 class UniformSampler:
@@ -121,41 +94,26 @@ class UniformSampler:
         return list(found)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    return run_command(_parser(), arguments, _measure)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("starchart", __doc__)
-    add_kernels(parser, SPACES)
-    parser.add_argument(
-        "--samples", type=count, default=400, metavar="N", help="most samples to learn from (400)"
-    )
-    parser.add_argument(
-        "--target", type=float, default=0.15, metavar="E", help="median relative error (0.15)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the samples (0)")
-    return parser
-
-
-def _measure(args: argparse.Namespace) -> int:
-    """Sample each space, print its line of the table, and end with the JSON line."""
+@benchmark(
+    *kernels(SPACES),
+    option("--samples", 400, "most samples to learn from"),
+    option("--target", 0.15, "median relative error"),
+    SEED,
+)
+def main(args: argparse.Namespace) -> Figures:
+    """Sample each space."""
     backend, rows, device = choose(args.backend), list[SpaceFigures](), ""
     for name in args.kernel or args.names:
         print(name, file=sys.stderr, flush=True)
         spec = load_spec(SPACES / f"{name}.yaml").with_measure(QUICK)
         with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
-            if not rows:
-                device = str(measurer.environment)
-                print(f"{device}\n\n{HEAD}", flush=True)
+            device = str(measurer.environment)
             problem = spec.inputs[0]
             space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
             rows.append(_figures(name, measurer, space, problem, args))
-        print(rows[-1].markdown(), flush=True)
+    show([*vars(rows[0])], [vars(row).values() for row in rows], device)
     figures = {"device": device, "date": f"{datetime.date.today()}", "target": args.target}
-    print(json.dumps(figures | {"kernels": list(map(asdict, rows))}))
-    return 0
+    return figures | {"kernels": [vars(row) for row in rows]}
 
 
 def _figures(
@@ -180,12 +138,12 @@ def _figures(
         space.raw_count,
         estimate,
         reserved,
-        (of_first.value, of_first.low, of_first.high) if has_200 else None,
+        of_first if has_200 else None,
         last.samples,
         last.failed,
-        (median.value, median.low, median.high),
+        median,
         median.value <= args.target,
-        (ratio.value, ratio.low, ratio.high) if ratio else None,
+        Estimate(ratio.value, ratio.low, ratio.high) if ratio else None,
     )
 
 

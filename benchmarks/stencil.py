@@ -15,10 +15,10 @@ order:
   every point with its features.
 
 Every campaign draws other points. Each figure is the median of the campaigns, with the least and
-the largest. Further tables show how long each phase takes, and the features of the best points.
+the largest. Further tables show how long each phase takes, and how much features say.
 
-Run it where harness is installed, with its extra `bench` for the pictures. After an interruption
-the same command continues. 400 points of the eight at one size take about an hour of two cores.
+After an interruption the same command continues. 400 points of the eight at one size take about an
+hour of two cores.
 
     python -m benchmarks.stencil --sizes 512 1024 2048 --count 400 --campaigns 3
 
@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,98 +41,16 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.arguments import count, make_parser
+from benchmarks.frame import Figures, benchmark, count, option, output, show
 from benchmarks.stencil_campaign import Campaign, Plan, only_environment
 from benchmarks.stencil_costs import PHASES, costs_of
-from benchmarks.stencil_plot import draw
 from benchmarks.stencil_predictors import PREDICTORS, information, judged, time_saved
-from benchmarks.stencil_tables import (
-    best_points,
-    best_tables,
-    costs_table,
-    figures_of,
-    judgement_table,
-    ranking_table,
-)
-from harness.commands.run import run_command
+from benchmarks.stencil_tables import COLUMNS, best_points, figures_of, judgement_rows
 from harness.core.errors import UsageError
 from harness.core.records import Environment
-from harness.display.formats import make_console
 from harness.stencil.definition import program_names
 from harness.stencil.features import PUBLISHED
 from harness.stencil.predicted import GROUP, training_table
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    kept = ": all measurements are saved; the same command continues from there"
-    return run_command(_parser(), arguments, _run, kept)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("stencil", __doc__)
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("results") / "benchmarks" / "stencil",
-        metavar="FOLDER",
-        help="for the spaces, the databases and the figures (default results/benchmarks/stencil)",
-    )
-    parser.add_argument(
-        "--sizes", nargs="+", type=count, default=[1024], metavar="N", help="sides of grids (1024)"
-    )
-    parser.add_argument(
-        "--count", type=count, default=400, metavar="N",
-        help="points of each program at each size (400)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--threads", type=count, default=10, metavar="N",
-        help="the most thread configurations of a variant (10)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--campaigns", type=count, default=1, metavar="N",
-        help="campaigns, each with other points (1)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--programs", nargs="+", choices=program_names(), default=program_names(),
-        metavar="STENCIL", help="the stencils to measure (all eight)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--backend", choices=("opencl", "cuda"), default="opencl", help="(default opencl)"
-    )
-    parser.add_argument(
-        "--finalists", type=count, default=100, metavar="N",
-        help="points to measure again, interleaved (100)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--repeats", type=count, default=10, metavar="N", help="timed launches of a point (10)"
-    )
-    parser.add_argument(
-        "--only-judge", action="store_true", help="evaluate the databases, measure nothing"
-    )
-    return parser
-
-
-def _run(args: argparse.Namespace) -> int:
-    plan = Plan(
-        args.programs, args.sizes, args.count, args.threads, args.backend, args.finalists,
-        args.repeats,
-    )  # fmt: skip
-    campaigns = [Campaign(args.output / f"campaign_{n}", n) for n in range(args.campaigns)]
-    if not args.only_judge:
-        for campaign in campaigns:
-            campaign.measure(plan)
-    environment = only_environment(campaigns)
-    table = _points_of(campaigns, environment)
-    costs = costs_of(table, [results for campaign in campaigns for results in campaign.read()])
-    judgements = {name: _judged(name, table, costs) for name in PREDICTORS}
-    ranking = information(table)
-    _print(environment, table, costs, judgements, ranking)
-    _write(args.output, table, costs, judgements)
-    draw(args.output, judgements, ranking, environment.device)
-    figures = {"device": str(environment), "date": f"{datetime.date.today()}"}
-    print(json.dumps(figures | _figures(judgements, costs, ranking)))
-    return 0
 
 
 def _points_of(campaigns: Sequence[Campaign], environment: Environment) -> pd.DataFrame:
@@ -183,15 +100,18 @@ def _print(
     judgements: dict[str, pd.DataFrame],
     ranking: Any,
 ) -> None:
-    console = make_console()
-    campaigns = table["campaign"].nunique()
-    console.print(f"{environment}: {len(table):,} points that ran, campaigns: {campaigns}")
+    print(f"{environment}: {len(table):,} points that ran")
     for name, rows in judgements.items():
-        console.print(judgement_table(name, rows))
-    console.print(costs_table(costs, {n: rows["model_s"].mean() for n, rows in judgements.items()}))
-    for best in best_tables(best_points(table)):
-        console.print(best)
-    console.print(ranking_table(ranking))
+        campaigns = rows["campaign"].nunique()
+        title = f"{name}: medians of {campaigns} campaigns, with the least and the largest"
+        show(("program", "size", *COLUMNS), judgement_rows(rows), title)
+    spent = [(*group, *row[list(PHASES)].iloc[0]) for group, row in costs.groupby(GROUP)]
+    show(("program", "size", *PHASES), spent, "seconds a point")
+    show(
+        ("feature", "information"),
+        ranking.items(),
+        "mutual information with throughput / sum of entropies",
+    )
 
 
 def _write(
@@ -208,15 +128,48 @@ def _write(
 def _figures(
     judgements: dict[str, pd.DataFrame], costs: pd.DataFrame, ranking: Any
 ) -> dict[str, object]:
-    phases: dict[str, object] = {name: round(float(costs[name].mean()), 5) for name in PHASES}
-    for name, rows in judgements.items():
-        phases[f"{name}_model_s"] = round(float(rows["model_s"].mean()), 3)
+    phases = {name: float(costs[name].mean()) for name in PHASES}
+    phases |= {f"{name}_model_s": float(r["model_s"].mean()) for name, r in judgements.items()}
     return {
         "campaigns": int(next(iter(judgements.values()))["campaign"].nunique()),
         "predictors": {name: figures_of(rows) for name, rows in judgements.items()},
         "mean_seconds_a_point": phases,
         "most_informative_feature": str(ranking[list(PUBLISHED)].idxmax()),
     }
+
+
+@benchmark(
+    output("stencil"),
+    option("--sizes", [1024], "sides of grids", nargs="+", type=count, metavar="N"),
+    option("--count", 400, "points of each program at each size"),
+    option("--threads", 10, "the most thread configurations of a variant"),
+    option("--campaigns", 1, "campaigns, each with other points"),
+    option("--programs", program_names(), nargs="+", choices=program_names(), metavar="STENCIL"),
+    option("--backend", "opencl", choices=("opencl", "cuda")),
+    option("--finalists", 100, "points to measure again, interleaved"),
+    option("--repeats", 10, "timed launches of a point"),
+    option("--only-judge", False, "evaluate the databases, measure nothing"),
+    kept=": all measurements are saved; the same command continues from there",
+)
+def main(args: argparse.Namespace) -> Figures:
+    """Measure the campaigns, and judge the predictors."""
+    plan = Plan(
+        args.programs, args.sizes, args.count, args.threads, args.backend, args.finalists,
+        args.repeats,
+    )  # fmt: skip
+    campaigns = [Campaign(args.output / f"campaign_{n}", n) for n in range(args.campaigns)]
+    if not args.only_judge:
+        for campaign in campaigns:
+            campaign.measure(plan)
+    environment = only_environment(campaigns)
+    table = _points_of(campaigns, environment)
+    costs = costs_of(table, [results for campaign in campaigns for results in campaign.read()])
+    judgements = {name: _judged(name, table, costs) for name in PREDICTORS}
+    ranking = information(table)
+    _print(environment, table, costs, judgements, ranking)
+    _write(args.output, table, costs, judgements)
+    figures = {"device": str(environment), "date": f"{datetime.date.today()}"}
+    return figures | _figures(judgements, costs, ranking)
 
 
 if __name__ == "__main__":

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
-from rich.table import Table
-from rich.text import Text
 
-from benchmarks.stencil_costs import PHASES
-from harness.stencil.features import FEATURES, OWN
+from harness.stats import Estimate
+from harness.stencil.features import FEATURES
 from harness.stencil.predicted import GROUP
 
-COLUMNS = {
-    "spearman": ("Spearman", ".2f"),
-    "pearson": ("Pearson", ".2f"),
-    "runs": ("runs", ".4g"),
-    "random_runs": ("at random", ".0f"),
-    "time_saved": ("time saved", ".1f"),
-    "shared": ("shared designs", ".0%"),
-}
-"""The title and the format of each column of a judgement."""
+COLUMNS = ("spearman", "pearson", "runs", "random_runs", "time_saved", "shared")
+"""The figures of a judgement."""
 
 
-def spread(values: pd.Series[float], form: str) -> str:
-    """Write the median, and the least and the largest value if there are several."""
-    middle = format(values.median(), form)
-    least, most = format(values.min(), form), format(values.max(), form)
-    return middle if len(values) == 1 else f"{middle} [{least}, {most}]"
+def spread(values: pd.Series[float]) -> Estimate:
+    """Return the median with the least and the largest value."""
+    return Estimate(float(values.median()), float(values.min()), float(values.max()))
 
 
 def campaign_medians(rows: pd.DataFrame) -> pd.DataFrame:
@@ -37,35 +26,12 @@ def campaign_medians(rows: pd.DataFrame) -> pd.DataFrame:
     return medians
 
 
-def judgement_table(name: str, rows: pd.DataFrame) -> Table:
-    """Tabulate a predictor's judgement, with a row for each program and size."""
-    campaigns = rows["campaign"].nunique()
-    of = "one campaign" if campaigns == 1 else f"median [min, max] of {campaigns} campaigns"
-    titles = [title for title, _ in COLUMNS.values()]
-    table = Table("program", "size", "points", *titles, title=Text(f"{name}: {of}"))
+def judgement_rows(rows: pd.DataFrame) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each program and size, and the medians over them."""
     for group, found in rows.groupby(GROUP):
-        cells = [spread(found[key], form) for key, (_, form) in COLUMNS.items()]
-        table.add_row(*map(str, group), str(found["points"].min()), *map(Text, cells))
-    table.add_section()
+        yield *group, *(spread(found[name]) for name in COLUMNS)
     medians = campaign_medians(rows)
-    cells = [spread(medians[key], form) for key, (_, form) in COLUMNS.items()]
-    table.add_row("median", "", "", *map(Text, cells))
-    return table
-
-
-def costs_table(costs: pd.DataFrame, model_s: Mapping[str, float]) -> Table:
-    """Tabulate the milliseconds of each phase of a point, and of each model for all points."""
-    phases = [name.removesuffix("_s") for name in PHASES]
-    table = Table("program", "size", *phases, title="milliseconds a point")
-    for group, row in costs.groupby(GROUP):
-        table.add_row(*map(str, group), *(f"{1e3 * row[phase].iloc[0]:.2f}" for phase in PHASES))
-    table.add_section()
-    table.add_row("mean", "", *(f"{1e3 * costs[phase].mean():.2f}" for phase in PHASES))
-    shares = costs[list(PHASES)].mean() / costs[list(PHASES)].mean().sum()
-    table.add_row("share", "", *(f"{share:.1%}" for share in shares))
-    models = ", ".join(f"{name} {1e3 * time_s:.0f}" for name, time_s in model_s.items())
-    table.caption = f"training and prediction for all points of a program, in ms: {models}"
-    return table
+    yield "median", "", *(spread(medians[name]) for name in COLUMNS)
 
 
 def best_points(table: pd.DataFrame) -> pd.DataFrame:
@@ -75,36 +41,10 @@ def best_points(table: pd.DataFrame) -> pd.DataFrame:
     return best
 
 
-def best_tables(best: pd.DataFrame) -> Iterator[Table]:
-    """Tabulate the features of the best points, a table for each size; ours come last."""
-    for size, rows in best.groupby("size"):
-        table = Table(
-            "feature", *rows["program"], title=f"features of the best points, size {size}"
-        )
-        for name in FEATURES:
-            title = f"{name} (ours)" if name in OWN else name
-            table.add_row(title, *(f"{value:.4g}" for value in rows[name]))
-        table.add_row("time in us", *(f"{1e6 * value:.4g}" for value in rows["final_s"]))
-        yield table
-
-
 def figures_of(rows: pd.DataFrame) -> dict[str, Any]:
     """Return the median, least and largest campaign of each figure, and the campaigns' size."""
     medians = campaign_medians(rows)
     return {
-        name: {
-            "median": round(float(medians[name].median()), 3),
-            "min": round(float(medians[name].min()), 3),
-            "max": round(float(medians[name].max()), 3),
-        }
+        name: {how: float(getattr(medians[name], how)()) for how in ("median", "min", "max")}
         for name in COLUMNS
     } | {"points": int(rows["points"].min())}
-
-
-def ranking_table(ranking: Any) -> Table:
-    """Tabulate the features by information, the most informative first."""
-    table = Table("feature", "information", title="mutual information with throughput / sum of "
-                  "entropies")  # fmt: skip
-    for name, value in ranking.items():
-        table.add_row(f"{name} (ours)" if name in OWN else name, f"{value:.3f}")
-    return table

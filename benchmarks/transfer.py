@@ -9,157 +9,253 @@ earlier inputs as training data ("taught"). The same inputs are also searched in
 - no search starts from a default, since a recording has none;
 - the technique is `auto`, with the same random numbers.
 
-Run it where harness is installed, with its extra `bench` for the picture:
-
     python -m benchmarks.transfer stencil_workgroups.csv.gz \\
         --mapping benchmarks/mappings/stencil_workgroups.yaml --where "device == 'Tahiti'"
 
-It prints tables; the last line is one JSON object with the figures of each data set. 10 orders of
-30 inputs take several minutes on one core.
+10 orders of 30 inputs take several minutes on one core. `near` is the number of tests to come
+within 5 % of the best, or one more than the budget, its median and its mean, and `after N` the mean
+fraction of the optimum; brackets have the 95 % bootstrap interval over orders and their inputs. The
+last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib.util
-import json
+import dataclasses
+import functools
+import math
+import random
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.text import Text
 
-from benchmarks.arguments import add_output, add_recordings, count, make_parser, use_one_thread
-from benchmarks.search_tables import print_whole
-from benchmarks.transfer_figures import ESTABLISHED, Array, Tuned, as_json, groups, since
-from benchmarks.transfer_runs import DataSet, OrderJob, run
-from benchmarks.transfer_tables import (
-    LEGEND,
-    Compared,
-    ratio_line,
-    table,
-    write_figures,
-    write_searches,
+from benchmarks.frame import JOBS, RECORDINGS, Figures, benchmark, in_processes, option, show
+from benchmarks.peers.landscape import Course
+from benchmarks.recordings import recorded
+from benchmarks.search_figures import Array, bootstrap, near_after, padded, within
+from harness.core.errors import UsageError
+from harness.core.records import Config, Input, Outcome
+from harness.models.transfer_prior import TransferData
+from harness.recordings.files import recording_name
+from harness.recordings.read import RecordingFile, recording_files
+from harness.recordings.recording import Recording
+from harness.recordings.replay import ReplayMeasurer
+from harness.recordings.space import ListedSpace, recording_spec
+from harness.results import Store, writing
+from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.space_file import Spec
+from harness.space_file.inputs import select_inputs
+from harness.stats import Estimate
+from harness.tuning.plan import CampaignPlan
+from harness.tuning.progress import SilentDisplay
+from harness.tuning.searching import Searching
+from harness.tuning.state import State
+
+MILESTONES = (1, 3, 5, 10, 25)
+STARTS = (1, 2, 4, 10)
+"""The first inputs of the groups of inputs: small ones first, where most is learnt."""
+
+ALONE, TAUGHT = "alone", "taught"
+
+
+# --------------------------------------------------------------------------------- the searches
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """The inputs of a recording that satisfy a condition over their features."""
+
+    source: RecordingFile
+    where: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the file's name with the condition."""
+        return recording_name(self.source.path) + ("" if self.where is None else f", {self.where}")
+
+    def read(self) -> tuple[Recording, Spec]:
+        """Read the recording, and its spec with the inputs that can be searched.
+
+        Raises UsageError if there are none, and the errors of `read_recording`.
+        """
+        read = recorded(self.source)
+        spec = recording_spec(read)
+        chosen = spec if self.where is None else select_inputs(spec, self.where)
+        tables = {problem: read.tables[problem] for problem in chosen.inputs}
+        kept = [p for p, table in tables.items() if len(table.legal) > 1 and table.best is not None]
+        if not kept:
+            raise UsageError(
+                f"{self.source.path}: none of its {len(chosen.inputs)} inputs has two "
+                "configurations and one that worked; there is nothing to search"
+            )
+        return read, dataclasses.replace(chosen, inputs=tuple(kept))
+
+
+@functools.cache
+def _read(data: DataSet) -> tuple[Recording, Spec]:
+    return data.read()
+
+
+@dataclass(frozen=True)
+class OrderJob:
+    """The searches of one order of inputs, drawn by `seed`."""
+
+    data: DataSet
+    inputs: int
+    seed: int
+    budget: int
+    search: str
+
+
+def run(job: OrderJob) -> Array:
+    """Return the best slowdown after each test, shape (inputs, budget), inputs in order."""
+    recording, spec = _read(job.data)
+    spec = dataclasses.replace(spec, inputs=drawn(spec.inputs, job.inputs, job.seed))
+    options = SearchOptions(resolve_techniques(["auto"]), job.budget, job.seed, "benchmark", 1)
+    spaces = {problem: ListedSpace(recording, problem) for problem in spec.inputs}
+    with writing("sqlite://") as engine, Store(engine) as store:
+        make_opentuner_tables(store)
+        plan = CampaignPlan(spec, options)
+        measurer = ReplayMeasurer.of(recording)
+        state = State(plan, measurer, store, SilentDisplay(), space=spaces.__getitem__)
+        searches = (Transferring if job.search == TAUGHT else Alone)(state)
+        searches.run()
+    courses = [_slowdowns(recording, problem, searches.courses[problem]) for problem in spec.inputs]
+    return padded(courses, job.budget)
+
+
+def drawn(inputs: Sequence[Input], count: int, seed: int) -> tuple[Input, ...]:
+    """Draw inputs, or all of them, in a random order that the seed repeats."""
+    return tuple(random.Random(seed).sample(list(inputs), min(count, len(inputs))))
+
+
+def _slowdowns(recorded: Recording, problem: Input, course: Course) -> list[float]:
+    optimum = recorded.optimum(problem)
+    assert optimum is not None
+    return [best_s / optimum.time_s for best_s in course.best_s]
+
+
+class Transferring(Searching):
+    """Searches with transfer from the earlier inputs; notes every test.
+
+    No search starts from the default, since a recording has no real one.
+    """
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state, self.note)
+        self.courses: dict[Input, Course] = {}
+
+    def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
+        """Return the winner of the most similar input."""
+        winners = {best.config for best in map(self.state.best, before) if best is not None}
+        return [seed for seed in super().seeds(problem, before) if seed in winners]
+
+    def note(self, progress: Progress) -> None:
+        """Note a test."""
+        measured = progress.measurement
+        course = self.courses.setdefault(progress.plan.problem, Course(progress.plan.test_limit))
+        is_ok = measured.outcome is Outcome.OK
+        course.note(measured.config, measured.time_s if is_ok else math.inf)
+
+
+class Alone(Transferring):
+    """Searches of the same inputs without transfer."""
+
+    def seeds(self, problem: Input, before: Sequence[Input]) -> list[Config]:
+        """Return no seeds."""
+        return []
+
+    def transfer_data(self, problem: Input, before: Sequence[Input]) -> TransferData | None:
+        """Return no transfer data."""
+        return None
+
+
+# ---------------------------------------------------------------------------------- the figures
+
+
+def tests_to_near(slowdowns: Array) -> Array:
+    """Return the tests to come near the optimum, shape (orders, inputs), from the best slowdowns
+    after each test; a search that never did counts as one more than the budget."""
+    budget = slowdowns.shape[2]
+    flat = near_after(slowdowns.reshape(-1, budget), 1.0)
+    near: Array = np.minimum(flat, budget + 1).reshape(slowdowns.shape[:2])
+    return near
+
+
+def ratio(one: Array, other: Array) -> Estimate:
+    """Estimate the ratio of two means over the same inputs, each of shape (orders, inputs)."""
+
+    def statistic(pairs: Array, axis: tuple[int, int]) -> Array:
+        means = pairs.mean(axis=axis)
+        found: Array = means[..., 0] / means[..., 1]
+        return found
+
+    return bootstrap(np.stack([one, other], axis=2), statistic=statistic)
+
+
+def groups(inputs: int) -> Iterator[tuple[str, slice]]:
+    """Yield groups of the inputs of an order, each with its name."""
+    starts = [start for start in STARTS if start <= inputs]
+    for start, end in zip(starts, [*(later - 1 for later in starts[1:]), inputs], strict=True):
+        yield str(start) if start == end else f"{start}-{end}", slice(start - 1, end)
+
+
+def figures(compared: Mapping[str, Array]) -> dict[str, Any]:
+    """Return the figures of each group of inputs and search, and the tests of a taught search over
+    those of one alone."""
+    found: dict[str, Any] = {}
+    for name, part in groups(compared[ALONE].shape[1]):
+        near = {search: tests_to_near(orders[:, part]) for search, orders in compared.items()}
+        for search, orders in compared.items():
+            found[f"{name} {search}"] = {
+                "near, median": bootstrap(near[search], statistic=np.median),
+                "near, mean": bootstrap(near[search]),
+                **{
+                    f"after {tests}": bootstrap(1 / orders[:, part, tests - 1])
+                    for tests in within(MILESTONES, orders.shape[2])
+                },
+            }
+        found[f"{name} {TAUGHT} over {ALONE}"] = ratio(near[TAUGHT], near[ALONE])
+    return found
+
+
+@benchmark(
+    *RECORDINGS,
+    option("--where", [None], "a data set of the inputs for which this holds", nargs="+"),
+    option("--inputs", 30, "inputs of an order"),
+    option("--seeds", 10, "random orders"),
+    option("--budget", 25, "tests of each input"),
+    JOBS,
 )
-from harness.commands.run import run_command
-from harness.display.formats import make_console
-from harness.display.progress import ProgressDisplay
-from harness.display.text import print_line
-from harness.measure.processes import Processes
-from harness.recordings.read import recording_files
-from harness.tuning.progress import Display
-
-_LONGEST_S = 3600.0  # for one order
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    return run_command(_parser(), arguments, _compare)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = make_parser("transfer", __doc__)
-    add_recordings(parser)
-    parser.add_argument(
-        "--where",
-        action="append",
-        metavar="EXPR",
-        help="use only inputs for which this holds, as --inputs of harness.tune does; repeat it "
-        "for several data sets",
-    )
-    parser.add_argument(
-        "--inputs", type=count, default=30, metavar="N", help="inputs of an order (30)"
-    )
-    parser.add_argument("--seeds", type=count, default=10, metavar="N", help="random orders (10)")
-    parser.add_argument(
-        "--budget", type=count, default=25, metavar="N", help="tests of each input (25)"
-    )
-    parser.add_argument(
-        "--warm-start",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="recordings of other devices to learn from too",
-    )
-    add_output(parser, "transfer", "searches.csv, figures.csv and transfer.png")
-    return parser
-
-
-def _compare(args: argparse.Namespace) -> int:
-    """Run all searches, print tables, and end with the JSON line."""
-    console, log = make_console(), make_console(stderr=True)
-    files = recording_files([*args.file, *args.warm_start], args.mapping)
-    sets = [
-        DataSet(source, where, tuple(files[len(args.file) :]))
-        for source in files[: len(args.file)]
-        for where in args.where or [None]
-    ]
-    for line in (line for data in sets for line in data.described()):
-        print_line(console, line)
-    with ProgressDisplay(log) as display:
-        found = _searched(sets, args, display)
-    for name, compared in found.items():
-        print_line(console, f"\n{name}", "bold")
-        print_whole(table(compared))
-        print_line(console, ratio_line(compared))
-    print_whole(Text(LEGEND, style="dim"))
-    print_line(console, _write(args.output, found))
-    print(json.dumps({name: _as_json(compared) for name, compared in found.items()}))
-    return 0
-
-
-def _searched(
-    sets: Sequence[DataSet], args: argparse.Namespace, display: Display
-) -> Mapping[str, Compared]:
-    """Run all orders of all data sets, each in a worker process."""
-    use_one_thread()
+def main(args: argparse.Namespace) -> Figures:
+    """Run all searches and print tables."""
+    files = recording_files(args.file, args.mapping)
+    sets = [DataSet(source, where) for source in files for where in args.where]
+    for data in sets:
+        print(f"{data.name}: {len(data.read()[1].inputs):,} inputs", flush=True)
     jobs = [
-        OrderJob(data, args.inputs, seed, args.budget, transfers)
+        OrderJob(data, args.inputs, seed, args.budget, search)
         for data in sets
         for seed in range(args.seeds)
-        for transfers in (False, True)
+        for search in (ALONE, TAUGHT)
     ]
-    display.begin_stage("orders", len(jobs))
-    courses: dict[tuple[str, str], list[Array]] = {}
-    with contextlib.closing(Processes(args.jobs)) as pool:
-        tasks = [pool.schedule(run, job, timeout_s=_LONGEST_S) for job in jobs]
-        for job, task in zip(jobs, tasks, strict=True):
-            order = pool.result_of(task)
-            courses.setdefault((job.data.name, job.search), []).append(order)
-            display.step(f"{job.search} on {job.data.name}")
-    found: dict[str, dict[str, Tuned]] = {}
-    for (name, search), orders in courses.items():
-        found.setdefault(name, {})[search] = Tuned(np.stack(orders))
-    return found
-
-
-def _as_json(compared: Compared) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        search: as_json(tuned, groups(tuned.inputs)) for search, tuned in compared.items()
+    courses: dict[str, dict[str, list[Array]]] = {}
+    for job, order in in_processes(run, jobs, args.jobs, lambda job: f"{job.search} {job.seed}"):
+        courses.setdefault(job.data.name, {}).setdefault(job.search, []).append(order)
+    found = {
+        name: figures({search: np.stack(orders) for search, orders in compared.items()})
+        for name, compared in courses.items()
     }
-    later = since(compared, ESTABLISHED)
-    if later is not None:
-        found[f"tests_taught_over_alone_from_{ESTABLISHED}th"] = [
-            round(figure, 4) for figure in (later.value, later.low, later.high)
-        ]
+    for name, by_group in found.items():
+        rows = {group: one for group, one in by_group.items() if isinstance(one, dict)}
+        head = ("inputs", *next(iter(rows.values())))
+        show(head, [(group, *one.values()) for group, one in rows.items()], name)
+        over = {group: one for group, one in by_group.items() if group not in rows}
+        show(("inputs, tests", "ratio"), over.items())
     return found
-
-
-def _write(folder: Path, found: Mapping[str, Compared]) -> str:
-    """Write the files; return a line that names them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_searches(folder / "searches.csv", found)
-    write_figures(folder / "figures.csv", found)
-    if importlib.util.find_spec("matplotlib") is None:
-        return f"{folder}: searches.csv, figures.csv; no picture: pip install -e '.[bench]'"
-    from benchmarks.transfer_plot import draw
-
-    draw(folder / "transfer.png", found)
-    return f"{folder}: searches.csv, figures.csv, transfer.png"
 
 
 if __name__ == "__main__":

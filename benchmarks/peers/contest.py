@@ -1,24 +1,33 @@
-"""Run every entrant on every landscape with every seed, on all cores."""
+"""Run every entrant on every landscape with every seed, on all cores, and save each search.
+
+A search is saved when it ends, so an interrupted contest continues from there: a file of JSON
+lines, to which the searching processes append, has what each search tested. Its key is everything
+that decides its course, with the code of this project.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+import hashlib
+import json
+import tempfile
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
-from benchmarks.arguments import use_one_thread
+import harness
+from benchmarks.frame import in_processes
 from benchmarks.peers.entrants import Entrant, prepared
-from benchmarks.peers.landscape import Course, Landscape, Peer, landscapes
+from benchmarks.peers.landscape import BudgetSpent, Course, Landscape, Peer, landscapes
 from benchmarks.recordings import recorded
-from benchmarks.search_journal import Journal, Search, code_digest
-from harness.measure.processes import Processes, ProcessLost
+from harness.core.errors import UsageError
+from harness.core.files import unwritable
+from harness.measure.processes import ProcessLost
 from harness.recordings.read import RecordingFile
-from harness.tuning.progress import Display
 
 _BLOCK = 5  # seeds in a job
-_LONGEST_S = 3600.0  # for one job
 
 
 @dataclass(frozen=True)
@@ -39,114 +48,82 @@ def _landscapes(source: RecordingFile) -> list[Landscape]:
     return landscapes(recorded(source))
 
 
+def read_landscapes(files: Sequence[RecordingFile]) -> dict[str, LandscapeRef]:
+    """Read the landscapes of all files by their names."""
+    found: dict[str, LandscapeRef] = {}
+    for source in files:
+        for ordinal, landscape in enumerate(_landscapes(source)):
+            if landscape.name in found:
+                raise UsageError(f"{source.path}: two recordings have the name {landscape.name}")
+            landscape.check()
+            found[landscape.name] = LandscapeRef(source, ordinal)
+    return found
+
+
+class Limit(Protocol):
+    """What ends a search; its text is part of the search's key."""
+
+    def course(self, ref: LandscapeRef) -> Course:
+        """Make the course of a search, which may raise BudgetSpent."""
+
+
 @dataclass(frozen=True)
-class SearchJob:
+class Tests:
+    """A limit of so many tests."""
+
+    count: int
+
+    def course(self, ref: LandscapeRef) -> Course:
+        """Make the course of a search."""
+        return Course(self.count)
+
+
+@dataclass(frozen=True)
+class Job:
     """Searches of one entrant on one landscape with different seeds."""
 
     ref: LandscapeRef
     entrant: Entrant
-    searches: tuple[Search, ...]
+    seeds: tuple[int, ...]
+    limit: Limit
     warm_start: tuple[RecordingFile, ...]
-    scratch: Path
-    journal: Journal
+    path: Path
+    scratch: Path = Path()
+
+    def key(self, seed: int) -> str:
+        """Describe a search."""
+        landscape = self.ref.landscape
+        taught = [recorded(source).sha256[:8] for source in self._taught]
+        parts = (landscape.recorded.sha256[:16], landscape.problem.json, self.entrant, self.limit)
+        return " ".join(map(str, (*parts, seed, *taught, code_digest())))
+
+    @property
+    def _taught(self) -> tuple[RecordingFile, ...]:
+        return self.warm_start if self.entrant.uses_warm_start else ()
+
+    def course(self, row: Mapping[str, Any]) -> Course:
+        """Make the course of a saved search."""
+        times = list(self.ref.landscape.times_s.items())
+        course = Course(len(times))
+        for index, own_s in zip(row["tested"], row["own_s"], strict=True):
+            point, time_s = times[index]
+            course.note(point, time_s, own_s)
+        return course
 
 
-@dataclass
-class Held:
-    """The results of a contest.
-
-    `courses` hold each seed's best seconds after each test; `failures` hold the landscapes of each
-    entrant and message.
-    """
-
-    courses: dict[tuple[LandscapeRef, Entrant], dict[int, Sequence[float]]] = field(
-        default_factory=dict
-    )
-    failures: dict[tuple[Entrant, str], set[LandscapeRef]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Contest:
-    """Landscapes, entrants, seeds from 0, and the budget of each search.
-
-    `warm_start` are recordings for `auto` to learn from before its first test.
-    """
-
-    refs: Sequence[LandscapeRef]
-    entrants: Sequence[Entrant]
-    seeds: int
-    budget: int
-    journal: Journal
-    warm_start: tuple[RecordingFile, ...] = ()
-
-    def kept(self) -> int:
-        """Count the searches that ended in an earlier run."""
-        known = self.journal.read()
-        return sum(search in known for _, _, searches in self._parts() for search in searches)
-
-    def hold(self, processes: int, scratch: Path, display: Display) -> Held:
-        """Run the searches that did not end in an earlier run, and save each when it ends.
-
-        A search that fails is noted, and the others continue.
-        """
-        use_one_thread()
-        held, todo = Held(), list(self._jobs(self.journal.read(), scratch))
-        display.begin_stage("searches", len(todo))
-        if todo:
-            _run_all(todo, processes, held, display)
-        known = self.journal.read()
-        for ref, entrant, searches in self._parts():
-            held.courses[ref, entrant] = {s.seed: known[s] for s in searches if s in known}
-        return held
-
-    def _jobs(self, known: Collection[Search], scratch: Path) -> Iterator[SearchJob]:
-        for ref, entrant, searches in self._parts():
-            missing = [search for search in searches if search not in known]
-            for first in range(0, len(missing), _BLOCK):
-                block = tuple(missing[first : first + _BLOCK])
-                yield SearchJob(ref, entrant, block, self.warm_start, scratch, self.journal)
-
-    def _parts(self) -> Iterator[tuple[LandscapeRef, Entrant, list[Search]]]:
-        """Yield the searches of each landscape and entrant.
-
-        The order is by landscape, so that processes work on the same one.
-        """
-        digests = tuple(recorded(source).sha256 for source in self.warm_start)
-        for ref in self.refs:
-            recording, problem = ref.landscape.recorded.sha256, ref.landscape.problem.json
-            for entrant in self.entrants:
-                taught = digests if entrant.uses_warm_start else ()
-                searches = [
-                    Search(
-                        recording, problem, str(entrant), seed, self.budget, taught, code_digest()
-                    )
-                    for seed in range(self.seeds)
-                ]
-                yield ref, entrant, searches
-
-
-def _run_all(todo: Sequence[SearchJob], processes: int, held: Held, display: Display) -> None:
-    with contextlib.closing(Processes(processes)) as pool:
-        tasks = [pool.schedule(run, job, timeout_s=_LONGEST_S) for job in todo]
-        for job, task in zip(todo, tasks, strict=True):
-            try:
-                pool.result_of(task)
-            except Exception as error:  # a tuner of others may raise anything
-                held.failures.setdefault((job.entrant, _reason(error)), set()).add(job.ref)
-            display.step(f"{job.entrant} on {job.ref.source.path.name}")
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, ProcessLost) else f"{type(error).__name__}: {error}"
-
-
-def run(job: SearchJob) -> None:
+def run(job: Job) -> None:
     """Run a job in a worker process; save each search when it ends."""
     peer = _peer(job.ref, job.entrant.tuner, job.scratch, job.warm_start)
-    for search in job.searches:
-        course = Course(search.budget)
-        peer.search(job.entrant.technique, search.seed, course)
-        job.journal.add(search, course.best_s)
+    index_of: dict[Hashable, int] = {
+        point: index for index, point in enumerate(job.ref.landscape.times_s)
+    }
+    for seed in job.seeds:
+        course = job.limit.course(job.ref)
+        with contextlib.suppress(BudgetSpent):
+            peer.search(job.entrant.technique, seed, course)
+        tested = [index_of[point] for point in course.tested]
+        own_s = [round(seconds, 4) for seconds in course.own_s]
+        _append(job.path, {"key": job.key(seed), "tested": tested, "own_s": own_s})
 
 
 @functools.lru_cache(maxsize=4)
@@ -154,3 +131,105 @@ def _peer(
     ref: LandscapeRef, tuner: str, scratch: Path, warm_start: tuple[RecordingFile, ...]
 ) -> Peer:
     return prepared(tuner, ref.landscape, scratch, warm_start)
+
+
+@dataclass
+class Held:
+    """The results of a contest: the course of each seed, and the landscapes of each entrant and
+    message of a failure."""
+
+    courses: dict[tuple[str, Entrant], dict[int, Course]] = field(default_factory=dict)
+    failures: dict[tuple[Entrant, str], set[str]] = field(default_factory=dict)
+
+
+def hold(
+    refs: Mapping[str, LandscapeRef],
+    entrants: Sequence[Entrant],
+    seeds: int,
+    limit: Limit,
+    path: Path,
+    processes: int,
+    warm_start: tuple[RecordingFile, ...] = (),
+) -> tuple[Held, int]:
+    """Run the searches that did not end in an earlier run; return the results of all, and the
+    number of those that did. A search that fails is noted, and the others continue."""
+    _begin(path)
+    held, known, every = Held(), _read(path), range(seeds)
+    names = {ref: name for name, ref in refs.items()}
+    jobs = [
+        Job(ref, entrant, tuple(every), limit, warm_start, path)
+        for ref in refs.values()
+        for entrant in entrants
+    ]
+
+    def failed(job: Job, error: Exception) -> None:
+        reason = (
+            str(error) if isinstance(error, ProcessLost) else f"{type(error).__name__}: {error}"
+        )
+        held.failures.setdefault((job.entrant, reason), set()).add(names[job.ref])
+
+    with tempfile.TemporaryDirectory() as scratch:
+        missing = list(_missing(jobs, known, Path(scratch)))
+        for _ in in_processes(run, missing, processes, _title, failed) if missing else ():
+            pass
+    rows = _read(path)
+    for job in jobs:
+        held.courses[names[job.ref], job.entrant] = {
+            seed: job.course(rows[key]) for seed in every if (key := job.key(seed)) in rows
+        }
+    return held, sum(job.key(seed) in known for job in jobs for seed in every)
+
+
+def _title(job: Job) -> str:
+    return f"{job.entrant} on {job.ref.source.path.name}"
+
+
+def _missing(jobs: Sequence[Job], known: Mapping[str, object], scratch: Path) -> Iterator[Job]:
+    for job in jobs:
+        seeds = [seed for seed in job.seeds if job.key(seed) not in known]
+        for first in range(0, len(seeds), _BLOCK):
+            yield replace(job, seeds=tuple(seeds[first : first + _BLOCK]), scratch=scratch)
+
+
+# -------------------------------------------------------------------------------- the file
+
+
+def _begin(path: Path) -> None:
+    """Make the file ready to append to; end a line that was cut when a process was killed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_bytes() if path.exists() else b""
+        with path.open("ab") as file:
+            file.write(b"\n" if text and not text.endswith(b"\n") else b"")
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def _append(path: Path, row: Mapping[str, object]) -> None:
+    """Append a row in one write, so that concurrent processes do not mix their lines."""
+    with path.open("ab", buffering=0) as file:
+        line = (json.dumps(row) + "\n").encode()
+        if file.write(line) < len(line):
+            raise OSError(f"{path}: the disk is full")
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    """Read all rows by their keys; skip a line that was cut."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[row["key"]] = row
+    return found
+
+
+@functools.cache
+def code_digest() -> str:
+    """Hash the files of the searching code."""
+    digest = hashlib.sha256()
+    for folder in (Path(harness.__file__).parent, Path(__file__).parent):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -11,9 +11,7 @@ from types import MappingProxyType
 
 from benchmarks.peers.landscape import Landscape, Peer
 from benchmarks.peers.ours import ALIASES
-from harness import __version__
 from harness.core.errors import UsageError
-from harness.core.text import suggestion
 from harness.recordings.read import RecordingFile
 from harness.search import resolve_techniques, techniques
 from harness.search.techniques import own_techniques
@@ -24,24 +22,17 @@ LEARNS = "auto"
 
 @dataclass(frozen=True)
 class Tuner:
-    """Another project's tuner: its package on PyPI, and its default techniques.
-
-    `others` are techniques that run only with --only.
-    """
+    """Another project's tuner: its package on PyPI, and its techniques."""
 
     package: str
     version: str
     techniques: tuple[str, ...]
-    others: tuple[str, ...] = ()
 
 
 OTHERS: Mapping[str, Tuner] = MappingProxyType(
     {
-        "alternative": Tuner(
-            "harness", __version__, (), ("ExtraTrees", "GradientBoosting", "Climb", "Bandit")
-        ),
         # Missing: skopt (minutes for a search), pyatf_strategies (broken in 1.5.0), brute_force,
-        # and strategies for several objectives. The `others` stop after some dozens of tests.
+        # strategies for several objectives, minimize and dual_annealing (stop after some dozens).
         "kernel_tuner": Tuner(
             "kernel_tuner",
             "1.5.0",
@@ -50,7 +41,6 @@ OTHERS: Mapping[str, Tuner] = MappingProxyType(
                 "genetic_algorithm", "diff_evo", "firefly_algorithm", "greedy_ils", "greedy_mls",
                 "mls", "ordered_greedy_mls", "basinhopping", "bayes_opt", "random_sample",
             ),
-            ("minimize", "dual_annealing"),
         ),
         "pyatf": Tuner(
             "pyatf",
@@ -105,30 +95,20 @@ def entrants(only: Sequence[str]) -> tuple[list[Entrant], list[str]]:
     lacking = _lacking(OTHERS)
     ours = [name for name in own_techniques() if name not in resolve_techniques(["auto"])]
     own = [Entrant("", name) for name in ("auto", *ours, *ALIASES)]
-    there = [name for name, known in OTHERS.items() if known.techniques and not _lacking([name])]
+    there = [name for name in OTHERS if not _lacking([name])]
     return [*own, *(entrant for name in there for entrant in _named(name))], lacking
 
 
 def _named(name: str) -> list[Entrant]:
     """Return the entrants that a name of --only stands for."""
     if name in OTHERS:
-        known = OTHERS[name].techniques or OTHERS[name].others
-        return [Entrant(name, technique) for technique in known]
+        return [Entrant(name, technique) for technique in OTHERS[name].techniques]
     tuner, _, technique = name.rpartition(":")
-    if tuner in OTHERS and technique in OTHERS[tuner].techniques + OTHERS[tuner].others:
+    if tuner in OTHERS and technique in OTHERS[tuner].techniques:
         return [Entrant(tuner, technique)]
     if name in ("auto", *ALIASES, *techniques()):
         return [Entrant("", name)]
-    raise UsageError(f"--only: unknown technique {name}; {suggestion(name, _names())}")
-
-
-def _names() -> list[str]:
-    others = [
-        f"{tuner}:{technique}"
-        for tuner, known in OTHERS.items()
-        for technique in known.techniques + known.others
-    ]
-    return ["auto", *own_techniques(), *ALIASES, *OTHERS, *others, *techniques()]
+    raise UsageError(f"--only: unknown technique {name}; --help says what there is")
 
 
 def _lacking(tuners: Mapping[str, Tuner] | set[str] | list[str]) -> list[str]:

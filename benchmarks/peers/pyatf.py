@@ -23,7 +23,7 @@ from pyatf.abort_conditions.abort_condition import AbortCondition
 from pyatf.search_space import SearchSpace
 from pyatf.tuning_data import CostFunctionError
 
-from benchmarks.peers.landscape import BudgetSpent, Course, Landscape
+from benchmarks.peers.landscape import BudgetSpent, Course, Landscape, Point
 from harness.recordings.read import RecordingFile
 
 _MOST_REPEATS = 100  # evaluations for each test of the budget, most of them repeats
@@ -38,10 +38,10 @@ class PyAtf:
         """Build the search space."""
         values = list(landscape.tunable().values())
         index = [{(type(v), v): number for number, v in enumerate(known)} for known in values]
-        self._times_s: dict[tuple[int, ...], float] = {}
+        self._found: dict[tuple[int, ...], tuple[Point, float]] = {}
         for point, time_s in landscape.times_s.items():
             pairs = zip(index, point, strict=True)
-            self._times_s[tuple(known[type(v), v] for known, v in pairs)] = time_s
+            self._found[tuple(known[type(v), v] for known, v in pairs)] = point, time_s
         self._names = [f"p{k}" for k in range(len(values))]
         parameters = [
             TP(name, Set(*range(len(known))), self._constraint(k))
@@ -52,7 +52,7 @@ class PyAtf:
     def _constraint(self, column: int) -> Callable[..., bool]:
         """Make a test of whether values up to a parameter begin a recorded configuration."""
         names = self._names[: column + 1]
-        begun = {point[: column + 1] for point in self._times_s}
+        begun = {point[: column + 1] for point in self._found}
 
         def begins(**values: int) -> bool:
             return tuple(values[name] for name in names) in begun
@@ -70,8 +70,7 @@ class PyAtf:
         begun_s = time.process_time()
 
         def cost(config: Mapping[str, int]) -> float:
-            point = tuple(config[name] for name in self._names)
-            time_s = self._times_s[point]
+            point, time_s = self._found[tuple(config[name] for name in self._names)]
             course.note(point, time_s, time.process_time() - begun_s)
             if math.isinf(time_s):
                 raise CostFunctionError("failed, as recorded")
@@ -80,7 +79,7 @@ class PyAtf:
         tuner = Tuner().search_space(self._space).verbosity(0)
         tuner.search_technique(getattr(pyatf.search_techniques, technique)())
         with contextlib.suppress(BudgetSpent):
-            tuner.tune(cost, _Spent(course, len(self._times_s)))
+            tuner.tune(cost, _Spent(course, len(self._found)))
 
 
 class _Spent(AbortCondition):  # type: ignore[misc]

@@ -36,10 +36,9 @@ level. The power of the test would say less, since it does not depend on the res
 noisy inputs, the one that came out 1 % faster has a lower limit than the one that came out 1 %
 slower.
 
-`benchmarks/false_alarms.py` compares this test with Welch's, with effective sample sizes, batch
-means, the variance of each input alone, and a pooled variance, by simulation and on repeated
-recordings. Welch, effective sizes and batches fail where occasions differ, pooling fails where
-inputs are unevenly noisy, and the variance of each input alone finds far fewer slowdowns.
+Of Welch's test, effective sample sizes, batch means, the variance of each input alone and a pooled
+variance, the first three call runs different that are not, pooling fails where inputs are unevenly
+noisy, and the variance of each input alone finds far fewer slowdowns.
 """
 
 from __future__ import annotations

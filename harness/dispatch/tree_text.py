@@ -60,7 +60,7 @@ def tree_lines(
 
     With the matrix that it was learnt from, a comment follows a leaf whose inputs another candidate
     suited better by more than a few percent. That may be chance: to choose it is no faster on
-    unseen inputs, within noise (benchmarks/leaves.py).
+    unseen inputs, within noise (docs/dispatch.md).
     """
     assert isinstance(program.choice, TreeChoice)
     names = [difference(config, default) for config in program.portfolio]

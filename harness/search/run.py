@@ -36,7 +36,7 @@ from harness.search.techniques import own_techniques
 from harness.space import Space
 
 DEFAULT_TECHNIQUE = "GaussianProcess"
-"""The technique that `auto` means; `benchmarks/study.py` chose it."""
+"""The technique that `auto` means: the best of those compared on recorded spaces."""
 
 
 def techniques() -> tuple[str, ...]:

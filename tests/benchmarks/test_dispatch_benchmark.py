@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks import selection
 from benchmarks.dispatch import main
 from benchmarks.dispatch_data import read_data_sets
-from benchmarks.dispatch_runs import Job, oracle_leaves, run
+from benchmarks.dispatch_runs import Job, run
 from benchmarks.dispatch_tables import Result, figures
 from benchmarks.shortlists import judged_lists
 from harness.core.errors import RecordingError
@@ -109,15 +111,28 @@ def test_figures_are_over_cases(tmp_path: Path) -> None:
         "best static": judged("best static", matrix, always_gemm),
         "tree": judged("tree", matrix, matrix.best),
     }
-    result = Result(
-        data, printed, {"tree": 1.5}, {}, {"tree": 1.0}, {case: 2 for case, _ in data.parts}
-    )
+    result = Result(data, printed, {"tree": 1.5}, {}, {"tree": 1.0})
     found = figures([result])
     assert found["cases"] == 2
     assert found["cases_beating_static_share"] == 1.0
     assert (found["dispatcher_geomean"], found["dispatcher_p99"]) == (1.0, 1.0)
     assert found["static_geomean"] == pytest.approx(math.sqrt(2), abs=1e-4)
-    assert (found["oracle_leaves"], found["fit_s"]) == (2.0, 1.5)
+    assert found["fit_s"] == 1.5
+
+
+def test_the_last_line_tells_that_choosing_wins(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, layers(42))
+    assert main([str(path), "--only", "tree", "--jobs", "1"]) == 0
+    printed = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert printed["cases_clearly_beating_static_share"] == 1.0
+    assert printed["dispatcher_geomean"] < 1.1 < 1.3 < printed["static_geomean"]
+
+
+def test_a_dispatcher_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(written(tmp_path, layers(6))), "--only", "gadapt"]) == 2
+    assert "name a dispatcher as well: tree, ensemble" in capsys.readouterr().err
 
 
 def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_costs() -> None:
@@ -135,21 +150,13 @@ def test_a_shortlist_is_judged_by_the_best_that_it_lists_and_by_what_trying_cost
     np.testing.assert_allclose(tries[three.name].excess_calls, [1.0 + 3.0, 2.0 + 1.0, 1.0])
 
 
-def test_oracle_needs_a_leaf_for_each_change_of_the_best(tmp_path: Path) -> None:
-    (data,) = read_data_sets(written(tmp_path, layers(6)))
-    assert oracle_leaves(data.matrix) == 2
-
-
-def test_the_last_line_tells_that_choosing_wins(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
+def test_a_choice_is_timed_as_it_was_learnt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = written(tmp_path, layers(42))
-    assert main([str(path), "--only", "tree", "--jobs", "1"]) == 0
-    printed = json.loads(capfd.readouterr().out.splitlines()[-1])
-    assert printed["cases_clearly_beating_static_share"] == 1.0
-    assert printed["dispatcher_geomean"] < 1.1 < 1.3 < printed["static_geomean"]
-
-
-def test_unknown_chooser_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(written(tmp_path, layers(6))), "--only", "forest"]) == 2
-    assert "no learner 'forest'; there are best static" in capsys.readouterr().err
+    assert selection.main([str(written(tmp_path, layers(12)))]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(found) == {"tree", "ensemble"}
+    for one in found.values():
+        assert 0 < one["c_select_s"] < one["python_select_s"] < 1
+        assert one["splits"] >= 1

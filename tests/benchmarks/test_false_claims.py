@@ -10,8 +10,9 @@ from collections import Counter
 import pytest
 
 from benchmarks import false_claims
-from benchmarks.equal_code import Tally, simulated
+from benchmarks.equal_code import Effect, Tally, trials
 from benchmarks.false_claims import figures
+from benchmarks.frame import rounded
 from benchmarks.noise import (
     MODELS,
     TIME_S,
@@ -53,7 +54,7 @@ def test_each_process_has_an_offset_that_changes_now_and_then() -> None:
 
 
 def test_a_rerun_of_equal_code_claims_nothing_though_processes_differ() -> None:
-    tally = simulated("offset per process", inputs=2, seed=0, trials=2, parts=("compare",))
+    tally = trials("offset per process", Effect(), 2, 0, 2, ("compare",))
     assert (tally.trials["rerun"], tally.trials["burden rerun"]) == (2, 2)
     assert tally.claims["rerun"] == tally.claims["burden rerun"] == 0
 
@@ -72,12 +73,19 @@ def test_a_burden_begins_after_some_launches_and_stays() -> None:
 
 
 def test_the_study_counts_the_claims_of_real_campaigns() -> None:
-    tally = simulated("normal", inputs=2, seed=0, trials=1, parts=("compare",))
+    tally = trials("normal", Effect(), 2, 0, 1, ("compare",))
     assert tally.trials == Counter(
-        {"tune": 4, "tune campaigns": 2}
+        {"tune": 4, "tune campaigns": 2, "compare inputs": 4}
         | dict.fromkeys(("compare", "rerun", "burden", "burden rerun"), 1)
     )
     assert not +tally.claims
+
+
+def test_true_differences_are_found() -> None:
+    faster = trials("normal", Effect(faster=0.2), 2, 0, 1, ())
+    assert faster.claims["tune"] == faster.trials["tune"] == 4
+    slower = trials("normal", Effect(slower=0.2), 2, 0, 1, ("compare",))
+    assert (slower.claims["tune"], slower.claims["compare inputs"]) == (0, 2 * 2)
 
 
 def test_a_rate_has_an_interval_and_its_counts(
@@ -85,11 +93,11 @@ def test_a_rate_has_an_interval_and_its_counts(
 ) -> None:
     tally = Tally(Counter({"tune": 600}), Counter({"tune": 6}))
     (found,) = figures(tally).values()
-    assert (found["claims"], found["trials"], found["rate"]) == (6, 600, 0.01)
-    assert found["low"] == pytest.approx(0.0037, abs=1e-4)
-    assert found["high"] == pytest.approx(0.0216, abs=1e-4)
-    monkeypatch.setattr(false_claims, "pocl", lambda *_: tally)
+    assert (found["claims"], found["trials"], found["rate"].value) == (6, 600, 0.01)
+    assert found["rate"].low == pytest.approx(0.0037, abs=1e-4)
+    assert found["rate"].high == pytest.approx(0.0216, abs=1e-4)
+    monkeypatch.setattr(false_claims, "in_processes", lambda _, jobs, *__: [(jobs[0], tally)])
     assert false_claims.main(["--pocl"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert "1.00% [0.37%, 2.16%]" in "".join(lines)
-    assert json.loads(last)["pocl"]["tune"] == found
+    assert json.loads(last)["PoCL"]["tune"] == rounded(found)

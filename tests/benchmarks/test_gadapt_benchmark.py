@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 
-from benchmarks.gadapt import HEAD, SPACES, ProgramFigures, Times, climbing_tests, figures_of
+from benchmarks.gadapt import SPACES, ProgramFigures, Times, climbing_tests, figures_of
 from harness.core.records import Input
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
@@ -37,7 +39,7 @@ def test_model_that_is_right_everywhere_has_the_best_performance() -> None:
     found = figures("transpose", [1] * 18)
     assert (found.tests, found.inputs, found.inputs_of_space) == (54, 18, 18)
     assert (found.accuracy, found.exact, found.fraction) == (1.0, 1.0, 1.0)
-    assert found.speedup == pytest.approx((2.0, 2.0, 2.0))  # the default is one step away
+    assert astuple(found.speedup) == pytest.approx((2.0, 2.0, 2.0))  # the default is one step away
     assert found.spread == 2.0
     assert found.best == {"BLOCK=8": 18}
 
@@ -49,11 +51,5 @@ def test_choice_is_judged_by_the_other_rounds() -> None:
     configs = list(next(iter(spaces.values())))
     found = figures_of(spec, spaces, configs, Times(chosen_s, judged_s, chosen_s == 1))
     assert (found.accuracy, found.fraction) == (1.0, 1.0)
-    assert found.speedup == pytest.approx((0.5, 0.5, 0.5))
+    assert astuple(found.speedup) == pytest.approx((0.5, 0.5, 0.5))
     assert found.spread == 2.0
-
-
-def test_line_has_as_many_cells_as_the_head() -> None:
-    line = figures("transpose", [1] * 18).markdown()
-    assert line.count("|") == HEAD.splitlines()[0].count("|") == HEAD.splitlines()[1].count("|")
-    assert line.startswith("| transpose | 18 of 18 | 3 | 54 | 100.0% | 100.0% |")

@@ -1,6 +1,4 @@
-"""benchmarks/measuring.py tells the scatter between loads from that of launches and moments;
-benchmarks/measuring_host.py finds the host's share of a sample; benchmarks/measuring_cache.py, what
-cold caches cost."""
+"""benchmarks/measuring.py: the figures of its parts."""
 
 from __future__ import annotations
 
@@ -10,21 +8,18 @@ import random
 import numpy as np
 import pytest
 
-from benchmarks import measuring_cache
-from benchmarks.measuring import Logs, interleaved, scatter
+from benchmarks import measuring, measuring_cache
 from benchmarks.measuring_host import figures
+from benchmarks.measuring_loads import Logs, interleaved, scatter
 from harness.measure.backends import opencl_device
 
 
-def logs(between: float, disturbed: float = 0.0, cases: int = 12) -> list[Logs]:
+def logs(between: float, cases: int = 12) -> list[Logs]:
     """Cases of six loads with 100 launches of 1 %, in rounds of 2 %."""
     rng = np.random.default_rng(0)
     shape = 6, 100
     return [
-        rng.normal(0, between, (6, 1))
-        + rng.normal(0, 0.02, (1, 100))
-        + rng.normal(0, 0.01, shape)
-        + disturbed * (rng.random(shape) < 0.3)
+        rng.normal(0, between, (6, 1)) + rng.normal(0, 0.02, (1, 100)) + rng.normal(0, 0.01, shape)
         for _ in range(cases)
     ]
 
@@ -34,20 +29,12 @@ def test_parts_of_the_scatter_are_found() -> None:
     assert found.within == pytest.approx(0.01, rel=0.05)
     assert found.moments == pytest.approx(0.02, rel=0.1)
     assert found.between.low < 0.02 < found.between.high < 0.03
-    assert found.undisturbed.low < 0.02 < found.undisturbed.high < 0.03
 
 
 def test_loads_that_do_not_differ_have_no_scatter() -> None:
     found = scatter(logs(0.0))
-    assert found.between.low == found.undisturbed.low == 0
+    assert found.between.low == 0
     assert found.between.high < 0.002
-    assert found.undisturbed.high < 0.004
-
-
-def test_other_work_hides_a_difference_from_all_launches_but_not_from_the_fastest() -> None:
-    found = scatter(logs(0.02, disturbed=0.7))
-    assert found.between.high - found.between.low > 0.025
-    assert 0.01 < found.undisturbed.low < 0.02 < found.undisturbed.high < 0.03
 
 
 def test_every_load_runs_once_a_round_in_random_order() -> None:
@@ -72,7 +59,7 @@ def test_hosts_share_is_what_is_above_the_shortest_held_launch() -> None:
     assert found["idle"]["held"] == {"median": 0.0, "p99": 0.0, "max": 0.0}
 
 
-def test_the_last_line_has_cold_over_warm_for_each_size(
+def test_the_last_line_has_the_figures_of_each_part(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pyopencl")
@@ -80,6 +67,15 @@ def test_the_last_line_has_cold_over_warm_for_each_size(
     monkeypatch.setattr(measuring_cache, "SIZES_BYTES", (1 << 14, 1 << 16))
     times = iter([1.0, 1.0, 4.0, 4.0])  # warm caches come first
     monkeypatch.setattr(measuring_cache.statistics, "median", lambda _: next(times) * 1e-6)
-    assert measuring_cache.main(["--backend", "opencl", "--samples", "1"]) == 0
+    assert measuring.main(["caches", "--backend", "opencl", "--samples", "1"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert json.loads(last) == {"cold_over_warm": {"16384": 4.0, "65536": 4.0}}
+    assert json.loads(last) == {"caches": {"16384": 4.0, "65536": 4.0}}
+
+
+def test_small_kernels_are_launched_often_where_the_tick_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert measuring.main(["ticks", "--trials", "2"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["ticks"]
+    assert found["in step, without the tick"]["launches"] == 1
+    assert found["in step, with the tick"]["launches"] > 10

@@ -33,7 +33,7 @@ def test_above():
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A clone in which harness/measure/ has one module."""
-    for name in ("benchmarks/mutation.py", "benchmarks/arguments.py", "harness/__init__.py"):
+    for name in ("benchmarks/mutation.py", "harness/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for room in ("core", "stats"):

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks import protocol
+from benchmarks.peers.contest import Job, LandscapeRef, run
 from benchmarks.peers.entrants import Entrant
 from benchmarks.peers.landscape import BudgetSpent, Course
+from benchmarks.protocol import LimitedCourse, ProtocolTime, scored_space
 from benchmarks.protocol_score import RecordedCosts, TimedCourse, score
-from benchmarks.protocol_searches import LimitedCourse, ScoreJob, run, scored_space
 from harness.core.errors import UsageError
 from harness.recordings.read import RecordingFile
 
@@ -94,20 +95,23 @@ def cache(tmp_path: Path) -> Path:
     return path
 
 
+def ref_of(cache: Path) -> LandscapeRef:
+    return LandscapeRef(RecordingFile(cache), 0)
+
+
 def test_search_ends_when_its_time_is_spent(cache: Path, tmp_path: Path) -> None:
-    space = scored_space(RecordingFile(cache))
+    space = scored_space(ref_of(cache))
     assert space.costs.cost_s[0] == pytest.approx(10.005 + 4e-3 * space.costs.objective[0])
-    output = tmp_path / "courses.jsonl"
-    job = ScoreJob(RecordingFile(cache), Entrant("", "UniformRandom"), (0,), tmp_path, output)
-    run(job)
-    (row,) = map(json.loads, output.read_text().splitlines())
+    path = tmp_path / "searches.jsonl"
+    run(Job(ref_of(cache), Entrant("", "UniformRandom"), (0,), ProtocolTime(), (), path))
+    (row,) = map(json.loads, path.read_text().splitlines())
     limit = int(1.1 * space.costs.budget.last) + 1
     assert len(row["tested"]) == len(set(row["tested"])) == len(row["own_s"]) == limit
     assert all(0 <= index < 96 for index in row["tested"])
 
 
 def test_own_time_counts_towards_the_budget(cache: Path) -> None:
-    space = scored_space(RecordingFile(cache))
+    space = scored_space(ref_of(cache))
     course: Course = LimitedCourse(96, space=space)
     course.note(space.points[0], 1.0, own_s=1.0)
     with pytest.raises(BudgetSpent):
@@ -121,21 +125,14 @@ def test_recording_without_the_times_of_each_step_is_refused(cache: Path) -> Non
         del entry["compile_time"]
     cache.write_text(json.dumps(document))
     with pytest.raises(UsageError, match=r"planted\.json: is no cache file of Kernel Tuner with"):
-        scored_space(RecordingFile(cache))
+        scored_space(ref_of(cache))
 
 
-def test_scores_come_from_what_was_kept(
+def test_searches_are_scored(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The searches are there, so none is run."""
-    output = tmp_path / "out" / "courses.jsonl"
-    output.parent.mkdir()
-    job = ScoreJob(RecordingFile(cache), Entrant("", "UniformRandom"), (0, 1), tmp_path, output)
-    run(job)
-    with output.open("a") as file:
-        file.write('{"space": "pla')
-    command = [str(cache), "--only", "UniformRandom", "--repeats", "2", "--output"]
-    assert protocol.main([*command, str(output.parent)]) == 0
+    command = [str(cache), "--only", "UniformRandom", "--repeats", "2", "--jobs", "1", "--output"]
+    assert protocol.main([*command, str(tmp_path / "out")]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])["UniformRandom"]
     assert found["mean"] == next(iter(found.values()))
     assert -1 < found["mean"] < 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
-from benchmarks.starchart import HEAD, SpaceFigures, UniformSampler
+from benchmarks.starchart import UniformSampler
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace
@@ -53,21 +53,3 @@ def test_training_samples_are_none_of_the_reserved() -> None:
     training = one.draw_samples(SampleRole.TRAINING, problem, 3000, frozenset(reserved))
     assert not reserved & {m.config for m in training}
     assert len(training) == 3000
-
-
-def test_line_has_the_share_of_the_points_and_as_many_cells_as_the_head() -> None:
-    row = SpaceFigures(
-        "matrix", "hA=64", 10**11, 5e8, 200, (0.4, 0.3, 0.5), 300, 2, (0.2, 0.1, 0.3), False,
-        (1.5, 1.4, 1.6),
-    )  # fmt: skip
-    line = row.markdown()
-    assert line.count("|") == HEAD.splitlines()[0].count("|") == HEAD.splitlines()[1].count("|")
-    assert "| 5e-9 |" in line
-    assert "| 200 | 40.0% [30.0%, 50.0%] | 300 |" in line
-    assert "| 20.0% [10.0%, 30.0%] | no | 1.50x [1.40, 1.60] |" in line
-    assert (
-        "| 50.00% |"
-        in SpaceFigures(
-            "bfs", "", 1000, 1000, 200, None, 300, 0, (0.1, 0.1, 0.1), True, None
-        ).markdown()
-    )

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from benchmarks.space_cases import CASES
+from benchmarks.space import read_cases
 from harness.constraints.expression import Expression
 from harness.constraints.solver import Solutions, TooLarge, constraint_factor
 from harness.constraints.solver.bounds import Bounds, exactly
@@ -337,7 +337,7 @@ def test_shared_memory_of_tiles_is_counted() -> None:
     ],
 )
 def test_spaces_of_published_kernels_have_the_published_counts(name: str, legal: int) -> None:
-    case = next(case for case in CASES if case.name == name)
+    case = read_cases()[name]
     texts = list(case.restrictions)
     if name == "expdist":  # a restriction that Kernel Tuner adds by itself
         texts.append("block_size_x * block_size_y <= 1024")

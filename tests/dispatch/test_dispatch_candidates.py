@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.large_database import Shape, write_database
+from benchmarks import commands
 from harness.constraints.expression import Expression
 from harness.core.records import (
     Config,
@@ -113,8 +113,9 @@ def test_of_candidates_with_equal_times_everywhere_the_first_is_kept() -> None:
 def test_without_candidates_no_record_of_an_interleaved_measurement_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_database(tmp_path / "r.db", Shape(measurements=12, inputs=6, samples=3))
-    (results,) = read_results(str(tmp_path / "r.db"))
+    monkeypatch.setattr(commands, "INPUTS", 6)
+    commands.write(tmp_path, tests=2)
+    (results,) = read_results(str(tmp_path / "large.db"))
     made: list[int] = []
     make = MeasurementColumns.measurement
 

@@ -1,6 +1,6 @@
 """A database that OpenTuner made without harness is read like one of ours.
 
-`data/stock_opentuner.db` is of `benchmarks/stock_opentuner.py` with 16 tests a size, without the
+`data/stock_opentuner.db` is of `tests/helpers/stock_opentuner.py` with 16 tests a size, without the
 name of the machine, the path of the database, and the configurations that no test refers to.
 """
 
@@ -314,7 +314,7 @@ def test_parameters_are_described_by_their_values(
 def test_the_script_makes_such_a_database(tmp_path: Path) -> None:
     made = tmp_path / "made.db"
     options = ["--sizes", "16", "24", "--tests", "7"]
-    command = [sys.executable, "-m", "benchmarks.stock_opentuner", str(made), *options]
+    command = [sys.executable, "-m", "tests.helpers.stock_opentuner", str(made), *options]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     with closing(sqlite3.connect(made)) as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}

@@ -158,8 +158,7 @@ def test_figures_are_medians_of_campaigns_with_their_extremes() -> None:
     )
     assert campaign_medians(rows)["runs"].tolist() == [2, 4, 9]
     assert figures_of(rows)["runs"] == {"median": 4, "min": 2, "max": 9}
-    assert spread(rows["runs"][rows["program"] == "c"], ".4g") == "4 [1, 30]"
-    assert spread(pd.Series([0.25]), ".0%") == "25%"
+    assert spread(rows["runs"][rows["program"] == "c"]).text(".4g") == "4 [1, 30]"
 
 
 def test_the_best_point_of_a_program_has_the_least_final_time() -> None:
@@ -269,7 +268,7 @@ def test_an_empty_database_gives_no_order(tmp_path: Path) -> None:
 COMMAND = ["--programs", "gradient", "srad1", "--sizes", "32", "--count", "5", "--repeats", "1"]
 
 
-def test_campaigns_are_measured_judged_and_drawn(
+def test_campaigns_are_measured_and_judged(
     opencl: Backend, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -287,10 +286,8 @@ def test_campaigns_are_measured_judged_and_drawn(
         assert 1 <= found["random_runs"]["median"] <= 3  # (5 + 1) / (1 + 1) at most
     assert figures["most_informative_feature"] in PUBLISHED
     assert all(time_s > 0 for time_s in figures["mean_seconds_a_point"].values())
-    assert "features of the best points, size 32" in out
-    assert "forest: median [min, max] of 2 campaigns" in " ".join(out.split())
-    assert "private_loads (ours)" in out
-    assert (tmp_path / "predictions.png").stat().st_size > 10_000
+    assert "forest: medians of 2 campaigns" in out
+    assert "private_loads" in out
     table = pd.read_csv(tmp_path / "points.csv")
     assert table.groupby(["campaign", "program"]).size().tolist() == [5] * 4
     assert table["global_stores"].nunique() > 1

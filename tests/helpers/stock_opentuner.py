@@ -1,6 +1,6 @@
 """Make a database with OpenTuner alone: its tutorial's matrix product and flags of g++.
 
-    python -m benchmarks.stock_opentuner stock.db
+    python -m tests.helpers.stock_opentuner stock.db
     python -m harness.analyse stock.db
 
 The program is written after OpenTuner's own examples, tutorials/mmm_tuner.py and
@@ -24,9 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.arguments import make_parser
-
-SOURCE = Path(__file__).with_name("mmm_block.cpp")
+SOURCE = Path(__file__).parents[1] / "data" / "mmm_block.cpp"
 SIZES = (32, 64, 96, 128, 192, 256, 384, 512)
 LIMIT_S, RUNS = 20.0, 3
 
@@ -119,7 +117,7 @@ def _folder() -> Iterator[None]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make the database; return the exit code."""
-    parser = make_parser("stock_opentuner", __doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("database", type=Path, help="SQLite file, which may have results already")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of the matrices")
     parser.add_argument("--tests", type=int, default=40, help="configurations of each size")

@@ -1,1 +1,0 @@
-"""Each paper's claims and figures, and how ours are obtained, for `benchmarks/published.py`."""
