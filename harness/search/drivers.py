@@ -38,9 +38,6 @@ class _ResultList(list[Any]):
         (result,) = self
         return result
 
-    def first(self) -> Any:
-        return self[0] if self else None
-
     def all(self) -> list[Any]:
         return self
 
@@ -83,16 +80,9 @@ class InMemorySearchDriver(SearchDriver):  # type: ignore[misc]
             self._configurations[key] = Configuration(hash=Config(data).digest, data=data)
         return self._configurations[key]
 
-    def results_query(
-        self, generation: int | None = None, objective_ordered: bool = False, config: Any = None
-    ) -> _ResultList:
-        """Return the results of this run, or of one configuration."""
-        if config is not None:
-            return _ResultList([self._results[config.hash]] if config.hash in self._results else [])
-        found = _ResultList(self._results.values())
-        if objective_ordered:
-            found.sort(key=lambda result: result.time)
-        return found
+    def results_query(self, config: Any) -> _ResultList:
+        """Return the result of a configuration, if there is one."""
+        return _ResultList([self._results[config.hash]] if config.hash in self._results else [])
 
     # ---------------------------------------------------------------------- a generation
 

@@ -11,7 +11,7 @@ import pytest
 from harness.core.records import Config, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.kernels import KernelMeasurer
-from harness.search.techniques.hill_climb import steps_up
+from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 

@@ -63,16 +63,14 @@ class TransferSources:
         tasks = [task for source in self.of(space) for task in source.tasks(problem)]
         tasks += stored
         alike = most_alike(problem, {other: len(found) for other, found in measured.items()})
-        of_inputs = (_task_of_input(space, other, measured[other]) for other in alike)
+        of_inputs = (task_of(space, other, measured[other]) for other in alike)
         tasks += [task for task in of_inputs if task is not None]
         sources = tuple(_without_foreign_features(tasks, problem))
         return TransferData(problem, sources) if sources else None
 
 
-def _task_of_input(
-    space: Space, other: Input, measured: Iterable[Measurement]
-) -> SourceTask | None:
-    """Keep the measurements of another input that are points of a space; None where all failed."""
+def task_of(space: Space, other: Input, measured: Iterable[Measurement]) -> SourceTask | None:
+    """Keep the measurements of an input that are points of a space; None where all failed."""
     kept = [m for m in measured if m.outcome is not Outcome.ILLEGAL and space.is_point(m.config)]
     if all(m.outcome is not Outcome.OK for m in kept):
         return None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
-
 from harness.core.records import Input
 from harness.models.transfer_prior import SourceTask
 from harness.results import WARM_START, MeasurementRows, RunPlan, Store
@@ -18,6 +16,7 @@ from harness.results.other_devices import (
 )
 from harness.results.selecting import refusing_damage
 from harness.search.transfer.recording import most_alike
+from harness.search.transfer.sources import task_of
 from harness.space import Space
 
 
@@ -71,7 +70,8 @@ class StoredSources:
             rows = self._read(plan, source)
             for other in most_alike(plan.problem, {p: len(own) for p, own in rows.items()}):
                 if (source, other) not in self._tasks:
-                    self._tasks[source, other] = _task(space, other, rows[other])
+                    measured = rows[other].measurements()
+                    self._tasks[source, other] = task_of(space, other, measured)
                 task = self._tasks[source, other]
                 found += [] if task is None else [task]
         return found
@@ -88,12 +88,3 @@ class StoredSources:
                     "in the database; it goes on without them"
                 )
         return self._rows[source]
-
-
-def _task(space: Space, other: Input, rows: MeasurementRows) -> SourceTask | None:
-    """Keep what is a point of the space; None where nothing of it worked."""
-    kept = [(m.config, m.time_s) for m in rows.measurements() if space.is_point(m.config)]
-    times_s = np.array([time_s for _, time_s in kept])
-    if not np.isfinite(times_s).any():
-        return None
-    return SourceTask(space.encode_all([config for config, _ in kept]), times_s, other)
