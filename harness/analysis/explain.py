@@ -222,8 +222,8 @@ def grown(found: Samples, target: TreeTarget) -> Tree:
 
 
 def explain(found: Samples, target: TreeTarget, kept: Kept | None = None) -> Explanation:
-    """Grow a tree on at most MOST_SAMPLES, and judge such trees on held-out samples; the threshold
-    and the accuracy that were found before are `kept`.
+    """Grow a tree on at most MOST_SAMPLES, and judge such trees on held-out samples; what
+    was found before is `kept`.
 
     Raises UsageError for an unknown target, one that is the same for all samples, and for too few
     samples.

@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.false_alarms import (
-    Draw,
-    figures,
-    limits,
-    moderated,
-    normal,
-    offsets,
-    uneven,
-    welch,
-)
+from benchmarks.false_alarms import Draw, figures, limits, moderated, normal, offsets, uneven, welch
 from harness.compare.comparison import joined
 from harness.compare.machine import drift
 from harness.compare.statistics import (

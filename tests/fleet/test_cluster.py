@@ -21,12 +21,13 @@ import pytest
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.fleet import wire, worker
 from harness.fleet.messages import Offer
+from tests.helpers.dask_workers import two_workers
 from tests.helpers.planted import until
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 
-from harness.fleet.cluster import BUILD, Cluster, SchedulerLost, WorkerLost  # noqa: E402
-from harness.fleet.exchange import Exchange  # noqa: E402
+from harness.fleet.cluster import BUILD, Cluster, SchedulerLost, WorkerLost
+from harness.fleet.exchange import Exchange
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,15 +81,7 @@ def two(agent: EchoAgent) -> Iterator[tuple[Any, Cluster]]:
     """A scheduler with two workers in this process, and a driver's view of them."""
     del agent
     with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=2,
-            processes=False,
-            host="127.0.0.1",
-            protocol="tcp://",
-            resources={BUILD: 1},
-            dashboard_address="127.0.0.1:0",
-        ) as local,
+        two_workers(builds=1) as local,
         contextlib.closing(Cluster.connect(local.scheduler_address)) as cluster,
     ):
         yield local, cluster

@@ -35,10 +35,7 @@ from harness.fleet.cluster import Member, WorkerLost
 from harness.fleet.fleet_device import FleetDevice
 from harness.fleet.held import Held
 from harness.fleet.late import LateDevices
-from harness.fleet.measurers import (
-    Opener,
-    open_measurers,
-)
+from harness.fleet.measurers import Opener, open_measurers
 from harness.fleet.messages import (
     BuildRequest,
     DeviceRequest,
@@ -126,9 +123,7 @@ def test_a_bundle_holds_no_file_outside_of_it(name: str) -> None:
         wire.decode(Bundle, b'{"files": {"%s": ""}}' % name.replace("\\", "\\\\").encode())
 
 
-def test_a_bundle_has_sources_headers_and_what_the_host_module_imports(
-    tmp_path: Path,
-) -> None:
+def test_a_bundle_has_sources_headers_and_what_the_host_module_imports(tmp_path: Path) -> None:
     text = (FAULTS / "faults.yaml").read_text()
     for path in FAULTS.iterdir():
         if path.is_file():
@@ -174,8 +169,11 @@ def test_files_of_flags_travel_and_are_found_on_the_worker(
 
 
 @pytest.mark.parametrize("address", ["tls://10.0.0.1:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1"])
-def test_an_encrypted_or_own_scheduler_may_be_used(address: str) -> None:
+def test_an_encrypted_or_own_scheduler_may_be_used_and_an_open_one_insisted_on(
+    address: str,
+) -> None:
     check_address(address)
+    check_address("tcp://10.0.0.1:8786", insecure=True)
 
 
 @pytest.mark.parametrize(
@@ -197,10 +195,6 @@ def test_any_other_is_refused(address: str, reason: str) -> None:
 def test_a_worker_joins_a_scheduler_that_is_there() -> None:
     with pytest.raises(UsageError, match=r"`local:2` is for --cluster of harness.tune"):
         check_can_serve("local:2", insecure=False)
-
-
-def test_an_open_scheduler_may_be_insisted_on() -> None:
-    check_address("tcp://10.0.0.1:8786", insecure=True)
 
 
 def test_insisting_needs_a_cluster() -> None:
@@ -250,6 +244,12 @@ class Loopback:
         """Keep the files of a bundle."""
         self.stored += 1
         return self.agent.store(bundle)
+
+
+def _built(agent: Agent, request: BuildRequest) -> WorkerAnswer[Binary]:
+    """Return the agent's answer to a request."""
+    text = agent.build(wire.encode(BuildRequest, request))
+    return wire.decode(WorkerAnswer[Binary], text)
 
 
 @pytest.fixture(scope="module")
@@ -307,18 +307,13 @@ def test_files_are_sent_once(remote: KernelMeasurer, loopback: Loopback) -> None
     assert loopback.stored == 1
 
 
-def test_an_answer_that_is_garbage_is_a_fault_of_the_worker(
-    faults: Spec, remote: KernelMeasurer, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loopback, "garble", lambda _: b"\x80\x04N.")
-    with pytest.raises(BackendUnavailable, match="cannot be read"):
-        remote.measure(space_of(faults, remote), GIVEN, fault("none"), None)
-
-
-def test_a_measurement_of_another_configuration_is_a_fault_of_the_worker(
+def test_an_answer_that_is_none_is_a_fault_of_the_worker(
     faults: Spec, remote: KernelMeasurer, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = space_of(faults, remote)
+    monkeypatch.setattr(loopback, "garble", lambda _: b"\x80\x04N.")
+    with pytest.raises(BackendUnavailable, match="cannot be read"):
+        remote.measure(space, GIVEN, fault("none"), None)
     monkeypatch.setattr(loopback, "garble", lambda answer: answer.replace(b"none", b"late"))
     with pytest.raises(BackendUnavailable, match="another configuration"):
         remote.measure(space, GIVEN, fault("none"), None)
@@ -457,10 +452,7 @@ def test_a_build_whose_files_no_worker_keeps_is_an_answer(
     module_opencl: Backend, loopback: Loopback
 ) -> None:
     request = BuildRequest(module_opencl, Program("", (), ()), "0" * 64, 10)
-    answer = wire.decode(
-        WorkerAnswer[Binary], loopback.agent.build(wire.encode(BuildRequest, request))
-    )
-    assert answer.lacks_bundle
+    assert _built(loopback.agent, request).lacks_bundle
 
 
 @pytest.fixture
@@ -554,8 +546,7 @@ def test_a_worker_without_room_is_a_fault_of_the_worker(
     bundle = Bundle({"x": b""})
     bundle.folder()
     request = BuildRequest(module_opencl, Program("", (), ()), bundle.digest, 10)
-    text = loopback.agent.build(wire.encode(BuildRequest, request))
-    error = wire.decode(WorkerAnswer[Binary], text).failure.error()
+    error = _built(loopback.agent, request).failure.error()
     assert isinstance(error, BackendUnavailable)
     assert "the worker on" in str(error)
     assert "No space left" in str(error)
@@ -631,22 +622,15 @@ def test_devices_of_workers_that_join_are_opened_once() -> None:
 def test_a_worker_that_was_silent_and_goes_on_is_used_again() -> None:
     cluster = FakeCluster(one=("a",), two=("b",))
     late = _late(cluster)
-    assert _look(late) == {"b"}
+    cluster.silent.add("two")
+    assert _look(late) == set()
+    cluster.silent.clear()
+    assert _look(late) == {"b"}, "it is asked again"
     two = cluster.workers.pop("two")
     assert _look(late) == set()
     cluster.workers["two"] = two
     assert _look(late) == {"b"}
     assert _look(late) == set()
-
-
-@pytest.mark.usefixtures("_named")
-def test_a_worker_that_does_not_answer_is_asked_again() -> None:
-    cluster = FakeCluster(one=("a",), two=("b",))
-    late = _late(cluster)
-    cluster.silent.add("two")
-    assert _look(late) == set()
-    cluster.silent.clear()
-    assert _look(late) == {"b"}
 
 
 @pytest.mark.usefixtures("_named")

@@ -15,17 +15,15 @@ from harness.core.records import Config, Input, Outcome
 from harness.fleet import worker
 from harness.fleet.agent import Agent
 from harness.fleet.bundle import Bundle, pack_program
-from harness.fleet.cluster import BUILD
 from harness.fleet.fleet_device import FleetDevice
 from harness.fleet.measurers import FleetRequest, fleet_measurers
 from harness.fleet.remote_programs import ProgramOpener, RemotePrograms
 from harness.measure.choose import fitted_to
-from harness.measure.programs import measurer as measurer_module
-from harness.measure.programs import worker as worker_module
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec, make_spec
-from tests.helpers.fakes import HereProcesses
+from tests.helpers.dask_workers import two_workers
+from tests.helpers.fake_kernels import measure_programs_here
 
 SPACE = """\
 name: script
@@ -67,9 +65,7 @@ def check(run):
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Programs are measured by this process, with a cache that no other test fills."""
-    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    monkeypatch.setattr(worker_module, "end_programs_when_terminated", lambda: None)
+    measure_programs_here(monkeypatch)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
 
@@ -208,30 +204,18 @@ def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPa
 
 def test_a_cluster_on_this_machine_is_refused(spec: Spec) -> None:
     request = FleetRequest("local:2", (), 1, False, "this", print)
-    with (
-        pytest.raises(UsageError, match="one program at a time"),
-        fleet_measurers(spec, request),
-    ):
+    with pytest.raises(UsageError, match="one program at a time"), fleet_measurers(spec, request):
         pass
 
 
 def test_a_fleet_measures_a_program_over_dask(
     spec: Spec, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    distributed = pytest.importorskip("distributed")
     text = SPACE.replace("{against: {host: check.py}}", "{}")  # check() needs a main thread
     spec.path.write_text(text)
     spec = load_spec(spec.path)
     monkeypatch.setattr(worker, "_agents", [agent])
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=2,
-        processes=False,
-        host="127.0.0.1",
-        protocol="tcp://",
-        resources={BUILD: 0},
-        dashboard_address="127.0.0.1:0",
-    ) as local:
+    with two_workers(builds=0) as local:
         request = FleetRequest(local.scheduler_address, (), 2, False, "this", print)
         with fleet_measurers(spec, request) as fleet:
             (measurer,) = fleet.opened.measurers.values()  # two workers of one machine

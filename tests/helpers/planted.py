@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
-from harness.core.records import Config, Input
+from harness.core.records import Config, Input, Measurement, Value
+from harness.measure.backends.choose import Backend
+from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
@@ -32,3 +35,14 @@ def until(condition: Callable[[], bool]) -> bool:
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
     return condition()
+
+
+def measured(
+    spec: Spec, backend: Backend, problem: Input, *changes: Mapping[str, Value]
+) -> list[Measurement]:
+    """Measure the default with each of these changes, which must be legal."""
+    with closing(KernelMeasurer(spec, backend)) as measurer:
+        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
+        configs = [Config({**space.default, **change}) for change in changes]
+        assert [space.why_illegal(config) for config in configs] == [None] * len(configs)
+        return [measurer.measure(space, problem, config, None) for config in configs]

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.core.errors import BackendUnavailable, BuildFailed, DataDoesNotFit
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.errors import BackendUnavailable, BuildFailed, DataDoesNotFit, UsageError
+from harness.core.files import cache_folder
+from harness.core.program import Binary, Program
+from harness.core.records import Build, Config, Measurement, Outcome
 from harness.measure.backends.choose import Backend
+from harness.measure.build_cache import BuildCache, digests
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.processes import Task, spare_cores
-from harness.space import ConstrainedSpace
+from harness.space import ConstrainedSpace, Space
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
+from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
+from tests.helpers.fakes import FakeBackend, HereProcesses, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, SOON_S, space_of
 
 
@@ -31,17 +40,14 @@ def edited(tmp_path: Path) -> Path:
     return Path(shutil.copytree(FAULTS, tmp_path / "faults"))
 
 
-def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
+def measured_anew(folder: Path, opencl: Backend, **changes: Any) -> tuple[Measurement, bool]:
     """Load the space, measure once; and whether anything was compiled."""
     spec = load_spec(folder / "faults.yaml")
-    measurer = KernelMeasurer(spec, opencl)
-    try:
+    with closing(KernelMeasurer(spec, opencl)) as measurer:
         space = space_of(spec, measurer)
-        found = measurer.measure(space, GIVEN, space.default, None)
-        assert found.build is not None
-        return found, not found.build.cached
-    finally:
-        measurer.close()
+        found = measurer.measure(space, GIVEN, Config({**space.default, **changes}), None)
+    assert found.build is not None
+    return found, not found.build.cached
 
 
 def test_second_run_compiles_nothing_until_something_changes(edited: Path, opencl: Backend) -> None:
@@ -80,48 +86,34 @@ def test_options_are_part_of_what_is_built(edited: Path, opencl: Backend) -> Non
     path = edited / "faults.yaml"
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nlaunch:"
     path.write_text(path.read_text().replace("launch:", flags))
-    spec = load_spec(path)
-    measurer = KernelMeasurer(spec, opencl)
-    try:
-        space = space_of(spec, measurer)
-        flag = next(p.name for p in space.parameters if p.role == "flag")
-        with_flag = Config({**space.default, flag: True})
-        assert measurer.measure(space, GIVEN, space.default, None).outcome is Outcome.OK
-        found = measurer.measure(space, GIVEN, with_flag, None)
-        assert found.build is not None
-        assert found.build.options == "-cl-mad-enable"
-        assert not found.build.cached
-    finally:
-        measurer.close()
-
-
-FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
+    (flag,) = (p.name for p in load_spec(path).parameters if p.role == "flag")
+    assert measured_anew(edited, opencl)[0].outcome is Outcome.OK
+    found, compiled = measured_anew(edited, opencl, **{flag: True})
+    assert found.build is not None
+    assert found.build.options == "-cl-mad-enable"
+    assert compiled
 
 
 @pytest.fixture
 def fake_spec(tmp_path: Path) -> Spec:
-    # The path makes the source another one for each test: nothing is in the cache.
-    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
-    (tmp_path / "twice.py").write_text(FAKE_HOST)
-    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
-    return load_spec(tmp_path / "fake.yaml")
+    return write_fake(tmp_path)
+
+
+Open = Callable[..., tuple[KernelMeasurer, Space]]
 
 
 @pytest.fixture
-def fake_measurer(
-    tmp_path: Path, fake_spec: Spec, fake_processes: None
-) -> Iterator[Callable[..., KernelMeasurer]]:
+def fake(tmp_path: Path, fake_spec: Spec, fake_processes: None) -> Iterator[Open]:
     """Opens measurers of a fake backend with these traits, and closes them."""
-    opened: list[KernelMeasurer] = []
+    with ExitStack() as opened:
 
-    def measurer(**traits: object) -> KernelMeasurer:
-        backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits)  # type: ignore[arg-type]
-        opened.append(KernelMeasurer(fake_spec, backend))
-        return opened[-1]
+        def measurer(spec: Spec = fake_spec, **traits: Any) -> tuple[KernelMeasurer, Space]:
+            traits["journal"] = tmp_path / "journal"
+            made = KernelMeasurer(spec, FakeBackend("opencl", "opencl", "a fake", **traits))
+            opened.callback(made.close)
+            return made, ConstrainedSpace.of(spec, FOUR, made.limits, "opencl")
 
-    yield measurer
-    for one in opened:
-        one.close()
+        yield measurer
 
 
 def overlaps(journal: Path) -> int:
@@ -136,16 +128,10 @@ def overlaps(journal: Path) -> int:
 
 @pytest.mark.parametrize(("shares_cpu", "spare"), [(False, 1), (True, 1), (False, 0)])
 def test_builds_overlap_measurements_but_where_they_share_its_core(
-    fake_measurer: Callable[..., KernelMeasurer],
-    fake_spec: Spec,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    shares_cpu: bool,
-    spare: int,
+    fake: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_cpu: bool, spare: int
 ) -> None:
     monkeypatch.setattr("harness.measure.kernels.spare_cores", lambda *, devices: spare)
-    measurer = fake_measurer(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
-    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
+    measurer, space = fake(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
     configs = list(space)[:4]
     measurer.expect(space, configs[:3])
     for config in configs:
@@ -178,8 +164,7 @@ def test_measuring_waits_for_no_build_that_was_forgotten(fake_spec: Spec) -> Non
 
 
 @pytest.mark.parametrize(
-    ("limit", "spare"),
-    [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)],
+    ("limit", "spare"), [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)]
 )
 def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, spare: int
@@ -191,66 +176,43 @@ def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     assert spare_cores(file) == spare
 
 
-def test_configuration_is_compiled_once_for_all_inputs(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
-) -> None:
-    measurer = fake_measurer()
+def test_configuration_is_compiled_once_for_all_inputs(fake: Open, tmp_path: Path) -> None:
+    measurer, space = fake()
     for given in (FOUR, FIVE, FOUR):
-        space = ConstrainedSpace.of(fake_spec, given, measurer.limits, "opencl")
         assert measurer.measure(space, given, space.default, None).outcome is Outcome.OK
     happened = [what for what, _, _ in read_journal(tmp_path / "journal")]
     assert happened.count("compile") == 1
 
 
-def test_failed_build_is_not_tried_again_in_the_same_run(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec, tmp_path: Path
-) -> None:
-    source = tmp_path / "twice.cl"
-    source.write_text(source.read_text() + "#error it is broken\n")
-    spec = load_spec(fake_spec.path)
-    measurer = KernelMeasurer(
-        spec, FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
-    )
-    try:
-        found = []
-        for given in (FOUR, FIVE):
-            space = ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
-            measurer.expect(space, [space.default])
-            found.append(measurer.measure(space, given, space.default, None))
-            found += measurer.measure_interleaved(space, given, [space.default], 2)
-    finally:
-        measurer.close()
+def test_failed_build_is_not_tried_again_in_the_same_run(fake: Open, tmp_path: Path) -> None:
+    measurer, space = fake(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
+    found = []
+    for given in (FOUR, FIVE):
+        measurer.expect(space, [space.default])
+        found.append(measurer.measure(space, given, space.default, None))
+        found += measurer.measure_interleaved(space, given, [space.default], 2)
     assert {m.outcome for m in found} == {Outcome.BUILD_FAILED}
-    assert {m.message for m in found} == {"kernel:5: #error it is broken"}
+    assert {m.message for m in found} == {"kernel:6: #error it is broken"}
     assert [what for what, _, _ in read_journal(tmp_path / "journal")] == ["compile"]
 
 
-def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
-) -> None:
+def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: Open) -> None:
     # Four launches a configuration: each second one dies in the process of the one before.
-    measurer = fake_measurer(lives=6)
-    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
+    measurer, space = fake(lives=6)
     outcomes = [measurer.measure(space, FOUR, config, None).outcome for config in list(space)[:3]]
     assert outcomes == [Outcome.OK] * 3
 
 
-def test_process_that_dies_of_its_first_configuration_is_not_tried_again(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
-) -> None:
-    measurer = fake_measurer(lives=2)
-    space = ConstrainedSpace.of(fake_spec, FOUR, measurer.limits, "opencl")
+def test_process_that_dies_of_its_first_configuration_is_not_tried_again(fake: Open) -> None:
+    measurer, space = fake(lives=2)
     for config in list(space)[:2]:
         found = measurer.measure(space, FOUR, config, None)
         assert found.outcome is Outcome.CRASHED
         assert "SIGSEGV" in found.message
 
 
-def test_input_that_does_not_fit_on_the_device_leaves_the_others(
-    fake_measurer: Callable[..., KernelMeasurer], fake_spec: Spec
-) -> None:
-    measurer = fake_measurer(memory_bytes=64)
-    space = ConstrainedSpace.of(fake_spec, FIVE, measurer.limits, "opencl")
+def test_input_that_does_not_fit_on_the_device_leaves_the_others(fake: Open) -> None:
+    measurer, space = fake(memory_bytes=64)
     with pytest.raises(DataDoesNotFit, match="80 bytes do not fit"):
         measurer.measure(space, FIVE, space.default, None)
     assert measurer.measure(space, FOUR, space.default, None).outcome is Outcome.OK
@@ -285,3 +247,178 @@ def test_compiler_that_dies_is_a_failed_build(fake_spec: Spec) -> None:
 class _AbortingCompiler(FakeBackend):
     def open_compiler(self):
         os.abort()
+
+
+# ------------------------------------------------------------------------------------------ on disk
+
+PROGRAM = Program("int a;", ("-O3",), ("/include",), ("int b;",))
+KEY = PROGRAM.key("compiler 1")
+BUILD = Build(
+    KEY, "-O3", "compiler 1", 0.5, "ab" * 32, registers=32, shared_bytes=0, log="w\u00e4rning\n"
+)
+BINARY = Binary(BUILD, b"\n\x00binary\nwith lines\n" + bytes(range(256)))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> BuildCache:
+    return BuildCache(tmp_path)
+
+
+def entry(folder: Path) -> Path:
+    (path,) = folder.rglob("*.bin")
+    return path
+
+
+@pytest.mark.parametrize("data", [BINARY.data, b""])
+def test_what_was_put_is_found_and_marked_as_cached(cache: BuildCache, data: bytes) -> None:
+    assert cache.get(KEY) is None
+    cache.put(Binary(BUILD, data))
+    found = cache.get(KEY)
+    assert found is not None
+    assert found.data == data
+    assert found.build == dataclasses.replace(BUILD, cached=True)
+
+
+def test_entry_counts_while_the_files_that_the_compiler_read_are_the_same(
+    cache: BuildCache, tmp_path: Path
+) -> None:
+    header = tmp_path / "a header.h"
+    header.write_text("int b;")
+    cache.put(Binary(BUILD, b"x", digests([str(header)])))
+    found = cache.get(KEY)
+    assert found is not None
+    assert found.read == digests([str(header)])
+    header.write_text("int c;")
+    assert cache.get(KEY) is None
+    header.unlink()
+    assert cache.get(KEY) is None
+
+
+def test_no_other_file_is_left_beside_an_entry(cache: BuildCache, tmp_path: Path) -> None:
+    cache.put(BINARY)
+    cache.put(BINARY)
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [entry(tmp_path)]
+
+
+def test_entry_cut_short_or_changed_anywhere_is_no_entry(cache: BuildCache, tmp_path: Path) -> None:
+    cache.put(BINARY)
+    whole = entry(tmp_path).read_bytes()
+    for place in range(len(whole)):
+        changed = bytearray(whole)
+        changed[place] ^= 0x20
+        for content in (whole[:place], changed):
+            entry(tmp_path).write_bytes(content)
+            assert cache.get(KEY) is None
+
+
+def test_broken_entry_is_replaced(cache: BuildCache, tmp_path: Path) -> None:
+    cache.put(BINARY)
+    entry(tmp_path).write_bytes(b"broken")
+    cache.put(BINARY)
+    assert cache.get(KEY) is not None
+
+
+def test_entry_under_another_key_is_no_entry(cache: BuildCache, tmp_path: Path) -> None:
+    cache.put(BINARY)
+    other = tmp_path / KEY[:2] / f"{KEY[:-1]}x.bin"
+    os.rename(entry(tmp_path), other)
+    assert cache.get(f"{KEY[:-1]}x") is None
+
+
+@pytest.mark.parametrize("record", [b"{", b"[]", b"3", b"\xff"])
+def test_entry_with_a_right_digest_and_no_build_is_no_entry(
+    cache: BuildCache, tmp_path: Path, record: bytes
+) -> None:
+    cache.put(BINARY)
+    (entry,) = tmp_path.rglob("*.bin")
+    rest = record + b"\n"
+    entry.write_bytes(
+        b"harness-build-6 " + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+    )
+    assert cache.get(KEY) is None
+
+
+def test_folder_in_an_entrys_place_is_no_entry(cache: BuildCache, tmp_path: Path) -> None:
+    (tmp_path / KEY[:2] / f"{KEY}.bin").mkdir(parents=True)
+    assert cache.get(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"text": "int c;"}, {"options": ("-O2",)}, {"options": ()}, {"includes": ("int d;",)}],
+)
+def test_key_changes_with_what_decides_the_build(change: dict[str, object]) -> None:
+    changed = dataclasses.replace(PROGRAM, **change)  # type: ignore[arg-type]
+    assert changed.key("compiler 1") != KEY
+    assert PROGRAM.key("compiler 2") != KEY
+
+
+WRITER = """
+import sys
+sys.path.insert(0, sys.argv[3])
+from pathlib import Path
+from harness.measure.backends.base import Binary
+from harness.measure.build_cache import BuildCache
+from harness.core.records import Build
+cache, data = BuildCache(Path(sys.argv[1])), sys.argv[2].encode() * 100_000
+for _ in range(200):
+    cache.put(Binary(Build("k" * 64, "", "c", 1.0), data))
+    found = cache.get("k" * 64)
+    assert found is not None and len(set(found.data)) == 1, "half-written"
+"""
+
+
+def test_two_processes_that_write_the_same_key_do_no_harm(tmp_path: Path) -> None:
+    root = str(Path(__file__).parents[2])
+    commands = [[sys.executable, "-c", WRITER, str(tmp_path), mark, root] for mark in "ab"]
+    writers = [subprocess.Popen(command, stderr=subprocess.PIPE) for command in commands]
+    message = [writer.communicate()[1].decode() for writer in writers]
+    assert message == ["", ""]
+    assert len(list(tmp_path.rglob("*"))) == 2, "the folder, and in it one entry"
+
+
+def test_folder_that_cannot_be_made_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match=r"file/builds cannot be written: .*set HARNESS_CACHE_DIR"):
+        cache_folder("builds")
+
+
+def test_disk_that_refuses_an_entry_is_reported(cache: BuildCache, tmp_path: Path) -> None:
+    (tmp_path / KEY[:2]).write_text("a file where a folder belongs")
+    with pytest.raises(UsageError, match="cannot be written"):
+        cache.put(BINARY)
+
+
+def test_the_binaries_unused_longest_are_removed_first(cache: BuildCache, tmp_path: Path) -> None:
+    keys = [f"{number}{KEY[1:]}" for number in range(4)]
+    for age, key in enumerate(keys):
+        build = dataclasses.replace(BUILD, key=key)
+        cache.put(Binary(build, bytes(1000)))
+        file = tmp_path / key[:2] / f"{key}.bin"
+        os.utime(file, (1000 + age, 1000 + age))
+    size_bytes = file.stat().st_size
+    cache.get(keys[0])  # used now
+    cache.trim(2 * size_bytes)
+    assert [cache.get(key) is not None for key in keys] == [True, False, False, True]
+
+
+def test_a_trimmed_cache_keeps_what_fits(cache: BuildCache, tmp_path: Path) -> None:
+    cache.put(BINARY)
+    (tmp_path / "link").symlink_to(tmp_path)
+    cache.trim()
+    cache.trim(entry(tmp_path).stat().st_size)
+    assert cache.get(KEY) is not None
+    cache.trim(0)
+    assert cache.get(KEY) is None
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_cache_lies_below_the_requested_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "asked"))
+    BuildCache().put(BINARY)
+    assert entry(tmp_path / "asked" / "builds").is_file()

@@ -1,16 +1,24 @@
-"""Which backend is used, and why."""
+"""Which backend is used, which compiler compiles CUDA kernels, and why."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
+from harness.measure import choose as measure_choose
 from harness.measure.backends import cuda, opencl
-from harness.measure.backends.choose import choose, choose_devices, choose_one
+from harness.measure.backends.choose import Backend, choose, choose_devices, choose_one
+from harness.measure.backends.cuda_compilers import NVCC, NVRTC
 from harness.measure.backends.cuda_driver import CudaGpu
 from harness.measure.backends.opencl import DeviceName
+from harness.measure.choose import with_cuda_compiler
+from harness.space_file import Spec, load_spec
+from tests.helpers.results_examples import SPEC
 
 NO_CUDA = "no NVIDIA driver: install it"
 H100 = CudaGpu(0, "NVIDIA H100", "GPU-aa", "0000:1B:00.0", "sm_90", 80 << 30)
@@ -38,25 +46,31 @@ def machine(monkeypatch: pytest.MonkeyPatch):
     return made
 
 
-def test_auto_prefers_cuda_where_a_gpu_is(machine) -> None:
-    machine(None, GPU, POCL)
-    chosen = choose("auto")
-    assert (chosen.language, chosen.compiler, chosen.opencl_device) == ("cuda", "nvcc", None)
-    assert chosen.why == "CUDA comes first, and a GPU is here; through cuda-bindings 13.0"
-
-
-def test_auto_takes_an_opencl_gpu_before_pocl_and_says_why_not_cuda(machine) -> None:
-    machine(NO_CUDA, GPU, POCL)
-    chosen = choose("auto")
-    assert (chosen.language, chosen.compiler, chosen.opencl_device) == ("opencl", "opencl", GPU)
-    assert chosen.why == f"an OpenCL GPU is here, and CUDA is not: {NO_CUDA}"
-
-
-def test_auto_falls_back_to_pocl_and_says_that_no_gpu_can_be_used(machine) -> None:
-    machine(NO_CUDA, POCL)
-    chosen = choose("auto")
-    assert chosen.opencl_device == POCL
-    assert chosen.why == "no GPU can be used (no NVIDIA driver)"
+@pytest.mark.parametrize(
+    ("no_cuda", "devices", "chosen", "why"),
+    [
+        (
+            None,
+            [GPU, POCL],
+            ("cuda", "nvcc", None),
+            "CUDA comes first, and a GPU is here; through cuda-bindings 13.0",
+        ),
+        (
+            NO_CUDA,
+            [GPU, POCL],
+            ("opencl", "opencl", GPU),
+            f"an OpenCL GPU is here, and CUDA is not: {NO_CUDA}",
+        ),
+        (NO_CUDA, [POCL], ("opencl", "opencl", POCL), "no GPU can be used (no NVIDIA driver)"),
+    ],
+)
+def test_auto_prefers_cuda_then_an_opencl_gpu_and_says_why(
+    machine, no_cuda, devices, chosen, why
+) -> None:
+    machine(no_cuda, *devices)
+    found = choose("auto")
+    assert (found.language, found.compiler, found.opencl_device) == chosen
+    assert found.why == why
 
 
 def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
@@ -78,23 +92,15 @@ def test_auto_without_pyopencl_says_what_to_install(monkeypatch) -> None:
         choose("auto")
 
 
-def test_requested_opencl_is_used_though_cuda_is_there(machine) -> None:
+def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
     machine(None, POCL)
     assert choose("opencl").opencl_device == POCL
-
-
-def test_requested_cuda_that_is_missing_is_refused_with_the_next_step(machine) -> None:
+    there = "no backend `metal`; there are auto, command, cuda, opencl"
+    with pytest.raises(UsageError, match=there):
+        choose("metal")
     machine(NO_CUDA, POCL)
     with pytest.raises(BackendUnavailable, match=f"--backend cuda cannot run here: {NO_CUDA}"):
         choose("cuda")
-
-
-def test_unknown_backend_is_reported_with_those_there_are(machine) -> None:
-    machine(None, POCL)
-    with pytest.raises(
-        UsageError, match="no backend `metal`; there are auto, command, cuda, opencl"
-    ):
-        choose("metal")
 
 
 def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,3 +258,62 @@ def test_wrong_number_of_parts_is_refused(parts, monkeypatch) -> None:
     monkeypatch.setenv("HARNESS_CPU_PARTS", parts)
     with pytest.raises(UsageError, match=f"whole number from 1 to 1024, got '{parts}'"):
         opencl.cpu_parts()
+
+
+# ----------------------------------------------------------------------------- the compiler of CUDA
+
+SM_90 = Backend("cuda", "nvcc", "a test", arch="sm_90")
+SPACE = """\
+name: scale
+kernel: {function: scale, source: {cuda: scale.cu}, host: scale.py}
+parameters: {BLOCK: {values: [32, 64], default: 32}}
+launch: {group: [BLOCK], grid: [1]}
+inputs: {features: [n], values: [{n: 32}]}
+"""
+HOST = "def arguments(n, rng): ...\n\n\ndef reference(arguments): ...\n"
+
+
+def space(folder: Path, more: str = "", kernel: str = "x[threadIdx.x] = BLOCK;") -> Spec:
+    text = f'extern "C" __global__ void scale(float *x) {{ {kernel} }}\n'
+    (folder / "scale.cu").write_text(text)
+    (folder / "scale.py").write_text(HOST)
+    (folder / "scale.yaml").write_text(SPACE + more)
+    return load_spec(folder / "scale.yaml")
+
+
+def without(monkeypatch: pytest.MonkeyPatch, missing: Mapping[str, str]) -> None:
+    """Make the named compilers unusable, and the others usable."""
+    monkeypatch.setattr(measure_choose, "why_unusable", lambda name, arch: missing.get(name))
+
+
+def chosen(spec: Spec, backend: Backend = SM_90) -> tuple[str, str]:
+    found = with_cuda_compiler(spec, backend)
+    return found.cuda_compiler, found.why.removeprefix("a test; ")
+
+
+def test_the_space_names_the_compiler(tmp_path, monkeypatch) -> None:
+    without(monkeypatch, {})
+    spec = space(tmp_path, "compiler: {cuda: nvrtc}\n")
+    assert chosen(spec) == (NVRTC, "NVRTC compiles: the space says so")
+    assert spec.program_sha256 == space(tmp_path).program_sha256
+
+
+def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch) -> None:
+    without(monkeypatch, {NVRTC: "NVRTC is not installed: pip install it"})
+    spec = space(tmp_path, "compiler: {cuda: nvrtc}\n")
+    reason = r"scale\.yaml says `compiler: \{cuda: nvrtc\}`, but .* here: NVRTC is not installed: p"
+    with pytest.raises(BackendUnavailable, match=reason):
+        with_cuda_compiler(spec, SM_90)
+
+
+def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch) -> None:
+    without(monkeypatch, {})
+    spec = space(tmp_path)
+    assert chosen(spec) == (NVCC, "nvcc compiles")
+    without(monkeypatch, {NVCC: "nvcc was not found: it is nowhere"})
+    only = dataclasses.replace(SM_90, cuda_compiler=NVRTC)
+    assert chosen(spec, only) == (NVRTC, "NVRTC compiles: nvcc was not found")
+
+
+def test_other_devices_have_no_choice(opencl: Backend) -> None:
+    assert with_cuda_compiler(SPEC, opencl) is opencl

@@ -10,17 +10,15 @@ import numpy as np
 import pytest
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Argument, Contents, Launch, Program
-from harness.core.records import Config, Input, Outcome
-from harness.measure.backends.guard_zones import StrayWrite
+from harness.core.program import Argument, Contents, Launch
+from harness.core.records import Outcome
+from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
-from harness.measure.verify import Tolerance
-from harness.stats.timing import Sampling
-from tests.helpers.fakes import Array, FakeBackend, FakeCompiler, FakeDevice
+from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker
+from tests.helpers.fakes import Array, FakeDevice
 
-GIVEN = Input({"n": 4})
 OVERRUN = StrayWrite("y", 1670, behind=True)
 
 HOST = """
@@ -61,14 +59,8 @@ class Spoilable(FakeDevice):
 
 
 def job_of(kernel: str, group: int = 4) -> KernelJob:
-    return KernelJob(
-        config=Config({"KERNEL": kernel}),
-        input=GIVEN,
-        binary=FakeCompiler().compile(Program(f"kernel {kernel}", (kernel,), ())),
-        launches=(Launch(kernel, (group,), (1,), ("x", "kept", "y", "sum")),),
-        tolerance=Tolerance(),
-        sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
-    )
+    launch = Launch(kernel, (group,), (1,), ("x", "kept", "y", "sum"))
+    return fake_job(kernel, launches=(launch,))
 
 
 @pytest.fixture
@@ -115,12 +107,9 @@ def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
 @pytest.fixture
 def worker(tmp_path: Path) -> DeviceWorker:
     """A worker with a device that can be spoilt, and the data of an input on it."""
-    host = tmp_path / "host.py"
-    host.write_text(HOST)
-    worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), host)
-    worker.__dict__["_device"] = device = Spoilable()
+    worker = fake_worker(tmp_path, device := Spoilable(), HOST)
     give_kernels(device, worker)
-    worker.prepare(GIVEN)
+    worker.prepare(FOUR)
     return worker
 
 
@@ -194,3 +183,55 @@ def test_device_that_takes_the_data_no_more_is_replaced(
 
     monkeypatch.setattr(device, "bind", refuses)
     assert not worker.run(job_of("overruns")).healthy
+
+
+# --------------------------------------------------------------------------------- around arguments
+
+FLOATS = ("float16", "float32", "float64", "complex64", "complex128")
+PAIR = np.dtype([("a", np.float32), ("b", np.int32), ("c", np.int32)])
+
+
+@pytest.mark.parametrize(
+    "dtype", [*FLOATS, "longdouble", "int8", "uint16", "int32", "int64", "bool", PAIR]
+)
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("elements", [1, 2, 63])
+def test_farthest_write_is_counted_in_elements(
+    dtype: np.dtype[np.void], behind: bool, elements: int
+) -> None:
+    dtype = np.dtype(dtype)
+    zone = zone_content("y", dtype).copy()
+    assert zone.shape == (ZONE_BYTES,)
+    assert stray_write("y", dtype, zone, behind) is None
+    size = elements * dtype.itemsize
+    near = zone[:size] if behind else zone[-size:]
+    near[:] = 0
+    assert stray_write("y", dtype, zone, behind) == StrayWrite("y", elements, behind)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_every_second_floating_point_number_of_a_zone_is_nan(dtype: str) -> None:
+    parts = zone_content("y", np.dtype(dtype)).view(np.empty(0, dtype).real.dtype)
+    assert np.isnan(parts[::2]).all()
+    assert (parts[1::2] >= 1000).all()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_content_of_one_zone_is_not_that_of_another(dtype: str) -> None:
+    one, other = (zone_content(name, np.dtype(dtype)).view("u4") for name in "xy")
+    assert (one != other).all()
+
+
+def test_integers_of_a_zone_are_no_index() -> None:
+    assert (zone_content("y", np.dtype("int32")).view("int32") < -1000).all()
+
+
+@pytest.mark.parametrize(
+    ("stray", "text"),
+    [
+        (StrayWrite("y", 1, True), "y (1 element behind its end)"),
+        (StrayWrite("y", 2000, False), "y (2,000 elements before its start)"),
+    ],
+)
+def test_stray_write_names_its_argument_and_distance(stray: StrayWrite, text: str) -> None:
+    assert str(stray) == text

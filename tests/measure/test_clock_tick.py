@@ -41,19 +41,13 @@ def test_tick_is_the_least_step_between_times(tick_s: float) -> None:
     assert find_tick(work) == pytest.approx(tick_s)
 
 
-def test_tick_is_at_least_what_the_driver_states() -> None:
+def test_tick_is_at_least_what_the_driver_states_and_that_of_a_clock_that_stands() -> None:
     assert find_tick(lambda length: length * 1e-9, stated_s=1e-6) == 1e-6
-
-
-def test_clock_that_always_says_the_same_has_a_tick_of_that() -> None:
     assert find_tick(lambda length: TICK_S) == TICK_S
 
 
-def test_sample_has_a_hundred_ticks() -> None:
+def test_sample_has_a_hundred_ticks_or_one_long_run() -> None:
     assert len(run_sample(lambda: 1.0, 0.25)) == 25
-
-
-def test_sample_of_a_long_run_is_one_run() -> None:
     assert run_sample(lambda: 1e-3, TICK_S) == [1e-3]
     assert run_sample(lambda: 1e-3, 0.0) == [1e-3]
 
@@ -63,24 +57,24 @@ def test_sample_ends_at_its_most_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(run_sample(lambda: TICK_S, TICK_S)) == 7
 
 
-def test_sample_ends_where_its_runs_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    moments_s = itertools.count(0.0, 0.02)
-    monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(moments_s))
-    assert len(run_sample(lambda: TICK_S, TICK_S)) == 3
-
-
-def test_many_samples_are_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    moments_s = itertools.count(0.0, 0.001)
-    monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(moments_s))
-    assert len(run_sample(lambda: TICK_S, TICK_S, samples=1000)) == 5
-
-
-def test_sample_in_which_the_host_was_stopped_is_as_long_as_others(
+@pytest.mark.parametrize(
+    ("moments_s", "run_s", "samples", "runs"),
+    [
+        (itertools.count(0.0, 0.02), TICK_S, {}, 3),  # its runs take long
+        (itertools.count(0.0, 0.001), TICK_S, {"samples": 1000}, 5),  # many samples are shorter
+        (itertools.chain([0.0, 9.0], itertools.count(9.01, 0.001)), 5 * TICK_S, {}, 20),
+    ],
+    ids=["long runs", "many samples", "the host was stopped"],
+)
+def test_sample_ends_by_the_time_that_its_runs_take(
     monkeypatch: pytest.MonkeyPatch,
+    moments_s: Iterator[float],
+    run_s: float,
+    samples: dict[str, int],
+    runs: int,
 ) -> None:
-    moments_s = itertools.chain([0.0, 9.0], itertools.count(9.01, 0.001))
     monkeypatch.setattr(clock_tick.time, "perf_counter", lambda: next(moments_s))
-    assert len(run_sample(lambda: 5 * TICK_S, TICK_S)) == 20
+    assert len(run_sample(lambda: run_s, TICK_S, **samples)) == runs
 
 
 def test_delays_are_spread_over_the_tick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,26 +126,17 @@ def test_configurations_in_one_round_have_samples_of_their_own_sizes() -> None:
 
 
 def test_interleaved_samples_are_long_enough_for_the_least_time_after_an_untimed_run() -> None:
-    sampling = dataclasses.replace(runner(1.0).job.sampling, least_time_s=0.2, repeats=20)
-    runners = [
-        dataclasses.replace(
-            runner(time_s, tick_s=1e-9), job=dataclasses.replace(runner(1.0).job, sampling=sampling)
-        )
-        for time_s in (1e-3, 0.05)
-    ]
+    job = runner(1.0).job
+    sampling = dataclasses.replace(job.sampling, least_time_s=0.2, repeats=20)
+    job = dataclasses.replace(job, sampling=sampling)
+    runners = [dataclasses.replace(runner(s, tick_s=1e-9), job=job) for s in (1e-3, 0.05)]
     short, long = measure_interleaved(runners, 3)
     assert short.observed[RUNS_PER_SAMPLE] == pytest.approx(10, abs=1)
     assert runners[0].runs == 1 + 3 * (1 + short.observed[RUNS_PER_SAMPLE])
     assert RUNS_PER_SAMPLE not in long.observed
     assert runners[1].runs == 1 + 3
-
-
-def test_search_has_no_least_time() -> None:
-    sampling = dataclasses.replace(runner(1.0).job.sampling, least_time_s=0.2)
-    one = dataclasses.replace(
-        runner(1e-3, tick_s=1e-9), job=dataclasses.replace(runner(1.0).job, sampling=sampling)
-    )
-    assert RUNS_PER_SAMPLE not in measure(one).observed
+    alone = dataclasses.replace(runner(1e-3, tick_s=1e-9), job=job)
+    assert RUNS_PER_SAMPLE not in measure(alone).observed, "a search has no least time"
 
 
 def test_occasions_together_have_the_largest_error() -> None:

@@ -11,12 +11,7 @@ import pytest
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.measure import clock_watch
-from harness.measure.clock_watch import (
-    GPU_WARMUP_S,
-    PAUSE_S,
-    ClockWatch,
-    SampleClocks,
-)
+from harness.measure.clock_watch import GPU_WARMUP_S, PAUSE_S, ClockWatch, SampleClocks
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.local import sampling_of
 from harness.measure.occasions import join
@@ -49,75 +44,38 @@ class Work:
 # ------------------------------------------------------------------------- warm devices
 
 
-def test_device_without_a_clock_is_warm_after_the_time() -> None:
-    work = Work(None)
-    assert not work.is_warm()
-    work.run(0.01, None, None)
-    assert not work.is_warm()
-    work.run(0.01, None)
-    assert work.is_warm()
-
-
-def test_no_time_asks_for_nothing() -> None:
-    assert Work().is_warm(0)
-
-
-def test_clock_must_be_steady_as_well() -> None:
-    work = Work()
-    work.run(0.03, 800, 900, 1000)
-    assert not work.is_warm()
-    work.run(0.03, 995)
-    assert not work.is_warm()
-    work.run(0.03, 1005)
-    assert work.is_warm()
-
-
-def test_low_clock_is_not_steady() -> None:
-    work = Work()
-    work.run(0.01, 300, 300, 300, 300)
-    assert not work.is_warm()
-    work.run(0.01, 1000, 1000, 1000)
-    assert work.is_warm()
-
-
-def test_steady_clock_needs_three_runs() -> None:
-    work = Work()
-    work.run(0.1, 1000, 1000)
-    assert not work.is_warm()
-
-
-def test_device_that_worked_until_now_needs_no_warm_up_for_the_next_configuration() -> None:
-    work = Work()
-    work.run(0.01, 1000, 1000, 1000)
-    work.now_s += 0.9 * PAUSE_S
-    assert work.is_warm()
+@pytest.mark.parametrize(
+    ("full_mhz", "steps"),
+    [
+        (None, [(0.0, [], False), (0.01, [None, None], False), (0.01, [None], True)]),
+        (FULL_MHZ, [(0.03, [800, 900, 1000], False), (0.03, [995], False), (0.03, [1005], True)]),
+        (FULL_MHZ, [(0.01, [300] * 4, False), (0.01, [1000] * 3, True)]),  # steady, but low
+        (FULL_MHZ, [(0.1, [1000, 1000], False)]),  # three runs are needed
+        (FULL_MHZ, [(0.01, [1000] * 3, True), (0.01, [900], True)]),  # it stays warm
+    ],
+)
+def test_device_is_warm_after_the_time_and_where_its_clock_is_steady(
+    full_mhz: float | None, steps: list[tuple[float, list[float | None], bool]]
+) -> None:
+    work = Work(full_mhz)
+    assert work.is_warm(0), "no time asks for nothing"
+    for seconds, clocks_mhz, is_warm in steps:
+        work.run(seconds, *clocks_mhz)
+        assert work.is_warm() is is_warm
 
 
 def test_pause_makes_the_device_cold_again() -> None:
     work = Work()
     work.run(0.01, 1000, 1000, 1000)
-    work.now_s += 1.1 * PAUSE_S
+    work.now_s += 0.9 * PAUSE_S
+    assert work.is_warm(), "the next configuration needs no warm-up"
+    work.now_s += 0.2 * PAUSE_S
     assert not work.is_warm()
     work.run(0.01, 1000)
-    assert not work.is_warm(), "neither the work nor the clocks from before the pause count"
-    work.run(0.01, 1000, 1000)
-    assert work.is_warm()
-
-
-def test_first_run_after_a_pause_leaves_the_device_cold() -> None:
-    work = Work()
-    work.run(0.01, 1000, 1000, 1000)
-    assert work.is_warm()
-    work.now_s += 5
+    assert not work.is_warm(), "the work from before the pause does not count"
+    work.run(0.02, 1000)
+    assert not work.is_warm(), "neither do the clocks"
     work.run(0.01, 1000)
-    assert not work.is_warm()
-
-
-def test_warm_device_stays_warm_where_its_clock_varies() -> None:
-    work = Work()
-    work.run(0.01, 1000, 1000, 1000)
-    assert work.is_warm()
-    work.run(0.01, 900)
     assert work.is_warm()
 
 
@@ -157,24 +115,17 @@ def test_locked_clock_is_the_expected_one_after_the_first_warm_up() -> None:
 def test_space_says_how_long_to_warm_up(measure: dict[str, float], warmup_s: float) -> None:
     spec = load_spec(MVMUL).with_measure(measure)
     assert sampling_of(spec, {"warmup_time_s": GPU_WARMUP_S}).warmup_time_s == warmup_s
-
-
-def test_programs_have_no_device_to_warm_up() -> None:
-    assert sampling_of(load_spec(MVMUL.parent / "blur_gcc.yaml")).warmup_time_s == 0
+    assert sampling_of(load_spec(MVMUL.parent / "blur_gcc.yaml")).warmup_time_s == 0, "a program"
 
 
 # ------------------------------------------------------------------------- low clocks
 
 
 def test_low_is_under_three_quarters_of_the_stated_clock() -> None:
-    watch = Work().watch
-    assert [watch.is_low(mhz) for mhz in (749, 751, None)] == [True, False, False]
-
-
-def test_higher_clock_than_the_stated_one_does_not_raise_the_limit() -> None:
     work = Work()
+    assert [work.watch.is_low(mhz) for mhz in (749, 751, None)] == [True, False, False]
     work.run(0.01, 1200)
-    assert not work.watch.is_low(760)
+    assert not work.watch.is_low(760), "a higher clock does not raise the limit"
 
 
 def test_highest_clock_counts_where_the_device_states_none() -> None:

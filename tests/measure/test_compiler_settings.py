@@ -19,9 +19,9 @@ from harness.measure.choose import with_arch
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
+from tests.helpers.compilers import needs_nvcc
 
 FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 
 SPACE = """\
 name: scale

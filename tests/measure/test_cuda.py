@@ -15,23 +15,13 @@ from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_driver, opencl
 from harness.measure.backends.choose import choose
-from harness.measure.backends.cuda import (
-    describe_package,
-    device_arch,
-    load_driver,
-    usable_gpu,
-)
+from harness.measure.backends.cuda import describe_package, device_arch, load_driver, usable_gpu
 from harness.measure.backends.cuda_api import PACKAGE
 from harness.measure.backends.cuda_compilers import first_usable
-from harness.measure.backends.cuda_driver import (
-    CudaGpu,
-    driver_version,
-    forbidden_files,
-    list_gpus,
-)
+from harness.measure.backends.cuda_driver import CudaGpu, driver_version, forbidden_files, list_gpus
 from harness.measure.backends.kernel_parameters import pack_arguments
 from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
-from tests.commands.test_check import needs_nvcc
+from tests.helpers.compilers import needs_nvcc
 
 LIMITS = DeviceLimits(
     max_group_size=1024,
@@ -58,9 +48,6 @@ def test_launch_beyond_the_device_says_which_figure(group, grid, reason):
     found = why_unlaunchable(Launch("f", group, grid, ()), LIMITS)
     assert found is not None
     assert re.search(reason, found)
-
-
-def test_launch_at_the_limits_is_allowed():
     assert why_unlaunchable(Launch("f", (16, 1, 64), (2**31 - 1, 65535, 1), ()), LIMITS) is None
 
 
@@ -88,13 +75,7 @@ def build(**resources: int | None) -> Build:
 def test_each_argument_lies_at_a_multiple_of_its_own_size():
     packed = pack_arguments([np.int32(1), np.uintp(2), np.bool_(True), np.float16(1.5)])
     assert packed == bytes.fromhex("01000000 00000000 0200000000000000 01 00 003e")
-
-
-def test_complex_argument_is_aligned_as_cudas_float2():
-    assert len(pack_arguments([np.int32(1), np.complex64(1j)])) == 16
-
-
-def test_no_arguments_pack_to_nothing():
+    assert len(pack_arguments([np.int32(1), np.complex64(1j)])) == 16, "as CUDA's float2"
     assert pack_arguments([]) == b""
 
 
@@ -249,17 +230,16 @@ def test_devices_are_listed_by_another_process(stub, monkeypatch):
 
 
 @pytest.mark.gpu
-def test_driver_without_devices_offers_no_gpu(stub, monkeypatch):
-    monkeypatch.setenv("CUDA_STUB_DEVICES", "0")
-    with pytest.raises(BackendUnavailable, match=r"CUDA_ERROR_NO_DEVICE \(100\).*CUDA_VISIBLE"):
-        list_gpus()
-
-
-@pytest.mark.gpu
-def test_refusing_driver_is_reported_with_its_error(stub, monkeypatch):
-    monkeypatch.setenv("CUDA_STUB_FAIL", "cuInit@1:803")
-    with pytest.raises(
-        BackendUnavailable,
-        match=r"cuInit failed: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH \(803\).*reboot",
-    ):
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("DEVICES", "0", r"CUDA_ERROR_NO_DEVICE \(100\).*CUDA_VISIBLE"),
+        ("FAIL", "cuInit@1:803", r"cuInit failed: .*SYSTEM_DRIVER_MISMATCH \(803\).*reboot"),
+    ],
+)
+def test_driver_that_lists_no_device_is_reported_with_its_error(
+    stub, monkeypatch, variable, value, message
+):
+    monkeypatch.setenv(f"CUDA_STUB_{variable}", value)
+    with pytest.raises(BackendUnavailable, match=message):
         list_gpus()

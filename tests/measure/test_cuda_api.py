@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -11,11 +15,16 @@ import pytest
 
 from harness.core.program import Program
 from harness.measure.backends.cuda import device_arch, load_driver
-from harness.measure.backends.cuda_api import CooperativeDriver, CudaDriver, no_cooperative
+from harness.measure.backends.cuda_api import (
+    CooperativeDriver,
+    CudaDriver,
+    SharedWords,
+    no_cooperative,
+)
 from harness.measure.backends.cuda_bindings import BindingsDriver
-from harness.measure.backends.cuda_kernels import PTX
-from harness.measure.backends.nvcc import Nvcc
-from tests.helpers.stub_driver import BINDINGS, StubDriver
+from harness.measure.backends.cuda_kernels import PTX, WAIT_FOR_HOST, CudaKernels
+from harness.measure.backends.nvcc import Nvcc, find_nvcc
+from tests.helpers.stub_driver import BINDINGS, StubDriver, build_stub, needs_pycuda, wanted_calls
 
 pytestmark = pytest.mark.gpu
 
@@ -230,3 +239,85 @@ def test_bindings_of_a_later_cuda_name_the_cure(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(driver, "_api", SimpleNamespace(cuInit=missing))
     with pytest.raises(driver.error, match=r"cuInit is not found\. .* newer .*cuda-bindings < 13"):
         driver.init()
+
+
+# ---------------------------------------------------------------------------- harness's own kernels
+
+MINUTE_NS = 60_000_000_000
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_assembler_takes_the_kernels(arch, tmp_path):
+    source = tmp_path / "kernels.ptx"
+    source.write_text(PTX)
+    command = [find_nvcc().with_name("ptxas"), "-arch", arch, source, "-o", tmp_path / "cubin"]
+    subprocess.run(command, check=True)
+
+
+@pytest.mark.gpu
+class TestOnADevice:
+    @pytest.fixture
+    def kernels(self, driver: CudaDriver) -> CudaKernels:
+        """The kernels, kept for a whole test: to unload them waits for the device."""
+        return CudaKernels(driver)
+
+    @pytest.fixture
+    def shared(self, driver: CudaDriver) -> SharedWords:
+        """Two numbers in the host's memory that the device shares."""
+        return driver.share_words(2)
+
+    def test_wait_ends_when_the_host_says_so(self, driver, kernels, shared):
+        kernels.queue(WAIT_FOR_HOST, shared.address, 7, MINUTE_NS)
+        shared.words[0] = 7
+        began_s = time.monotonic()
+        driver.synchronize()
+        assert time.monotonic() - began_s < 30
+        assert shared.words.tolist() == [7, 0]
+
+    def test_wait_for_a_number_that_has_passed_ends_at_once(self, driver, kernels, shared):
+        shared.words[0] = 7
+        kernels.queue(WAIT_FOR_HOST, shared.address, 6, MINUTE_NS)
+        driver.synchronize()
+        assert shared.words.tolist() == [7, 0]
+
+    def test_wait_ends_after_its_limit_and_says_so(self, driver, kernels, shared):
+        limit_ns = 20_000_000
+        began_s = time.monotonic()
+        kernels.queue(WAIT_FOR_HOST, shared.address, 1, limit_ns)
+        driver.synchronize()
+        assert time.monotonic() - began_s > 0.9e-9 * limit_ns
+        assert shared.words.tolist() == [0, 1]
+
+
+# ------------------------------------------------------------------------- the stand-in
+
+
+def test_memory_that_was_freed_or_ends_earlier_is_refused_by_the_stand_in(stub, driver):
+    host = np.zeros(64, np.uint8)
+    memory = driver.allocate(64)
+    address = int(memory)
+    driver.write(address, host)
+    for begin in (address + 1, address - 1):
+        with pytest.raises(driver.error, match="cuMemcpyHtoD failed: invalid argument"):
+            driver.write(begin, host)
+    driver.free(memory)
+    with pytest.raises(driver.error, match="cuMemcpyDtoH failed: invalid argument"):
+        driver.read(host, address)
+
+
+@pytest.mark.pycuda
+@needs_pycuda
+def test_driver_without_a_call_that_pycuda_needs_is_reported_with_its_cure(stub, tmp_path):
+    newest = next(name for name in wanted_calls() if name.startswith("cuEventElapsedTime"))
+    build_stub(tmp_path, without=(newest,))
+    script = "from harness.measure.backends.cuda_pycuda import load_pycuda; load_pycuda()"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "BackendUnavailable: PyCUDA needs a newer NVIDIA driver" in done.stderr
+    assert f"undefined symbol: {newest}" in done.stderr
+    assert "Update the driver" in done.stderr

@@ -19,9 +19,9 @@ from harness.measure.kernels import KernelMeasurer
 from harness.results.view import read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
+from tests.helpers.compilers import needs_nvrtc
 from tests.helpers.stub_driver import PYCUDA, StubDriver
 from tests.helpers.stub_nvml import Script
-from tests.measure.test_nvrtc import needs_nvrtc
 
 pytestmark = pytest.mark.gpu
 

@@ -58,7 +58,6 @@ extern "C" __global__ void twice(const float *x, float *y) {
     y[threadIdx.x] = tile[threadIdx.x] + fixed[threadIdx.x];
 }
 """
-N = 1 << 20
 TEMPLATE = """\
 namespace lib {
 template <typename T, int N> __global__ void twice(const T *x, T *y) {
@@ -121,53 +120,9 @@ def gpu(nvidia) -> Iterator[CudaDevice]:
 
 
 class TestOnAnyDevice:
-    def test_vector_addition_is_right_and_takes_time(self, gpu, kernels):
-        x, y = np.random.default_rng(0).random((2, N), dtype=np.float32)
-        gpu.bind({"z": np.zeros(N, np.float32), "x": x, "y": y, "n": np.int32(N)})
-        launch = Launch("add", (256,), (N // 256,), ("z", "x", "y", "n"))
-        time_s = gpu.launch(gpu.load(kernels), [launch])
-        np.testing.assert_array_equal(gpu.read("z"), x + y)
-        assert 1e-7 < time_s < 1.0
-
     def test_array_in_another_order_reads_back_as_it_was(self, gpu):
         gpu.bind({"x": np.arange(6.0).reshape(2, 3).T})
         assert gpu.read("x").tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
-
-    def test_limits_are_plausible(self, gpu):
-        assert gpu.limits.max_group_size == 1024
-        assert gpu.limits.max_group_dims == (1024, 1024, 64)
-        assert gpu.limits.warp_size == 32
-        assert gpu.limits.max_local_bytes >= 48 * 1024
-        assert gpu.limits.compute_units >= 1
-        assert gpu.limits.max_grid_dims[0] >= 2**31 - 1
-        assert not gpu.shares_cpu
-
-    def test_environment_names_device_driver_and_compiler(self, gpu):
-        environment = gpu.environment("nvcc")
-        assert (environment.backend, environment.compiler) == ("cuda", "nvcc")
-        assert environment.device
-        assert environment.platform.startswith("CUDA ")
-        assert environment.driver
-        assert environment.notes["compute_capability"].count(".") == 1
-
-    def test_too_much_shared_memory_never_reaches_the_device(self, gpu):
-        count = gpu.limits.max_local_bytes // 4 + 1
-        source = (
-            f'extern "C" __global__ void f(float *z) {{ __shared__ float s[{count}];'
-            " s[threadIdx.x] = z[0]; __syncthreads(); z[threadIdx.x] = s[threadIdx.x ^ 1]; }"
-        )
-        with pytest.raises((BuildFailed, LaunchFailed), match="shared"):
-            gpu.load(Nvcc(cuda.device_arch()).compile(Program(source, (), ())))
-        with pytest.raises(LaunchFailed, match="static shared memory"):
-            gpu.load(Binary(build(shared_bytes=4 * count), b""))
-
-    def test_group_beyond_the_kernels_launch_bounds_is_refused(self, gpu, kernels):
-        gpu.bind({"z": np.zeros(128, np.float32)})
-        with pytest.raises(LaunchFailed, match=r"its \d+ registers and .* bounds .* takes 64"):
-            gpu.launch(gpu.load(kernels), [Launch("narrow", (128,), (1,), ("z",))])
-        gpu.launch(gpu.load(kernels), [Launch("narrow", (64,), (1,), ("z",))])
-        assert gpu.read("z").sum() == 64
-        assert gpu.healthy
 
     def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(self, gpu, kernels):
         most = gpu.limits.max_shared_bytes
@@ -182,11 +137,6 @@ class TestOnAnyDevice:
         wanted = rf"{most + 4:,} bytes of shared memory .* \(1,024 static, .* device has {most:,}"
         with pytest.raises(LaunchFailed, match=wanted):
             gpu.launch(gpu.load(kernels), [launch])
-        assert gpu.healthy
-
-    def test_binary_of_garbage_is_refused_and_the_device_survives(self, gpu):
-        with pytest.raises(LaunchFailed, match="loading the binary"):
-            gpu.load(Binary(build(), b"garbage" * 100))
         assert gpu.healthy
 
     def test_binary_for_another_architecture_is_refused_and_the_device_survives(self, gpu):
@@ -333,11 +283,6 @@ def test_tick_is_that_of_the_events(device, stub, monkeypatch, tick_ns):
     assert stub.calls() == []  # found once
 
 
-def test_numpy_integers_are_a_shape(device, module):
-    device.launch(module, [replace(ADD, group=(np.int64(8), 4), grid=(np.int32(2), 1))])
-    assert device.read("z").tolist() == [2.0] * 64
-
-
 def test_cooperative_launch_must_fit_the_device_at_once(stub, kernels, package):
     device = CudaDevice()
     device.bind({"x": ONES, "y": ONES})
@@ -402,17 +347,10 @@ def test_array_that_fits_no_variable_is_a_failed_launch(device, name, size, reas
         device.launch(module, (Launch("nothing", (64,), (1,), ("z",), constants=(name,)),))
 
 
-def test_device_waits_after_the_last_launch_and_not_between(device, module, stub):
-    device.launch(module, [ADD, ADD])
-    calls = stub.calls()
-    assert calls.count("cuCtxSynchronize") == 1
-    work = [i for i, call in enumerate(calls) if call.startswith(("cuLaunch", "cuEventRecord"))]
-    assert max(work) < calls.index("cuCtxSynchronize") < calls.index("cuEventElapsedTime")
-
-
-def test_sample_calls_the_driver_for_its_work_alone(device, module, stub):
-    """Before this, a sample of one launch took 12 calls: two more of events, and others."""
-    launches = (ADD,)
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_sample_calls_the_driver_for_its_work_alone(device, module, stub, count):
+    """Without launches it does all the rest, whose energy is subtracted from that of a run."""
+    launches = (ADD,) * count
     for _ in range(2):
         device.launch(module, launches)
     stub.calls()
@@ -420,26 +358,15 @@ def test_sample_calls_the_driver_for_its_work_alone(device, module, stub):
     assert [call.partition(" grid")[0] for call in stub.calls()] == [
         "cuLaunchKernel wait_for_host",
         "cuLaunchKernel start_clock",
-        "cuEventRecord",
-        "cuLaunchKernel add",
-        "cuEventRecord",
+        *["cuEventRecord", "cuLaunchKernel add", "cuEventRecord"] * count,
         "cuLaunchKernel stop_clock",
         "cuCtxSynchronize",
-        "cuEventElapsedTime",
+        *["cuEventElapsedTime"] * count,
     ]
 
 
-def test_run_without_launches_does_all_the_rest(device, module, stub):
-    """Its energy is that of a run, less that of the launches."""
-    device.launch(module, ())
-    stub.calls()
+def test_run_without_launches_takes_no_time(device, module):
     assert device.launch(module, ()) == 0
-    assert [call.partition(" grid")[0] for call in stub.calls()] == [
-        "cuLaunchKernel wait_for_host",
-        "cuLaunchKernel start_clock",
-        "cuLaunchKernel stop_clock",
-        "cuCtxSynchronize",
-    ]
 
 
 def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, kernels, stub):
@@ -623,9 +550,17 @@ def test_blocking_launches_are_refused(stub, monkeypatch):
         CudaDevice()
 
 
-def test_driver_that_cannot_compile_ptx_is_unavailable(stub, fail):
-    fail("cuModuleLoadData@1:221")
-    with pytest.raises(BackendUnavailable, match=r"own kernels: .* PTX must be there"):
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("cuModuleLoadData@1:221", r"own kernels: .* PTX must be there"),
+        ("cuModuleLoadData@1:2", r"no memory left: .* Other programs hold it"),
+        ("cuDevicePrimaryCtxRetain@1:101", r"CUDA device 0 cannot be opened: .* ordinal"),
+    ],
+)
+def test_device_that_cannot_be_opened_is_unavailable(stub, fail, rule, message):
+    fail(rule)
+    with pytest.raises(BackendUnavailable, match=message):
         CudaDevice()
 
 
@@ -747,18 +682,6 @@ def test_lack_of_memory_is_a_failure_of_its_own(call, device, module, fail):
     assert device.healthy
 
 
-def test_device_that_cannot_be_opened_is_unavailable(stub, fail):
-    fail("cuDevicePrimaryCtxRetain@1:101")
-    with pytest.raises(BackendUnavailable, match=r"CUDA device 0 cannot be opened: .* ordinal"):
-        CudaDevice()
-
-
-def test_device_without_memory_to_open_it_says_who_may_hold_it(stub, fail):
-    fail("cuModuleLoadData@1:2")
-    with pytest.raises(BackendUnavailable, match=r"no memory left: .* Other programs hold it"):
-        CudaDevice()
-
-
 @pytest.mark.parametrize("code", [700, 719])
 def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail):
     fail(f"kernel@2:{code}")
@@ -769,13 +692,7 @@ def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail
     with pytest.raises(LaunchFailed, match=r"reading x: .* its process must end"):
         device.read("x")
     assert not device.healthy
-
-
-def test_unhealthy_device_closes_in_silence(device, module, fail):
-    fail("kernel@1:700")
-    with pytest.raises(LaunchFailed):
-        device.launch(module, [ADD])
-    device.close()
+    device.close()  # in silence
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from harness.core.program import Launch
-from harness.core.records import Build, Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure import build_queue, device_client
 from harness.measure.deduplicate import EqualCode
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace, Space
-from harness.space_file import Spec, load_spec
+from harness.space_file import load_spec
+from tests.helpers.compilers import needs_nvcc
+from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
 from tests.helpers.replays import opened
 from tests.helpers.results_examples import query
-from tests.measure.test_nvcc import needs_nvcc
 
-FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
 LAUNCH = (Launch("f", (64,), (2,), ("x",)),)
 
 
@@ -129,14 +129,6 @@ def test_a_configuration_that_is_requested_again_is_measured_again() -> None:
 # ----------------------------------------------------------------------------- a measurer
 
 Open = Callable[..., tuple[KernelMeasurer, Space]]
-
-
-def write_fake(folder: Path, kernel: str, space: str = FAKE_SPACE, host: str = FAKE_HOST) -> Spec:
-    # The path makes the source another one for each test: nothing is in the cache.
-    (folder / "twice.cl").write_text(f"// {folder}\n{kernel}\n")
-    (folder / "twice.py").write_text(host)
-    (folder / "fake.yaml").write_text(space)
-    return load_spec(folder / "fake.yaml")
 
 
 @pytest.fixture

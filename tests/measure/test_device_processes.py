@@ -19,7 +19,8 @@ from harness.results.view import Results, read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.tuning.devices import EqualDevices
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.fake_kernels import write_fake
+from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
 from tests.helpers.replays import opened
 
 ROOT = Path(__file__).parents[2]
@@ -41,11 +42,7 @@ INPUTS = ", ".join(f"{{n: {n}}}" for n in range(4, 10))
 
 
 def write_spec(folder: Path) -> Spec:
-    # The path makes the source another one for each test: nothing is in the cache.
-    (folder / "twice.cl").write_text(f"V // {folder}\nkernel twice\n")
-    (folder / "twice.py").write_text(FAKE_HOST)
-    (folder / "fake.yaml").write_text(FAKE_SPACE.replace("{n: 4}, {n: 5}", INPUTS))
-    return load_spec(folder / "fake.yaml")
+    return write_fake(folder, space=FAKE_SPACE.replace("{n: 4}, {n: 5}", INPUTS))
 
 
 @contextmanager

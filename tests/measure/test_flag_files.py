@@ -18,6 +18,7 @@ from harness import open_results
 from harness.commands.report import main as report
 from harness.commands.tune import main as tune
 from harness.core.errors import BuildFailed, SpecError, UsageError
+from harness.core.program import Program
 from harness.core.records import Config, Measurement, Outcome
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import write_dispatcher
@@ -28,8 +29,6 @@ from harness.measure.choose import fitted_to
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.flags.probe import ProbedCommand
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.programs import measurer as measurer_module
-from harness.measure.programs import worker
 from harness.models.encoding.columns import TunedRange
 from harness.results.flag_files import file_lines, files_note
 from harness.results.notes import read_notes
@@ -38,15 +37,14 @@ from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec, flag_files, load_spec
 from harness.space_file.flag_files import file_name, with_values_of_files
 from harness.space_file.flags.model import ANY_FILE, Setting
+from tests.helpers.compilers import needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
-from tests.helpers.fakes import HereProcesses
+from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.stub_driver import StubDriver
 from tests.measure.test_cuda_campaign import MVMUL, SMALL
-from tests.measure.test_flags_spaces import FILES, KERNEL
+from tests.measure.test_flags_spaces import KERNEL, loading
 
 CONTROLS = "flags: {nvcc: {controls: {files: packs/*.acf}}}"
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
 
 
 @pytest.fixture(autouse=True)
@@ -66,18 +64,9 @@ def packs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def load(tmp_path: Path, packs: Path) -> Callable[..., Spec]:
-    """Loads a space with these flags."""
-    for name in ("scale.cl", "scale.py", "blur.c"):
-        shutil.copy(FILES / name, tmp_path)
-    text = (tmp_path / "scale.cl").read_text()
-    (tmp_path / "scale.cl").write_text(text.replace("UNROLL", "1"))
-
-    def loaded(flags: str = CONTROLS, space: str = KERNEL) -> Spec:
-        path = tmp_path / "space.yaml"
-        path.write_text(space.replace("FLAGS", flags))
-        return load_spec(path)
-
-    return loaded
+    """Loads the space of a kernel with these flags."""
+    loaded = loading(tmp_path)
+    return lambda flags=CONTROLS: loaded(KERNEL, flags)
 
 
 def flag_of(spec: Spec, name: str = "controls") -> Parameter:
@@ -86,6 +75,12 @@ def flag_of(spec: Spec, name: str = "controls") -> Parameter:
 
 def names_of(spec: Spec, name: str = "controls") -> list[str | None]:
     return [file_name(value) for value in flag_of(spec, name).values]
+
+
+def program_of(spec: Spec, value: object) -> Program:
+    """What nvcc compiles with a value of `controls`."""
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
+    return make_program(spec, space, Config({**space.default, "controls": value}), "cuda")
 
 
 # --------------------------------------------------------------------------------- the values
@@ -132,11 +127,15 @@ def test_files_of_a_catalogue_exclude_each_other(load) -> None:
         ("packs/fast.acf", ["fast.acf"]),
         ("[packs/s*.acf, packs/*.acf]", ["fast.acf", "slow.acf"]),
         ("'**/*.acf'", ["fast.acf", "slow.acf"]),
-        ("packs/*", ["fast.acf", "slow.acf"]),
+        ("packs/*", ["fast.acf", "link", "slow.acf"]),
     ],
 )
-def test_each_file_that_matches_is_there_once(load, packs: Path, patterns, names) -> None:
+def test_each_file_that_matches_is_there_once(
+    load, packs: Path, tmp_path: Path, patterns, names
+) -> None:
     (packs / "folder").mkdir()
+    (tmp_path / "away").write_text("elsewhere")
+    (packs / "link").symlink_to(tmp_path / "away")  # followed out of the tree
     assert names_of(load(f"flags: {{nvcc: {{controls: {{files: {patterns}}}}}}}"))[1:] == names
 
 
@@ -146,14 +145,6 @@ def test_files_of_one_content_are_one_value_with_a_notice(load, packs: Path) -> 
     assert names_of(spec) == [None, "fast.acf", "slow.acf"]
     text = f"{packs}/z.acf is left out: its content is that of {packs}/fast.acf"
     assert [notice.text for notice in spec.notices] == [text]
-
-
-def test_link_is_followed_out_of_the_tree(load, packs: Path, tmp_path: Path) -> None:
-    away = tmp_path / "away"
-    away.write_text("elsewhere")
-    (packs / "link.acf").symlink_to(away)
-    spec = load()
-    assert names_of(spec) == [None, "fast.acf", "link.acf", "slow.acf"]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +216,7 @@ def test_selection_that_does_not_fit_files_says_why(load, selection: str, messag
     assert message in str(error.value)
 
 
-def test_expressions_baselines_and_seeds_name_a_file_alone(load) -> None:
+def test_expressions_baselines_and_seeds_name_a_file_alone(load, packs: Path) -> None:
     rest = """\
 constraints:
   - controls != 'slow.acf' or BLOCK in [64, 128]
@@ -241,15 +232,11 @@ baselines: {nvidia: {controls: fast.acf}}
     assert spec.baselines_for("nvcc")["nvidia"]["controls"] == fast
     seed = {"controls": "slow.acf", "BLOCK": 64}
     assert with_values_of_files(seed, spec.parameters) == {"controls": slow, "BLOCK": 64}
-
-
-def test_name_of_two_contents_stays_open(load, packs: Path) -> None:
     (packs / "more").mkdir()
-    (packs / "more" / "fast.acf").write_text("faster")
+    (packs / "more" / "slow.acf").write_text("slower")
     spec = load("flags: {nvcc: {controls: {files: 'packs/**/*.acf'}}}")
-    assert names_of(spec) == [None, "fast.acf", "fast.acf", "slow.acf"]
-    seed = {"controls": "fast.acf"}
-    assert with_values_of_files(seed, spec.parameters) == seed
+    assert names_of(spec) == [None, "fast.acf", "slow.acf", "slow.acf"]
+    assert with_values_of_files(seed, spec.parameters) == seed, "two contents have the name"
 
 
 # ------------------------------------------------------------------------------- the identity
@@ -264,27 +251,19 @@ def test_edited_file_is_another_value_of_the_same_program(load, packs: Path) -> 
     assert not flag_of(after).allows(old)
     assert before.program_sha256 == after.program_sha256, "other measurements remain"
     assert before.space_sha256 != after.space_sha256
-
-    def key(spec: Spec, value: object) -> str:
-        space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-        config = Config({**space.default, "controls": value})
-        return make_program(spec, space, config, "cuda").key("nvcc")
-
-    assert key(before, old) != key(after, new)
-    assert key(before, None) == key(after, None)
+    assert program_of(before, old).key("nvcc") != program_of(after, new).key("nvcc")
+    assert program_of(before, None).key("nvcc") == program_of(after, None).key("nvcc")
 
 
 def test_digest_of_the_whole_content_is_in_the_key_of_a_build(load) -> None:
     spec = load()
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    config = Config({**space.default, "controls": flag_of(spec).values[1]})
-    program = make_program(spec, space, config, "cuda")
+    program = program_of(spec, flag_of(spec).values[1])
     (file,) = program.files
     assert program.options == ("--apply-controls=fast.acf@115dc3606fbf",)
     assert program.words == (f"--apply-controls={file.copy}",)
     assert file.copy.name.removesuffix(".acf") == file.sha256
     other = f"{file.sha256[:-1]}x"
-    assert make_program(spec, space, space.default, "cuda").files == ()
+    assert program_of(spec, None).files == ()
     changed = type(file)(file.value, file.path, other, file.copy)
     assert type(program)(program.text, program.options, (), (), None, (changed,)).key(
         ""
@@ -401,9 +380,7 @@ def test_compiler_refuses_an_option_that_it_names_before_it_reads_a_file(
 
 def test_nvcc_gets_the_copy_and_messages_name_the_file(load, tmp_path: Path) -> None:
     spec = load()
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "nvcc")
-    config = Config({**space.default, "controls": flag_of(spec).values[1]})
-    program = make_program(spec, space, config, "cuda")
+    program = program_of(spec, flag_of(spec).values[1])
     executable = script(
         tmp_path / "nvcc",
         """
@@ -484,9 +461,7 @@ search: {test_limit: 30}
 @pytest.fixture
 def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a space that tunes ten files of controls, and its database."""
-    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    measure_programs_here(monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "packs").mkdir()
     for name, controls in PACK.items():

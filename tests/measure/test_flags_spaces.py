@@ -21,7 +21,8 @@ from harness.measure.plausibility import PROVED
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec, load_spec
 from harness.space_file.flags.model import Setting
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.fake_kernels import write_fake
+from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
 
 FILES = Path(__file__).parents[1] / "data" / "bad_specs" / "files"
 KERNEL = """\
@@ -50,20 +51,24 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.fixture
-def load(tmp_path: Path) -> Callable[[str, str], Spec]:
-    """Loads a space with these flags."""
+def loading(folder: Path) -> Callable[[str, str], Spec]:
+    """Copy sources to a folder; return what loads a space there with these flags."""
     for name in ("scale.cl", "scale.py", "blur.c"):
-        shutil.copy(FILES / name, tmp_path)
-    text = (tmp_path / "scale.cl").read_text()
-    (tmp_path / "scale.cl").write_text(text.replace("UNROLL", "1"))
+        shutil.copy(FILES / name, folder)
+    text = (folder / "scale.cl").read_text()
+    (folder / "scale.cl").write_text(text.replace("UNROLL", "1"))
 
     def loaded(space: str, flags: str) -> Spec:
-        path = tmp_path / "space.yaml"
+        path = folder / "space.yaml"
         path.write_text(space.replace("FLAGS", flags))
         return load_spec(path)
 
     return loaded
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str, str], Spec]:
+    return loading(tmp_path)
 
 
 def flags_of(spec: Spec, compiler: str) -> dict[str, Parameter]:
@@ -206,11 +211,8 @@ def test_verification_bit_for_bit_is_another_measurement(load) -> None:
 
 
 def test_measurer_holds_flags_against_none_and_proves_what_is_too_fast(tmp_path: Path) -> None:
-    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
-    (tmp_path / "twice.py").write_text(FAKE_HOST)
     flags = "flags: {opencl: {cl-mad-enable: boolean}}\nverify: {against: baseline}\n"
-    (tmp_path / "fake.yaml").write_text(FAKE_SPACE + flags)
-    spec = load_spec(tmp_path / "fake.yaml")
+    spec = write_fake(tmp_path, space=FAKE_SPACE + flags)
     given = spec.inputs[0]
     backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
     with closing(KernelMeasurer(spec, backend)) as measurer:

@@ -1,25 +1,26 @@
-"""The names of kernels that are more than a word, and what stands in a cubin for them."""
+"""What a cubin says of its kernels: names that are more than a word, and where parameters lie."""
 
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.core.errors import BuildFailed, SpecError
 from harness.core.kernel_name import check_kernel_name, plain_name, reference_lines
-from harness.core.program import Program
+from harness.core.program import Launch, Program
 from harness.core.records import Config
+from harness.measure.backends.kernel_parameters import packed_arguments, parameter_places
 from harness.measure.backends.kernel_symbols import kernel_symbol, readable
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.nvrtc import Nvrtc
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
-from tests.measure.test_nvrtc import needs_nvrtc
-
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+from tests.helpers.compilers import needs_nvcc, needs_nvrtc
 
 KERNELS = """\
 struct Pair { int a, b; };
@@ -168,3 +169,32 @@ def test_parameter_with_the_name_of_a_template_parameter_is_its_argument_alone(
     assert lines[:2] == ["#define BLOCK 64", '#line 1 "scale.cu"']
     assert lines[-3:-1] == ["#define UNROLL 2", '#line 1 "kernel.function"']
     assert "&scale<float, UNROLL * BLOCK>" in lines[-1]
+
+
+# --------------------------------------------------------------------------------------- parameters
+
+WITH_PARAMETERS = """\
+struct __align__(16) Pair { float a; double b; int c; };
+extern "C" __global__ void f(float *x, char n, float4 v, Pair p, short s) {
+    x[0] = n + v.y + p.c + s;
+}
+extern "C" __global__ void none() {}
+"""
+PAIR = np.dtype({"names": ["a", "b", "c"], "formats": ["f4", "f8", "i4"],
+                 "offsets": [0, 8, 16], "itemsize": 32})  # fmt: skip
+
+
+@needs_nvcc
+def test_vectors_and_structures_lie_where_the_kernel_has_them() -> None:
+    cubin = Nvcc("sm_90").compile(Program(WITH_PARAMETERS, (), ())).data
+    places = parameter_places(cubin, "f")
+    assert places == ((0, 8), (8, 1), (16, 16), (32, 32), (64, 2))
+    assert parameter_places(cubin, "none") == ()
+    assert parameter_places(cubin, "missing") is None
+    vector = np.void((1, 2, 3, 4), "f4, f4, f4, f4")
+    values = [np.uintp(9), np.int8(5), vector, np.void((6, 7, 8), PAIR), np.int16(-1)]
+    launch = Launch("f", (1,), (1,), ("x", "n", "v", "p", "s"))
+    packed = packed_arguments(launch, values, [True, *[False] * 4], places)
+    assert packed[:32] == struct.pack("<QB7x4f", 9, 5, 1, 2, 3, 4)
+    assert np.frombuffer(packed[32:64], PAIR)[0].tolist() == (6, 7, 8)
+    assert packed[64:] == struct.pack("<h", -1)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -35,11 +36,13 @@ from harness.measure.device_worker import DeviceWorker, Together
 from harness.measure.kernel_job import KernelJob, failed_job
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
+from harness.measure.plausibility import Refusal
 from harness.measure.processes import ProcessLost
 from harness.recordings.replay import ReplayMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
+from tests.helpers.fakes import FakeBackend, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, space_of
 
 
@@ -89,33 +92,40 @@ def test_right_kernel_is_measured(measure: Measure) -> None:
     assert len(found.warmup_s) == 1
 
 
-def test_wrong_element_is_a_wrong_result_that_names_it(measure: Measure) -> None:
-    found = measure("wrong_element")
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert found.worst is not None
-    assert (found.worst.argument, found.worst.index, found.worst.wrong_count) == ("y", (5,), 1)
-    assert "at the first run: y[5] is" in found.message
+BAD_LINE = (FAULTS / "faults.cl").read_text().splitlines().index("    y[i] = undeclared;") + 1
 
 
-def test_element_that_is_never_written_is_a_wrong_result(measure: Measure) -> None:
-    found = measure("unwritten")
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "y[7] was never written (1 of " in found.message
-
-
-def test_integer_that_is_never_written_is_a_wrong_result_though_minus_1_is_expected(
-    measure: Measure,
+@pytest.mark.parametrize(
+    ("name", "outcome", "messages"),
+    [
+        ("wrong_element", Outcome.WRONG_RESULT, ["at the first run: y[5] is"]),
+        ("unwritten", Outcome.WRONG_RESULT, ["y[7] was never written (1 of "]),
+        ("unwritten_integer", Outcome.WRONG_RESULT, ["z[0]", "expected -1"]),
+        ("wrong_later", Outcome.WRONG_RESULT, ["at run 3: y["]),
+        ("spoil_input", Outcome.WRONG_RESULT, ["at run 2"]),
+        ("null_write", Outcome.CRASHED, ["the kernel's process died of SIGSEGV"]),
+        ("trap", Outcome.CRASHED, ["the kernel's process died of SIGILL"]),
+        (
+            "build_error",
+            Outcome.BUILD_FAILED,
+            [f"faults.cl:{BAD_LINE}:", "identifier 'undeclared'"],
+        ),
+        ("local_memory", Outcome.LAUNCH_FAILED, ["16,777,216", "MAX_LOCAL_BYTES"]),
+        ("group_size", Outcome.LAUNCH_FAILED, ["groups of (16, 1, 1), but the launch's are (8, 1"]),
+    ],
+)
+def test_each_fault_is_its_outcome_and_the_message_names_it(
+    measure: Measure, local: KernelMeasurer, name: str, outcome: Outcome, messages: list[str]
 ) -> None:
-    found = measure("unwritten_integer")
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "z[0]" in found.message
-    assert "expected -1" in found.message
-
-
-def test_result_that_is_right_only_at_first_is_a_wrong_result(measure: Measure) -> None:
-    found = measure("wrong_later")
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "at run 3: y[" in found.message
+    found = measure(name)
+    assert found.outcome is outcome
+    for message in messages:
+        assert (
+            message.replace("MAX_LOCAL_BYTES", f"{local.limits.max_local_bytes:,}") in found.message
+        )
+    if name == "wrong_element":
+        assert found.worst is not None
+        assert (found.worst.argument, found.worst.index, found.worst.wrong_count) == ("y", (5,), 1)
 
 
 def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure: Measure) -> None:
@@ -125,43 +135,6 @@ def test_endless_loop_is_a_timeout(faults: Spec, hasty: KernelMeasurer, measure:
     assert found.message == "it did not end within 1 s and was killed (measure.timeout_s)"
     assert time.monotonic() - begin < SOON_S
     assert measure("none").outcome is Outcome.OK
-
-
-@pytest.mark.parametrize(("name", "signal_name"), [("null_write", "SIGSEGV"), ("trap", "SIGILL")])
-def test_crash_names_its_signal(measure: Measure, name: str, signal_name: str) -> None:
-    found = measure(name)
-    assert found.outcome is Outcome.CRASHED
-    assert found.message.startswith(f"the kernel's process died of {signal_name}")
-
-
-def test_failed_build_has_the_compilers_log_with_the_line_of_the_source(measure: Measure) -> None:
-    found = measure("build_error")
-    lines = (FAULTS / "faults.cl").read_text().splitlines()
-    line = lines.index("    y[i] = undeclared;") + 1
-    assert found.outcome is Outcome.BUILD_FAILED
-    assert f"faults.cl:{line}:" in found.message
-    assert "undeclared identifier 'undeclared'" in found.message
-
-
-def test_too_much_local_memory_is_a_failed_launch_with_figures(
-    measure: Measure, local: KernelMeasurer
-) -> None:
-    found = measure("local_memory")
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "16,777,216" in found.message
-    assert f"{local.limits.max_local_bytes:,}" in found.message
-
-
-def test_group_that_the_kernel_does_not_take_is_a_failed_launch(measure: Measure) -> None:
-    found = measure("group_size")
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "groups of (16, 1, 1), but the launch's are (8, 1, 1)" in found.message
-
-
-def test_kernel_that_spoils_its_input_is_wrong_and_spoils_no_other(measure: Measure) -> None:
-    found = measure("spoil_input")
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "at run 2" in found.message
 
 
 def test_right_kernel_is_not_blamed_for_what_another_wrote(measure: Measure) -> None:
@@ -232,28 +205,19 @@ def test_host_module_that_fails_ends_its_input_and_nothing_else(
     assert found.outcome is Outcome.OK
 
 
-def test_interleaved_measurement_keeps_order_and_failures(
+def test_interleaved_measurement_keeps_order_and_a_crash_is_a_failure_of_that_one_alone(
     faults: Spec, local: KernelMeasurer
 ) -> None:
-    configs = [fault(name) for name in ("none", "build_error", "wrong_element", "read_spare")]
+    names = ("none", "trap", "build_error", "wrong_element", "read_spare")
+    configs = [fault(name) for name in names]
     found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=4)
     assert [m.config for m in found] == configs
-    ok, failed, wrong = Outcome.OK, Outcome.BUILD_FAILED, Outcome.WRONG_RESULT
-    assert [m.outcome for m in found] == [ok, failed, wrong, ok]
-    assert {m.timing.count for m in found if m.timing} == {4}
-
-
-def test_interleaved_measurement_that_crashes_is_a_failure_of_that_one_alone(
-    faults: Spec, local: KernelMeasurer
-) -> None:
-    configs = [fault(name) for name in ("none", "trap", "wrong_element", "read_spare")]
-    found = local.measure_interleaved(space_of(faults, local), GIVEN, configs, rounds=2)
-    assert [m.config for m in found] == configs
-    ok, crashed, wrong = Outcome.OK, Outcome.CRASHED, Outcome.WRONG_RESULT
-    assert [m.outcome for m in found] == [ok, crashed, wrong, ok]
+    ok, wrong = Outcome.OK, Outcome.WRONG_RESULT
+    expected = [ok, Outcome.CRASHED, Outcome.BUILD_FAILED, wrong, ok]
+    assert [m.outcome for m in found] == expected
     assert "SIGILL" in found[1].message
     assert {m.timing.stopped for m in found if m.timing} == {StopReason.INTERLEAVED}
-    assert {m.timing.count for m in found if m.timing} == {2}
+    assert {m.timing.count for m in found if m.timing} == {4}
 
 
 def test_interleaved_measurement_that_hangs_leaves_the_only_other_one_measured(
@@ -274,26 +238,18 @@ def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
 
 # ------------------------------------------------------------------ a device that takes no more
 
-FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
-
 
 @pytest.fixture
 def fake(
     tmp_path: Path, fake_processes: None
 ) -> Iterator[Callable[..., tuple[KernelMeasurer, Space]]]:
     """Opens measurers of a fake device with these traits, and closes them."""
-    # The path makes the source another one for each test: nothing is in the cache.
-    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
-    (tmp_path / "twice.py").write_text(FAKE_HOST)
-    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
-    spec = load_spec(tmp_path / "fake.yaml")
+    spec = write_fake(tmp_path)
     with contextlib.ExitStack() as opened:
 
         def measurer(**traits: Any) -> tuple[KernelMeasurer, Space]:
-            backend = FakeBackend(
-                "opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits
-            )
-            local = KernelMeasurer(spec, backend)
+            traits["journal"] = tmp_path / "journal"
+            local = KernelMeasurer(spec, FakeBackend("opencl", "opencl", "a fake", **traits))
             opened.callback(local.close)
             return local, ConstrainedSpace.of(spec, FOUR, local.limits, "opencl")
 
@@ -301,6 +257,11 @@ def fake(
 
 
 Fake = Callable[..., tuple[KernelMeasurer, Space]]
+
+
+def outcomes(local: KernelMeasurer, space: Space, *inputs: Input) -> list[Outcome]:
+    """Measure the default on each input."""
+    return [local.measure(space, given, space.default, None).outcome for given in inputs]
 
 
 def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake: Fake) -> None:
@@ -334,14 +295,12 @@ def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(
 def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: Fake) -> None:
     # FOUR, FIVE, and FOUR again, which fails once.
     local, space = fake(refused_binds=(2,))
-    found = [local.measure(space, given, space.default, None) for given in (FOUR, FIVE, FOUR)]
-    assert [m.outcome for m in found] == [Outcome.OK] * 3
+    assert outcomes(local, space, FOUR, FIVE, FOUR) == [Outcome.OK] * 3
 
 
 def test_data_that_does_not_fit_is_no_configurations_fault(fake: Fake) -> None:
     local, space = fake(refused_binds=(2, 3))
-    for given in (FOUR, FIVE):
-        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
+    assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Run the same command"):
         local.measure(space, FOUR, space.default, None)
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
@@ -382,20 +341,15 @@ def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_devic
     assert [m.timing.count for m in found if m.timing] == [2, 2]
 
 
-def test_interleaved_data_that_never_fits_again_is_nobodys_failure(fake: Fake) -> None:
-    local, space = fake(refused_binds=tuple(range(2, 20)))
-    for given in (FOUR, FIVE):
-        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
-    with pytest.raises(DataDoesNotFit, match="64 bytes do not fit"):
-        local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
-
-
-def test_interleaved_data_that_fits_at_the_next_attempt_fails_none(fake: Fake) -> None:
-    local, space = fake(refused_binds=(2,))
-    for given in (FOUR, FIVE):
-        assert local.measure(space, given, space.default, None).outcome is Outcome.OK
-    found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
-    assert [m.outcome for m in found] == [Outcome.OK] * 3
+@pytest.mark.parametrize(("refused", "fits"), [((2,), True), (tuple(range(2, 20)), False)])
+def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(
+    fake: Fake, refused: tuple[int, ...], fits: bool
+) -> None:
+    local, space = fake(refused_binds=refused)
+    assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
+    with nullcontext() if fits else pytest.raises(DataDoesNotFit, match="64 bytes do not fit"):
+        found = local.measure_interleaved(space, FOUR, list(space)[:3], rounds=2)
+        assert [m.outcome for m in found] == [Outcome.OK] * 3
 
 
 def test_survivors_that_are_lost_together_again_have_that_outcome(fake: Fake) -> None:
@@ -438,11 +392,19 @@ def test_the_first_configuration_is_built_alone(fake: Fake, tmp_path: Path) -> N
     assert events.count("compile") == 3
 
 
-def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def why_unproved(fake: Fake) -> Callable[[], Refusal | None]:
+    """Says why the default of a fake device, which was measured, is not proved."""
     local, space = fake()
     found = local.measure(space, FOUR, space.default, None)
     job = local._job(space, FOUR, space.default, None)
     assert isinstance(job, KernelJob)
+    return lambda: local._why_unproved(space, job, found)
+
+
+def test_a_proof_has_time_to_make_its_data(
+    why_unproved: Callable[[], Refusal | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     timeouts_s: list[float] = []
 
     def run(*_: object, timeout_s: float, seed: int) -> None:
@@ -451,7 +413,7 @@ def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(DeviceClient, "made_s", lambda *_: 1000.0)
     monkeypatch.setattr(DeviceClient, "run", run)
-    refusal = local._why_unproved(space, job, found)
+    refusal = why_unproved()
     assert refusal is not None
     assert refusal.reason == "a second run on other data failed: it was started"
     assert timeouts_s[0] > 2 * 2 * 1000
@@ -468,14 +430,13 @@ def test_a_proof_has_time_to_make_its_data(fake: Fake, monkeypatch: pytest.Monke
     ],
 )
 def test_a_proof_whose_process_is_lost_ends_so_and_may_be_repeated(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: Outcome
+    why_unproved: Callable[[], Refusal | None],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    outcome: Outcome,
 ) -> None:
-    local, space = fake()
-    found = local.measure(space, FOUR, space.default, None)
-    job = local._job(space, FOUR, space.default, None)
-    assert isinstance(job, KernelJob)
     monkeypatch.setattr(DeviceClient, "run", mock.Mock(side_effect=error))
-    refusal = local._why_unproved(space, job, found)
+    refusal = why_unproved()
     assert refusal is not None
     assert refusal.outcome is outcome
 
@@ -503,12 +464,10 @@ def test_measurer_keeps_its_environment(measurer: Measurer) -> None:
     assert len(measurer.environment.fingerprint) == 64
 
 
-def test_measurer_names_the_compiler_whose_flags_are_tuned(measurer: Measurer) -> None:
-    assert measurer.compiler in ("opencl", None)
-
-
-def test_local_measurer_tunes_its_backends_compiler(local: KernelMeasurer) -> None:
-    assert local.compiler == "opencl"
+def test_measurer_names_the_compiler_whose_flags_are_tuned(
+    local: KernelMeasurer, replay: ReplayMeasurer
+) -> None:
+    assert (local.compiler, replay.compiler) == ("opencl", None)
 
 
 def test_measurer_measures_what_was_announced(measurer: Measurer, faults: Spec) -> None:

@@ -18,9 +18,9 @@ from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import KernelRunner, measure_interleaved, measure_kernel
 from harness.measure.tracked_config import TrackedConfig
-from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
-from tests.helpers.fakes import Array, FakeCompiler, FakeDevice
+from tests.helpers.fake_kernels import fake_job
+from tests.helpers.fakes import Array, FakeCompiler, FakeDevice, Kernel
 
 HOST = """\
 import numpy as np
@@ -63,29 +63,23 @@ FUNCTIONS = ("double", "copy", "firsts", "firsts_packed")
 BINARY = FakeCompiler().compile(Program("kernel double\nkernel copy", (), ()))
 
 
+def job_of(**values: int) -> KernelJob:
+    sampling = Sampling(repeats=3, min_repeats=2, precision=0.0)
+    own = {"launches": (), "functions": FUNCTIONS}
+    return fake_job(config=Config(values), binary=BINARY, sampling=sampling, **own)
+
+
 def case_of(folder: Path, text: str = HOST) -> KernelData:
     path = folder / "host.py"
     path.write_text(text)
     return make_kernel_data(path, Input({"n": 4}))
 
 
-def device_of(case: KernelData, times_s: tuple[float, ...] = ()) -> FakeDevice:
-    device = FakeDevice(times_s, KERNELS)
+def device_of(case: KernelData, **kernels: Kernel) -> FakeDevice:
+    """A device with these kernels in place of double and copy, and the arguments bound."""
+    device = FakeDevice((), kernels or KERNELS)
     device.bind(case.arguments)
     return device
-
-
-def job_of(**values: int) -> KernelJob:
-    sampling = Sampling(repeats=3, min_repeats=2, precision=0.0)
-    return KernelJob(
-        config=Config(values),
-        input=Input({"n": 4}),
-        binary=BINARY,
-        launches=(),
-        tolerance=Tolerance(),
-        sampling=sampling,
-        functions=FUNCTIONS,
-    )
 
 
 def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: Path) -> None:
@@ -96,6 +90,8 @@ def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: 
     assert found.timing is not None
     # Four doublings and a copy, for each run: a verified one and the samples.
     assert len(device.launched) == 5 * (1 + found.timing.count)
+    both = measure_interleaved(device, case, [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)
+    assert [m.outcome for m in both] == [Outcome.OK, Outcome.OK], "the configuration chooses them"
 
 
 @pytest.mark.parametrize(
@@ -117,25 +113,15 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
     assert {launch.constants for launch in own} == {constants}
 
 
-def test_time_of_a_run_is_the_sum_of_its_launches(tmp_path: Path) -> None:
+def test_time_of_a_run_is_the_sum_of_its_launches_and_its_clock_the_lowest(tmp_path: Path) -> None:
     case = case_of(tmp_path)
-    found = measure_kernel(device_of(case, (1.0, 2.0, 4.0, 8.0, 16.0) * 9), case, job_of(STEPS=1))
+    clocks_mhz = itertools.cycle((990, 970, 980))
+    device = FakeDevice((1.0, 2.0, 4.0, 8.0, 16.0) * 9, KERNELS, clocks_mhz=clocks_mhz)
+    device.bind(case.arguments)
+    found = measure_kernel(device, case, job_of(STEPS=1))
     assert found.timing is not None
     assert set(found.timing.samples_s) == {31.0}
-
-
-def test_clock_of_a_run_is_the_lowest_of_its_launches(tmp_path: Path) -> None:
-    case = case_of(tmp_path)
-    device = FakeDevice((), KERNELS, clocks_mhz=itertools.cycle((990, 970, 980)))
-    device.bind(case.arguments)
-    assert measure_kernel(device, case, job_of(STEPS=1)).observed == {"sm_clock_mhz": 970}
-
-
-def test_configuration_chooses_the_launches(tmp_path: Path) -> None:
-    case = case_of(tmp_path)
-    both = [job_of(STEPS=1), job_of(STEPS=2)]
-    found = measure_interleaved(device_of(case), case, both, rounds=2)
-    assert [m.outcome for m in found] == [Outcome.OK, Outcome.OK]
+    assert found.observed == {"sm_clock_mhz": 970}
 
 
 @pytest.mark.parametrize(
@@ -257,9 +243,7 @@ def firsts(pairs: Array, y: Array) -> None:
 
 
 def arranged_device(case: KernelData) -> FakeDevice:
-    device = FakeDevice((), {"firsts": firsts, "firsts_packed": firsts_packed})
-    device.bind(case.arguments)
-    return device
+    return device_of(case, firsts=firsts, firsts_packed=firsts_packed)
 
 
 def arranged_job(packed: int) -> KernelJob:
@@ -271,19 +255,11 @@ def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path: Path) -
     case = case_of(tmp_path, ARRANGED)
     device = arranged_device(case)
     found = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
-    assert [m.outcome for m in found] == [Outcome.OK] * 6
+    found += measure_interleaved(device, case, [arranged_job(1), arranged_job(0)], rounds=3)
+    assert [m.outcome for m in found] == [Outcome.OK] * 8
 
 
-def test_interleaved_configurations_find_the_data_as_each_arranges_them(tmp_path: Path) -> None:
-    case = case_of(tmp_path, ARRANGED)
-    jobs = [arranged_job(1), arranged_job(0)]
-    found = measure_interleaved(arranged_device(case), case, jobs, rounds=3)
-    assert [m.outcome for m in found] == [Outcome.OK] * 2
-
-
-def test_arrangement_on_the_device_is_only_written_again_when_interleaved(
-    tmp_path: Path,
-) -> None:
+def test_arrangement_on_the_device_is_only_written_again_when_interleaved(tmp_path: Path) -> None:
     case = case_of(tmp_path, ARRANGED)
     arranged = case.arranged(TrackedConfig(Config({"PACKED": 0})))
     assert list(case.to_write(arranged, interleaved=False)) == ["pairs"]
@@ -305,8 +281,7 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
         firsts_packed(pairs, y)
         pairs[...] = -1
 
-    device = FakeDevice((), {"firsts": spoiling, "firsts_packed": spoiling_packed})
-    device.bind(case.arguments)
+    device = device_of(case, firsts=spoiling, firsts_packed=spoiling_packed)
     jobs = [arranged_job(1), arranged_job(0)]
     found = [measure_kernel(device, case, job) for job in jobs]
     found += measure_interleaved(device, case, jobs, rounds=3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,13 @@ from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.nvrtc import Nvrtc
 from harness.measure.kernel_data import make_kernel_data
-from harness.measure.kernels import KernelMeasurer
 from harness.measure.verify import Tolerance, verify
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
+from tests.helpers.compilers import needs_nvcc, needs_nvrtc
+from tests.helpers.planted import measured
 from tests.helpers.stub_driver import StubDriver
-from tests.measure.test_nvrtc import needs_nvrtc
-from tests.measure.test_suite import needs_nvcc
 
 SPACES = Path(__file__).parents[2] / "spaces" / "modern"
 Values = Mapping[str, int | bool]
@@ -41,8 +39,7 @@ CASES: dict[str, tuple[Values, tuple[Values, ...]]] = {
     "spmv": ({"rows": 301, "row_length": 13}, ({}, {"BLOCK": 64, "LANES": 8})),
 }
 both_compilers = pytest.mark.parametrize(
-    "compiler",
-    [pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)],
+    "compiler", [pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)]
 )
 SHORT = {"warmup": 1, "repeats": 1}
 
@@ -51,13 +48,8 @@ SHORT = {"warmup": 1, "repeats": 1}
 def test_twin_verifies_on_opencl(name: str, opencl: Backend) -> None:
     problem, changes = Input(CASES[name][0]), CASES[name][1]
     spec = load_spec(SPACES / f"{name}.yaml").with_measure(SHORT)
-    with closing(KernelMeasurer(spec, opencl)) as measurer:
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-        for change in changes:
-            config = Config({**space.default, **change})
-            assert space.why_illegal(config) is None
-            found = measurer.measure(space, problem, config, None)
-            assert found.outcome is Outcome.OK, found.message
+    for found in measured(spec, opencl, problem, *changes):
+        assert found.outcome is Outcome.OK, found.message
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_120"])

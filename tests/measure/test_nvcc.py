@@ -1,10 +1,9 @@
-"""The nvcc compiler: real compilations where nvcc is here, recorded reports everywhere."""
+"""nvcc, and what NVRTC does alike: real compilations, and recorded reports everywhere."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 
@@ -15,17 +14,11 @@ from harness.core.program import Binary, Program
 from harness.measure.backends import cubin, nvcc
 from harness.measure.backends.elf import sections
 from harness.measure.backends.nvcc import Nvcc, find_nvcc, supported_archs
+from harness.measure.backends.nvrtc import Nvrtc
 from harness.measure.backends.ptxas import Resources, parse_resources, without_resources, worst_of
 from harness.measure.build_cache import digests
+from tests.helpers.compilers import needs_nvcc, needs_nvrtc
 from tests.helpers.planted import SOON_S, until
-
-try:
-    find_nvcc()
-    MISSING = "" if shutil.which("gcc") else "nvcc needs gcc, which is not on PATH"
-except BackendUnavailable as error:
-    MISSING = str(error)
-
-needs_nvcc = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 # U and N are names that CUDA's own headers use as template parameters. The function and the
 # variable with internal linkage get names in which nvcc hashes the folder of the source.
@@ -62,43 +55,58 @@ def built(compiler: Nvcc) -> Binary:
     return compiler.compile(program())
 
 
-# ------------------------------------------------------------------------- real compilations
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)],
+)
+def either(request: pytest.FixtureRequest) -> Nvcc | Nvrtc:
+    """Each compiler of CUDA."""
+    return request.param("sm_90")
 
 
-@needs_nvcc
-def test_kernel_compiles_to_a_cubin_with_parameters_named_like_the_headers_own(built):
-    assert built.data.startswith(b"\x7fELF")
+@pytest.fixture(scope="module")
+def made(either: Nvcc | Nvrtc) -> Binary:
+    """What each compiler makes of the source."""
+    return either.compile(program())
 
 
-@needs_nvcc
-def test_build_reports_the_largest_resources_of_its_kernels(built):
-    assert built.build.shared_bytes == 4 * 128 * 4
-    assert built.build.spill_bytes == 0
-    assert 8 <= built.build.registers <= 255
+# ------------------------------------------------------------------------- by either compiler
 
 
-@needs_nvcc
-def test_build_records_what_it_was_made_with(built, compiler):
-    assert built.build.compiler == compiler.identity
-    assert built.build.key == program().key(compiler.identity)
-    assert re.fullmatch(r"nvcc \d+\.\d+\.\d+ .*sm_90", compiler.identity)
-    assert built.build.compile_s > 0
-    assert not built.build.cached
+def test_build_has_the_resources_of_its_kernels_and_records_what_it_was_made_with(made, either):
+    assert made.data.startswith(b"\x7fELF")
+    assert made.build.shared_bytes == 4 * 128 * 4
+    assert made.build.spill_bytes == 0
+    assert 8 <= made.build.registers <= 255
+    assert made.build.key == program().key(either.identity)
+    assert made.build.compiler == either.identity
+    assert re.fullmatch(r"(nvcc|nvrtc) \d+\.\d+\.\d+ .*sm_90", either.identity)
+    assert made.build.compile_s > 0
+    assert not made.build.cached
 
 
-@needs_nvcc
-def test_log_keeps_warnings_at_their_source_lines_and_no_resources(built):
-    assert 'two_kernels.cu(6): warning #177-D: variable "unused"' in built.build.log
-    assert "ptxas info" not in built.build.log
-    assert "stack frame" not in built.build.log
+def test_log_keeps_warnings_at_their_source_lines_and_no_resources(made):
+    assert 'two_kernels.cu(6): warning #177-D: variable "unused"' in made.build.log
+    assert "ptxas info" not in made.build.log
+    assert "stack frame" not in made.build.log
 
 
-@needs_nvcc
-def test_flags_that_change_nothing_give_the_same_machine_code(built, compiler):
-    again = compiler.compile(program(SOURCE, "-Xptxas", "-O3"))
-    assert again.data != built.data
-    assert again.build.binary_sha256 == built.build.binary_sha256
+def test_flags_that_change_nothing_give_the_same_machine_code_and_others_do_not(made, either):
+    again = either.compile(program(SOURCE, "-Xptxas", "-O3"))
+    assert again.build.binary_sha256 == made.build.binary_sha256
     assert again.build.options == "-Xptxas -O3"
+    unoptimised = either.compile(program(SOURCE, "-Xptxas", "-O0"))
+    assert unoptimised.build.binary_sha256 != made.build.binary_sha256
+
+
+def test_too_much_static_shared_memory_is_a_failed_build(either):
+    body = "__shared__ int s[20000]; s[*x] = 1; __syncthreads(); *x = s[1];"
+    text = f"__global__ void f(int *x) {{ {body} }}"
+    with pytest.raises(BuildFailed, match=r"(?s)uses too much shared data.*in launch\.shared"):
+        either.compile(program(text))
+
+
+# ------------------------------------------------------------------------- by nvcc
 
 
 # nvcc ends with status 0, but a time of such a build would stand beside flags that were not obeyed.
@@ -112,12 +120,6 @@ def test_flags_that_nvcc_warns_it_does_not_obey_are_a_failed_build(compiler):
 
 
 @needs_nvcc
-def test_flags_that_change_the_code_give_another_hash(built, compiler):
-    unoptimised = compiler.compile(program(SOURCE, "-Xptxas", "-O0"))
-    assert unoptimised.build.binary_sha256 != built.build.binary_sha256
-
-
-@needs_nvcc
 def test_refused_source_fails_with_the_compilers_words_and_no_temporary_path(compiler):
     with pytest.raises(BuildFailed) as failure:
         compiler.compile(program('#line 7 "odd.cu"\n__global__ void f(float *x) { x[0] = NAME; }'))
@@ -127,19 +129,6 @@ def test_refused_source_fails_with_the_compilers_words_and_no_temporary_path(com
     assert "/tmp" not in message
     assert "harness-nvcc-" not in message
     assert "tmpxft" not in message
-
-
-@needs_nvcc
-def test_too_much_static_shared_memory_is_a_failed_build(compiler):
-    source = """
-extern "C" __global__ void f(float *x) {
-    __shared__ float s[20000];
-    s[threadIdx.x] = x[0];
-    __syncthreads();
-    x[threadIdx.x] = s[19999 - threadIdx.x];
-}"""
-    with pytest.raises(BuildFailed, match=r"(?s)uses too much shared data.*in launch\.shared"):
-        compiler.compile(program(source))
 
 
 @needs_nvcc
@@ -202,16 +191,17 @@ def test_headers_are_listed_only_where_the_program_does_not_hold_them(
 # ------------------------------------------------------------------------- architectures
 
 
-@needs_nvcc
-def test_malformed_architecture_is_refused_with_the_nearest_name():
-    with pytest.raises(UsageError, match=r"'sm90' is not an architecture.*did you mean `sm_90`\?"):
-        Nvcc("sm90")
-
-
-@needs_nvcc
-def test_architecture_that_nvcc_does_not_know_is_refused_with_what_it_knows():
-    with pytest.raises(BackendUnavailable, match=r"does not compile for sm_20.*sm_90.*toolkit"):
-        Nvcc("sm_20")
+@pytest.mark.parametrize(
+    ("arch", "error", "reason"),
+    [
+        ("sm90", UsageError, r"'sm90' is no.*did you mean `sm_90`\?"),
+        ("sm_20", BackendUnavailable, r"compile for sm_20.*(toolkit|older release of the wheel)"),
+        ("sm_80a", BackendUnavailable, "does not compile for sm_80a"),
+    ],
+)
+def test_unknown_architecture_is_refused_with_the_next_step(either, arch, error, reason):
+    with pytest.raises(error, match=reason):
+        type(either)(arch)
 
 
 @needs_nvcc

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import signal
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.commands.check import main as check
-from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
+from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.program import Binary, Program
 from harness.measure.backends import nvrtc, nvrtc_headers
 from harness.measure.backends.elf import sections
@@ -25,21 +24,10 @@ from harness.measure.occupancy import occupancy
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
-from tests.measure.test_nvcc import SOURCE
+from tests.helpers.compilers import needs_nvrtc
+from tests.measure.test_nvcc import SOURCE, program
 
 SPACES = Path(__file__).parents[2] / "spaces"
-
-try:
-    load_nvrtc()
-    MISSING = ""
-except BackendUnavailable as error:
-    MISSING = str(error)
-
-needs_nvrtc = pytest.mark.skipif(bool(MISSING), reason=MISSING)
-
-
-def program(text: str = SOURCE, *options: str, include_dirs: tuple[str, ...] = ()) -> Program:
-    return Program(text, options, include_dirs)
 
 
 @pytest.fixture(scope="module")
@@ -53,30 +41,6 @@ def built(compiler: Nvrtc) -> Binary:
 
 
 # ------------------------------------------------------------------------- what is built
-
-
-@needs_nvrtc
-def test_build_has_the_resources_of_its_kernels_and_records_what_it_was_made_with(built, compiler):
-    assert built.build.shared_bytes == 4 * 128 * 4
-    assert built.build.spill_bytes == 0
-    assert 8 <= built.build.registers <= 255
-    assert built.build.key == program().key(compiler.identity)
-    assert re.fullmatch(r"nvrtc \d+\.\d+\.\d+ \(\d+\) sm_90", compiler.identity)
-
-
-@needs_nvrtc
-def test_log_keeps_warnings_at_their_source_lines_and_no_resources(built):
-    assert 'two_kernels.cu(6): warning #177-D: variable "unused"' in built.build.log
-    assert "ptxas" not in built.build.log
-    assert "stack frame" not in built.build.log
-
-
-@needs_nvrtc
-def test_flags_that_change_nothing_give_the_same_machine_code_and_others_do_not(built, compiler):
-    again = compiler.compile(program(SOURCE, "-Xptxas", "-O3"))
-    assert again.build.binary_sha256 == built.build.binary_sha256
-    unoptimised = compiler.compile(program(SOURCE, "-Xptxas", "-O0"))
-    assert unoptimised.build.binary_sha256 != built.build.binary_sha256
 
 
 @needs_nvrtc
@@ -132,32 +96,6 @@ def test_device_with_features_of_its_own_is_compiled_for_where_it_has_them():
 def test_refused_build_says_why_and_what_helps(compiler, text, options, reason):
     with pytest.raises(BuildFailed, match=f"(?s){reason}"):
         compiler.compile(program(text, *options))
-
-
-@needs_nvrtc
-def test_too_much_static_shared_memory_is_a_failed_build(compiler):
-    body = "__shared__ int s[20000]; s[*x] = 1; __syncthreads(); *x = s[1];"
-    text = f"__global__ void f(int *x) {{ {body} }}"
-    with pytest.raises(BuildFailed, match=r"uses too much shared data"):
-        compiler.compile(program(text))
-
-
-@needs_nvrtc
-@pytest.mark.parametrize(
-    ("arch", "error", "reason"),
-    [
-        ("sm90", UsageError, r"'sm90' is no.*of nvrtc; did you mean `sm_90`\?"),
-        (
-            "sm_20",
-            BackendUnavailable,
-            r"compile for sm_20.*older release of the wheel nvidia-cuda-n",
-        ),
-        ("sm_80a", BackendUnavailable, r"does not compile for sm_80a"),
-    ],
-)
-def test_unknown_architecture_is_refused_with_the_next_step(arch, error, reason):
-    with pytest.raises(error, match=reason):
-        Nvrtc(arch)
 
 
 @pytest.mark.parametrize("fault", [ImportError("no module"), RuntimeError("no libnvrtc.so.13\n")])

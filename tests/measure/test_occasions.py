@@ -10,23 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
-from harness.measure.backends.base import Device
+from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.occasions import Block, join, over_occasions, split_rounds
 from harness.space import ConstrainedSpace, Space
-from harness.space_file import load_spec
+from tests.helpers.fake_kernels import FOUR, DeviceBackend, write_fake
 from tests.helpers.fakes import (
-    FAKE_HOST,
-    FAKE_SPACE,
     KERNELS,
-    FakeBackend,
     FakeDevice,
     HereProcesses,
     Kernel,
 )
 
-CONFIG, FOUR = Config({"V": 1}), Input({"n": 4})
+CONFIG = Config({"V": 1})
 
 
 def ok(*samples_s: float, **changes: object) -> Measurement:
@@ -100,16 +96,6 @@ def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration()
 # ----------------------------------------------------------------------- on a device in memory
 
 
-@dataclasses.dataclass(frozen=True)
-class _Backend(FakeBackend):
-    """A backend of one given device."""
-
-    fake: FakeDevice = dataclasses.field(default_factory=FakeDevice)
-
-    def open_device(self) -> Device:
-        return self.fake
-
-
 Measured = Callable[[FakeDevice, Sequence[int]], list[Measurement]]
 
 
@@ -118,16 +104,12 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measur
     """Measures two configurations interleaved, four rounds on occasions with these seeds."""
     monkeypatch.setattr("harness.measure.device_client.Processes", HereProcesses)
     monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    (tmp_path / "twice.cl").write_text(f"V // {tmp_path}\nkernel twice\n")
-    (tmp_path / "twice.py").write_text(FAKE_HOST)
-    (tmp_path / "fake.yaml").write_text(FAKE_SPACE)
-    spec = load_spec(tmp_path / "fake.yaml")
+    spec = write_fake(tmp_path)
     with contextlib.ExitStack() as opened:
 
         def measure(device: FakeDevice, seeds: Sequence[int]) -> list[Measurement]:
-            backend = _Backend(
-                "opencl", "opencl", "a fake", journal=tmp_path / "journal", fake=device
-            )
+            own = {"journal": tmp_path / "journal", "opened": device}
+            backend = DeviceBackend("opencl", "opencl", "a fake", **own)
             measurer = KernelMeasurer(spec, backend)
             opened.callback(measurer.close)
             space: Space = ConstrainedSpace.of(spec, FOUR, measurer.limits, "opencl")

@@ -5,12 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.records import Build
-from harness.measure.occupancy import (
-    MULTIPROCESSORS,
-    multiprocessor,
-    observe_occupancy,
-    occupancy,
-)
+from harness.measure.occupancy import MULTIPROCESSORS, multiprocessor, observe_occupancy, occupancy
 
 ARCHS = list(MULTIPROCESSORS)
 
@@ -43,14 +38,6 @@ def test_worked_examples(arch, group_size, registers, shared_bytes, groups, limi
     assert found.active_warps == groups * -(-group_size // 32)
 
 
-def test_full_occupancy_is_one():
-    assert occupancy("sm_80", 512, 32, 0).fraction == 1.0
-
-
-def test_fraction_counts_warps_not_threads():
-    assert occupancy("sm_90", 33, 16, 0).active_warps == 64
-
-
 @pytest.mark.parametrize(
     ("group_size", "registers", "shared_bytes", "limiter"),
     [
@@ -68,6 +55,11 @@ def test_launch_that_cannot_be_has_no_active_groups(group_size, registers, share
     assert found.limiter == limiter
 
 
+def test_fraction_counts_warps_not_threads_and_is_one_at_most():
+    assert occupancy("sm_90", 33, 16, 0).active_warps == 64
+    assert occupancy("sm_80", 512, 32, 0).fraction == 1.0
+
+
 def test_feature_suffix_does_not_matter():
     assert multiprocessor("sm_90a") is multiprocessor("sm_90")
 
@@ -83,12 +75,7 @@ def test_impossible_resources_are_refused(wrong):
         occupancy("sm_90", *wrong)
 
 
-@given(
-    st.sampled_from(ARCHS),
-    st.integers(1, 1024),
-    st.integers(0, 255),
-    st.integers(0, 96 * 1024),
-)
+@given(st.sampled_from(ARCHS), st.integers(1, 1024), st.integers(0, 255), st.integers(0, 96 * 1024))
 def test_more_resources_never_raise_occupancy(arch, group_size, registers, shared_bytes):
     found = occupancy(arch, group_size, registers, shared_bytes)
     assert 0 <= found.fraction <= 1

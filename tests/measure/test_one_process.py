@@ -5,28 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.equal_code import write_space
-from harness.core.program import Launch, Program
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Input, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceWorker
-from harness.measure.kernel_job import KernelJob
 from harness.measure.kernels import KernelMeasurer
+from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.worker import ProgramWorker
-from harness.measure.verify import Tolerance
-from harness.space_file import load_spec
-from harness.stats.timing import Sampling
-from tests.helpers.fakes import FakeBackend, FakeCompiler, FakeDevice
+from harness.space_file import Spec, load_spec
+from tests.helpers.fake_kernels import FOUR, fake_job
+from tests.helpers.fakes import FakeBackend, FakeDevice
 from tests.helpers.planted import space_of
-
-GIVEN = Input({"n": 4})
 
 HOST = """
 import os, sys
@@ -55,14 +51,7 @@ inputs: {features: [n], values: [{n: 1}]}
 measure: {warmup: 1, repeats: 2}
 """
 
-JOB = KernelJob(
-    config=Config({"A": 1}),
-    input=GIVEN,
-    binary=FakeCompiler().compile(Program("kernel twice", ("twice",), ())),
-    launches=(Launch("twice", (4,), (1,), ("x", "y")),),
-    tolerance=Tolerance(),
-    sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
-)
+JOB = fake_job()
 
 
 @pytest.fixture
@@ -81,7 +70,7 @@ def test_each_host_module_finds_its_own_helper_and_its_own_data(hosts: list[Path
     worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
     worker.__dict__["_device"] = device = FakeDevice()
     for host, value in ((hosts[0], 1), (hosts[1], 3), (hosts[0], 1)):
-        worker.prepare(GIVEN, 0, host)
+        worker.prepare(FOUR, 0, host)
         assert np.all(device.bound["x"] == value)
     for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[0], 1), (hosts[1], 3)):
         found = worker.serve(host, DeviceWorker.run, JOB).result
@@ -130,7 +119,7 @@ def test_each_host_module_keeps_its_own_helpers_in_another_folder(
     worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
     worker.__dict__["_device"] = FakeDevice()
     for host in hosts:
-        worker.prepare(GIVEN, 0, host)
+        worker.prepare(FOUR, 0, host)
     for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[1], 3)):
         found = worker.serve(host, DeviceWorker.run, JOB).result
         assert found is not None
@@ -147,14 +136,12 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: 
     with contextlib.closing(KernelMeasurer(specs[0], opencl)) as first:
         with contextlib.closing(KernelMeasurer(specs[1], opencl, first)) as second:
             measurers = (first, second)
-            for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
-                (problem,) = spec.inputs
-                space = space_of(spec, measurer, problem)
-                (found,) = measurer.measure_interleaved(
-                    space, problem, [space.default], rounds=2, seeds=(1,)
-                )
-                assert found.outcome is Outcome.OK, found.message
-            unseen = [m._times._first_runs[problem, space.default].unseen_s for m in measurers]
+            measure_in_turns(measurers, specs)
+            unseen = [
+                first_runs.unseen_s
+                for m in measurers
+                for first_runs in m._times._first_runs.values()
+            ]
             assert [len(each) for each in unseen] == [1, 0], "the second ran on data it had seen"
             processes = {
                 measurer._device._processes.run(process_of, timeout_s=60)
@@ -165,6 +152,24 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: 
         space = space_of(specs[0], first, problem)
         found = first.measure(space, problem, space.default, None)
         assert found.outcome is Outcome.OK, "the second did not end the process of the first"
+
+
+def write_program(folder: Path, more: str = "") -> Spec:
+    """Write and load a space of a program that says the folder's name."""
+    folder.mkdir(exist_ok=True)
+    (folder / "space.yaml").write_text(PROGRAM.replace("SAY", folder.name) + more)
+    return load_spec(folder / "space.yaml")
+
+
+def measure_in_turns(measurers: Sequence[Measurer], specs: Sequence[Spec]) -> None:
+    """Measure the default of each twice, in turns."""
+    for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
+        (problem,) = spec.inputs
+        space = space_of(spec, measurer, problem)
+        (found,) = measurer.measure_interleaved(
+            space, problem, [space.default], rounds=2, seeds=(1,)
+        )
+        assert found.outcome is Outcome.OK, found.message
 
 
 def test_check_functions_of_two_spaces_find_their_own_helpers(tmp_path: Path) -> None:
@@ -178,19 +183,12 @@ def test_check_functions_of_two_spaces_find_their_own_helpers(tmp_path: Path) ->
         (tmp_path / name).mkdir()
         (tmp_path / name / "check.py").write_text(check)
         (tmp_path / name / "words_of_this_check.py").write_text(f"WORD = {name!r}\n")
-        text = PROGRAM.replace("SAY", name) + "verify: {against: {host: check.py}}\n"
-        (tmp_path / name / "space.yaml").write_text(text)
-        specs.append(load_spec(tmp_path / name / "space.yaml"))
+        specs.append(write_program(tmp_path / name, "verify: {against: {host: check.py}}\n"))
     with (
         contextlib.closing(ProgramMeasurer(specs[0])) as first,
         contextlib.closing(ProgramMeasurer(specs[1], first)) as second,
     ):
-        for measurer, spec in [(first, specs[0]), (second, specs[1])] * 2:
-            space = space_of(spec, measurer, spec.inputs[0])
-            (found,) = measurer.measure_interleaved(
-                space, spec.inputs[0], [space.default], rounds=2, seeds=(1,)
-            )
-            assert found.outcome is Outcome.OK, found.message
+        measure_in_turns((first, second), specs)
 
 
 def started_by(worker: ProgramWorker) -> tuple[int, str]:
@@ -200,20 +198,11 @@ def started_by(worker: ProgramWorker) -> tuple[int, str]:
 def test_programs_of_a_measurer_beside_another_one_are_started_by_its_process(
     tmp_path: Path,
 ) -> None:
-    specs = []
-    for name in ("old", "new"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "space.yaml").write_text(PROGRAM.replace("SAY", name))
-        specs.append(load_spec(tmp_path / name / "space.yaml"))
+    specs = [write_program(tmp_path / name) for name in ("old", "new")]
     with contextlib.closing(ProgramMeasurer(specs[0])) as first:
         with contextlib.closing(ProgramMeasurer(specs[1], first)) as second:
             measurers = (first, second)
-            for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
-                space = space_of(spec, measurer, spec.inputs[0])
-                (found,) = measurer.measure_interleaved(
-                    space, spec.inputs[0], [space.default], rounds=2, seeds=(1,)
-                )
-                assert found.outcome is Outcome.OK, found.message
+            measure_in_turns(measurers, specs)
             who = [measurer._call(started_by, timeout_s=60) for measurer in measurers]
             assert [name for _, name in who] == ["old", "new"]
             assert len({pid for pid, _ in who}) == 1

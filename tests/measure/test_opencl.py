@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from harness.measure.backends import opencl, opencl_device
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.backends.opencl_memory import DeviceMemory, DriverMemory, ProcessMemory
+from harness.measure.backends.pocl_cpu import name_processor
 from harness.measure.backends.thread_memory import (
     _FIRST_LOOKS,
     _GAP,
@@ -112,9 +114,7 @@ kernel void f(global int *y) { y[0] = 1; }
 """
 
 
-def test_macro_that_no_live_line_names_leaves_the_code_what_it_is(
-    compiler: OpenClCompiler,
-) -> None:
+def test_macro_that_no_live_line_names_leaves_the_code_what_it_is(compiler: OpenClCompiler) -> None:
     def sha256(tiled: int, tile: int, *options: str) -> str | None:
         text = f"#define TILED {tiled}\n#define TILE {tile}\n{BRANCHES}"
         return compiler.compile(Program(text, options, ())).build.binary_sha256
@@ -146,18 +146,22 @@ def test_include_in_a_folder_with_spaces_is_found(write: Write, compiler: OpenCl
     compiler.compile(write('#include "k.h"\nkernel void f() { int i = K; }', k="#define K 1\n"))
 
 
-def test_messages_name_the_line_of_the_source_after_an_include(
-    write: Write, compiler: OpenClCompiler
+@pytest.mark.parametrize(
+    ("text", "headers", "place"),
+    [
+        ('\n#include "k.h"\n\nint bad = wrong;\n', {"k": "#define K 1\n\n\n"}, r"source\.cl:4:11"),
+        (
+            '#include "k.h"\n',
+            {"k": '#include "deep/m.h"\n\nint bad = wrong;\n', "deep__m": ""},
+            r"k\.h:3:11",
+        ),
+    ],
+)
+def test_messages_name_the_line_in_and_after_an_include(
+    write: Write, compiler: OpenClCompiler, text: str, headers: dict[str, str], place: str
 ) -> None:
-    text = '#define A 1\n#line 1 "source.cl"\n\n#include "k.h"\n\nint bad = wrong;\n'
-    with pytest.raises(BuildFailed, match=r"source\.cl:4:11: .*'wrong'"):
-        compiler.compile(write(text, k="#define K 1\n\n\n"))
-
-
-def test_messages_name_the_line_of_an_include(write: Write, compiler: OpenClCompiler) -> None:
-    text = '#line 1 "source.cl"\n#include "k.h"\n'
-    with pytest.raises(BuildFailed, match=r"k\.h:3:11: .*'wrong'"):
-        compiler.compile(write(text, k='#include "deep/m.h"\n\nint bad = wrong;\n', deep__m=""))
+    with pytest.raises(BuildFailed, match=rf"{place}: .*'wrong'"):
+        compiler.compile(write(f'#line 1 "source.cl"\n{text}', **headers))
 
 
 def test_include_is_looked_for_beside_the_including_file_first(write: Write) -> None:
@@ -178,16 +182,13 @@ def test_include_in_angle_brackets_is_looked_for_in_the_include_folders(
     compiler.compile(write("#include <k.h>\nkernel void f() { int i = K; }", k="#define K 1\n"))
 
 
-def test_include_within_a_comment_stays_one(write: Write) -> None:
+def test_include_within_a_comment_stays_one_and_a_file_is_written_in_once(write: Write) -> None:
     text = '/* "quoted\n#include "k.h"\n// */ int a; // /*\n#include "k.h"\n'
     lines = inlined(write(text, k="included")).split("\n")
     assert lines.count("included") == 1
     assert lines[1] == '#include "k.h"'
-
-
-def test_file_that_includes_itself_is_written_in_once(write: Write) -> None:
-    text = inlined(write('#include "k.h"\n', k='#ifndef K\n#define K\n#include "k.h"\n#endif\n'))
-    assert text.count("#define K") == 1
+    itself = write('#include "k.h"\n', k='#ifndef K\n#define K\n#include "k.h"\n#endif\n')
+    assert inlined(itself).count("#define K") == 1
 
 
 def test_pragma_once_holds(write: Write, compiler: OpenClCompiler) -> None:
@@ -434,19 +435,16 @@ def test_pocl_keeps_its_code_in_our_cache(tmp_path: Path) -> None:
     assert list((tmp_path / "pocl").rglob("program.bc"))
 
 
-def test_missing_pyopencl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
-    with pytest.raises(
-        BackendUnavailable, match=r'PyOpenCL is missing.*pip install "pyopencl\[pocl\]"'
-    ):
-        find_device()
-
-
-def test_no_device_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencl, "list_devices", list)
-    with pytest.raises(
-        BackendUnavailable, match=r'no OpenCL device; pip install "pyopencl\[pocl\]"'
-    ):
+@pytest.mark.parametrize("missing", ["PyOpenCL is missing", "no OpenCL device"])
+def test_what_is_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    if "PyOpenCL" in missing:
+        monkeypatch.setitem(sys.modules, "pyopencl", None)
+    else:
+        monkeypatch.setattr(opencl, "list_devices", list)
+    install = rf'{missing}.*pip install "pyopencl\[pocl\]"'
+    with pytest.raises(BackendUnavailable, match=install):
         find_device()
 
 
@@ -586,3 +584,39 @@ def test_parts_of_a_cpu_are_equal_devices_that_work_side_by_side(
     monkeypatch.setenv("HARNESS_CPU_PARTS", "1024")
     with pytest.raises(UsageError, match=f"HARNESS_CPU_PARTS=1024, but .* has only {whole} core"):
         find_device()
+
+
+# ----------------------------------------------------------------------------- the processor's name
+
+VERSION = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-"
+needs_linux = pytest.mark.skipif(
+    platform.machine() != "x86_64" or not Path("/proc/self/maps").exists(),
+    reason="the name is replaced on Linux on x86-64",
+)
+
+
+class Record(ctypes.Structure):
+    """A device's record: what stands around the pointer to the name does not matter."""
+
+    _fields_ = (
+        ("before", ctypes.c_uint64 * 80),
+        ("name", ctypes.c_char_p),
+        ("after", ctypes.c_uint64 * 80),
+    )
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    ("recorded", "device", "named"),
+    [
+        (b"generic", "generic", b"x86-64-v"),
+        (b"generic", "znver3", b"generic"),  # PoCL knows it
+        (b"znver3", "generic", b"znver3"),  # the record is without the name
+    ],
+)
+def test_the_refused_name_alone_becomes_a_level_of_x86_64(
+    recorded: bytes, device: str, named: bytes
+) -> None:
+    record = Record(name=recorded)
+    name_processor(f"{VERSION}{device}", ctypes.addressof(record))
+    assert record.name.startswith(named)

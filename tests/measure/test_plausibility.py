@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.core.program import Launch, Program
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Config, Measurement, Outcome, Timing
 from harness.core.worst_element import WorstElement
-from harness.measure.backends.choose import Backend
-from harness.measure.device_worker import DeviceWorker, Reply
+from harness.measure.device_worker import Reply
 from harness.measure.kernel_data import make_kernel_data
-from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
 from harness.measure.plausibility import (
     GPU_FLOOR_S,
@@ -27,19 +24,18 @@ from harness.measure.plausibility import (
     why_first_is_slow,
     why_too_fast,
 )
-from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
-from tests.helpers.fakes import FAKE_HOST, KERNELS, Array, FakeCompiler, FakeDevice
+from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker
+from tests.helpers.fakes import KERNELS, Array, FakeDevice
 
-GIVEN = Input({"n": 4})
-ZOO = Path(__file__).parents[1] / "data/zoo/kernels.yaml"
 DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
 
 
 def timed(time_s: float, config: Config = OTHER) -> Measurement:
-    return Measurement(config, GIVEN, Outcome.OK, timing=Timing((time_s,)))
+    return Measurement(config, FOUR, Outcome.OK, timing=Timing((time_s,)))
 
 
+NEW_DATA = "its first run on new data takes 1.00 s"
 SLOWER = Refusal(Outcome.IMPLAUSIBLE, "the second build took 9 s")
 WRONG = Refusal(Outcome.WRONG_RESULT, "the second build is wrong")
 
@@ -100,43 +96,24 @@ def test_implausible_time_wins_only_when_it_is_proved(
 
 def test_only_a_proof_with_wrong_results_makes_a_wrong_result() -> None:
     worst = WorstElement("y", (5,), 1.0, 2.0, 1e-5, 1, 4)
-    wrong = Measurement(OTHER, GIVEN, Outcome.WRONG_RESULT, message="y[5] is 1", worst=worst)
+    wrong = Measurement(OTHER, FOUR, Outcome.WRONG_RESULT, message="y[5] is 1", worst=worst)
     refused = Proofs().settle(timed(0.01), "too fast", lambda: failed_proof(wrong))
     assert (refused.outcome, refused.worst) == (Outcome.WRONG_RESULT, worst)
     assert refused.message.endswith("ended differently: wrong_result: y[5] is 1")
-    crashed = Measurement(OTHER, GIVEN, Outcome.CRASHED, message="it died")
+    crashed = Measurement(OTHER, FOUR, Outcome.CRASHED, message="it died")
     refused = Proofs().settle(timed(0.01), "too fast", lambda: failed_proof(crashed))
     assert refused.outcome is Outcome.CRASHED, "which may have been chance"
     assert "ended differently: crashed: it died. Its results are right" in refused.message
 
 
-@dataclasses.dataclass(frozen=True)
-class _Opened(Backend):
-    opened: FakeDevice = dataclasses.field(default_factory=FakeDevice)
-
-    def open_device(self) -> FakeDevice:
-        return self.opened
-
-
 def test_kernel_that_knows_the_data_is_found_on_other_data(tmp_path: Path) -> None:
-    host = tmp_path / "twice.py"
-    host.write_text(FAKE_HOST)
-    remembered = make_kernel_data(host, GIVEN).expected["y"]
-
     def cheat(x: Array, y: Array) -> None:
         y[...] = remembered
 
-    device = FakeDevice(kernels=KERNELS | {"cheat": cheat})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
-    job = KernelJob(
-        config=OTHER,
-        input=GIVEN,
-        binary=FakeCompiler().compile(Program("kernel cheat", (), ())),
-        launches=(Launch("cheat", (4,), (1,), ("x", "y")),),
-        tolerance=Tolerance(),
-        sampling=Sampling(repeats=2, min_repeats=2),
-    )
-    worker.prepare(GIVEN)
+    worker = fake_worker(tmp_path, FakeDevice(kernels=KERNELS | {"cheat": cheat}))
+    remembered = make_kernel_data(tmp_path / "twice.py", FOUR).expected["y"]
+    job = fake_job("cheat")
+    worker.prepare(FOUR)
     measured = worker.run(job).result
     assert measured is not None
     assert measured.outcome is Outcome.OK
@@ -171,14 +148,11 @@ def test_a_default_at_the_floor_excuses_nothing_below_it() -> None:
 def test_only_a_time_that_wins_needs_a_proof() -> None:
     assert times(1.0).why_implausible(timed(0.01), DEFAULT, best_s=0.01) is None
     assert times(1.0).why_implausible(timed(0.01), DEFAULT, best_s=0.0101) is not None
-    crashed = Measurement(OTHER, GIVEN, Outcome.CRASHED, message="it died")
+    crashed = Measurement(OTHER, FOUR, Outcome.CRASHED, message="it died")
     assert times(1.0).why_implausible(crashed, DEFAULT, None) is None
-
-
-def test_a_default_that_failed_is_no_time_to_compare_with() -> None:
     found = KernelTimes()
-    found.note([Measurement(DEFAULT, GIVEN, Outcome.CRASHED, message="it died")])
-    assert found.why_implausible(timed(0.01), DEFAULT, None) is None
+    found.note([dataclasses.replace(crashed, config=DEFAULT)])
+    assert found.why_implausible(timed(0.01), DEFAULT, None) is None, "the default has no time"
 
 
 def test_a_proof_of_one_configuration_is_none_of_another() -> None:
@@ -236,16 +210,12 @@ def test_a_first_run_on_data_that_a_kernel_has_seen_shows_nothing() -> None:
     found, slow = KernelTimes(), started(1.0, 0.2, OTHER)
     found.note([started(1.1, 1.0, DEFAULT), slow])
     found.note([started(0.2, 0.2, OTHER)])
-    assert "its first run on new data takes 1.00 s" in str(
-        found.why_implausible(slow, DEFAULT, None)
-    )
+    assert NEW_DATA in str(found.why_implausible(slow, DEFAULT, None))
 
 
 def test_kernel_that_keeps_results_where_nobody_looks_is_found_by_its_first_runs(
     tmp_path: Path,
 ) -> None:
-    host = tmp_path / "twice.py"
-    host.write_text(FAKE_HOST)
     kept: dict[float, Array] = {}
     missed = False
 
@@ -259,50 +229,25 @@ def test_kernel_that_keeps_results_where_nobody_looks_is_found_by_its_first_runs
         while True:
             yield 1.0 if missed else 0.2
 
-    device = FakeDevice(clock(), KERNELS | {"twice": keeping})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
-    job = KernelJob(
-        config=OTHER,
-        input=GIVEN,
-        binary=FakeCompiler().compile(Program("kernel twice", (), ())),
-        launches=(Launch("twice", (4,), (1,), ("x", "y")),),
-        tolerance=Tolerance(),
-        sampling=Sampling(),
-    )
-    worker.prepare(GIVEN)
-    measured = worker.run(job).result
+    worker = fake_worker(tmp_path, FakeDevice(clock(), KERNELS | {"twice": keeping}))
+    worker.prepare(FOUR)
+    measured = worker.run(fake_job(sampling=Sampling())).result
     assert measured is not None
     assert measured.time_s == 0.2
     found = KernelTimes()
     found.note([started(1.1, 1.0, DEFAULT), measured])
-    assert "its first run on new data takes 1.00 s" in str(
-        found.why_implausible(measured, DEFAULT, None)
-    )
-
-
-def job_of(kernel: str) -> KernelJob:
-    return KernelJob(
-        config=Config({"KERNEL": kernel}),
-        input=GIVEN,
-        binary=FakeCompiler().compile(Program(f"kernel {kernel}", (kernel,), ())),
-        launches=(Launch(kernel, (4,), (1,), ("x", "y")),),
-        tolerance=Tolerance(),
-        sampling=Sampling(),
-    )
+    assert NEW_DATA in str(found.why_implausible(measured, DEFAULT, None))
 
 
 def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(tmp_path: Path) -> None:
-    host = tmp_path / "twice.py"
-    host.write_text(FAKE_HOST)
 
     def spoils(x: Array, y: Array) -> None:
         y[...] = 2 * x
         x[0] += 1
 
-    device = FakeDevice(kernels=KERNELS | {"spoils": spoils})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
-    worker.prepare(GIVEN)
-    jobs = [job_of(kernel) for kernel in ("spoils", "twice", "twice")]
+    worker = fake_worker(tmp_path, FakeDevice(kernels=KERNELS | {"spoils": spoils}))
+    worker.prepare(FOUR)
+    jobs = [fake_job(kernel) for kernel in ("spoils", "twice", "twice")]
     found = worker.run_interleaved(jobs, Block(rounds=4)).result.measured
     assert found is not None
     outcomes = [each.outcome for each in found]
@@ -326,18 +271,16 @@ class WrongAt:
 def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measured_again(
     tmp_path: Path,
 ) -> None:
-    host = tmp_path / "twice.py"
-    host.write_text(FAKE_HOST)
     together, alone = WrongAt((2,)), WrongAt((1,))
-    device = FakeDevice(kernels=KERNELS | {"together": together, "alone": alone})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
-    worker.prepare(GIVEN)
-    jobs = [job_of(kernel) for kernel in ("together", "twice")]
+    kernels = KERNELS | {"together": together, "alone": alone}
+    worker = fake_worker(tmp_path, FakeDevice(kernels=kernels))
+    worker.prepare(FOUR)
+    jobs = [fake_job(kernel) for kernel in ("together", "twice")]
     found = worker.run_interleaved(jobs, Block(rounds=4)).result.measured
     assert found is not None
     assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert together.count > 4, "it was measured alone, and works there"
-    measured = worker.run(job_of("alone")).result
+    measured = worker.run(fake_job("alone")).result
     assert measured is not None
     assert measured.outcome is Outcome.WRONG_RESULT
     assert alone.count == 1, "nobody has spoilt its inputs"
@@ -346,8 +289,6 @@ def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measure
 def test_configuration_that_another_takes_down_alone_is_not_measured_on_a_broken_device(
     tmp_path: Path,
 ) -> None:
-    host = tmp_path / "twice.py"
-    host.write_text(FAKE_HOST)
     runs = iter(range(100))
 
     def breaks(x: Array, y: Array) -> None:
@@ -359,9 +300,9 @@ def test_configuration_that_another_takes_down_alone_is_not_measured_on_a_broken
         y[...] = 2 * x
 
     device = FakeDevice(kernels={"breaks": breaks, "honest": honest})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
-    worker.prepare(GIVEN)
-    reply = worker.run_interleaved([job_of("breaks"), job_of("honest")], Block(rounds=4))
+    worker = fake_worker(tmp_path, device)
+    worker.prepare(FOUR)
+    reply = worker.run_interleaved([fake_job("breaks"), fake_job("honest")], Block(rounds=4))
     assert reply.result is not None
     assert [each.outcome for each in reply.result.measured] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert not reply.healthy
@@ -409,20 +350,17 @@ class Keeping:
 def test_kernel_that_saves_half_of_its_work_on_data_it_has_seen_is_found(
     tmp_path: Path, is_honest: bool
 ) -> None:
-    host = tmp_path / "twice.py"
-    host.write_text(FAKE_HOST)
     keeping, found = Keeping(is_honest), KernelTimes()
 
     def clock() -> Iterator[float]:
         while True:
             yield keeping.time_s
 
-    device = FakeDevice(clock(), KERNELS | {"twice": keeping})
-    worker = DeviceWorker(_Opened("fake", "fake", "a fake", opened=device), host)
-    job = job_of("twice")
+    worker = fake_worker(tmp_path, FakeDevice(clock(), KERNELS | {"twice": keeping}))
+    job = fake_job(config=OTHER, sampling=Sampling())
     for seed in OCCASIONS:
-        if worker._holds(GIVEN, seed) is None:
-            worker.prepare(GIVEN, seed)
+        if worker._holds(FOUR, seed) is None:
+            worker.prepare(FOUR, seed)
         measured = worker.run_interleaved([job], Block(4, seed, is_reloaded=True)).result.measured
         assert measured is not None
         found.note([*measured, started(1.2, 1.0, DEFAULT)], seed, is_renewed=True)
@@ -454,7 +392,7 @@ def test_results_that_another_configuration_kept_of_the_data_are_found() -> None
 
 def test_rival_on_data_that_an_earlier_one_has_seen_needs_a_proof() -> None:
     found, other = KernelTimes(), Config({"A": 2})
-    failed = Measurement(other, GIVEN, Outcome.WRONG_RESULT, message="wrong")
+    failed = Measurement(other, FOUR, Outcome.WRONG_RESULT, message="wrong")
     found.note([started(1.2, 1.0, DEFAULT)])
     for number, seed in enumerate((2, *OCCASIONS)):
         assert found.why_implausible(timed(0.5), DEFAULT, None) is None, number

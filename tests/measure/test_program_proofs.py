@@ -23,8 +23,6 @@ from harness.core.records import (
     Timing,
 )
 from harness.measure.occasions import Block
-from harness.measure.programs import measurer as measurer_module
-from harness.measure.programs import worker
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.proof import Reference, without_unshown_gain
 from harness.measure.programs.runner import ProgramJob, ProgramResult
@@ -33,7 +31,7 @@ from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stats.timing import time_ratio
 from harness.tuning.finals import FINAL_SEEDS
-from tests.helpers.fakes import HereProcesses
+from tests.helpers.fake_kernels import measure_programs_here
 
 PROGRAMS = {
     "default": (0.1, 0.11),
@@ -135,9 +133,7 @@ Judge = Callable[[str, str, int], tuple[Measurement, Measurement, Measurement]]
 def judge(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """Measures a program under a burden, with a seed, first alone and then as in the finals, beside
     the default."""
-    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    measure_programs_here(monkeypatch)
     facts = ProgramFacts(Environment("command", "fake", "", "", "none", ()), None)
     monkeypatch.setattr(ProgramWorker, "describe", lambda _: facts)
 

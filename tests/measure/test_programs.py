@@ -16,7 +16,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,9 @@ import pytest
 
 from harness.commands.check import main as check
 from harness.commands.check.program import try_program
-from harness.core.errors import (
-    BackendUnavailable,
-    HostModuleError,
-    LaunchFailed,
-    UsageError,
-)
+from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.choose import open_measurer
-from harness.measure.programs import measurer as measurer_module
 from harness.measure.programs import runner, worker
 from harness.measure.programs.measurer import ProgramMeasurer, backend_of, command_build
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
@@ -50,6 +44,8 @@ from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 from harness.space_file.templates import Template, filled_words
+from tests.helpers.compilers import needs_gcc
+from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.fakes import HereProcesses
 
 ROOT = Path(__file__).parents[2]
@@ -94,14 +90,16 @@ measure: {repeats: 3, min_repeats: 2, warmup: 1, precision: 0}
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measurers run in this process."""
-    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    measure_programs_here(monkeypatch)
     monkeypatch.setattr("harness.commands.check.program_builds.Processes", HereProcesses)
-    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+
+
+Load = Callable[..., Spec]
+Measure = Callable[..., Measurement]
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Callable[..., Spec]:
+def load(tmp_path: Path) -> Load:
     """Loads the space of the script, with texts replaced."""
 
     def loaded(*changes: tuple[str, str], script: str = SCRIPT) -> Spec:
@@ -117,7 +115,7 @@ def load(tmp_path: Path) -> Callable[..., Spec]:
 
 
 @pytest.fixture
-def measure(here: None, load: Callable[..., Spec]) -> Iterator[Callable[..., Measurement]]:
+def measure(here: None, load: Load) -> Iterator[Measure]:
     """Measures a mode of the script in a space with texts replaced."""
     opened: list[ProgramMeasurer] = []
 
@@ -133,6 +131,18 @@ def measure(here: None, load: Callable[..., Spec]) -> Iterator[Callable[..., Mea
         each.close()
 
 
+def measure_finalists(
+    spec: Spec, modes: Sequence[str], rounds: int, seeds: Sequence[int] = (0,)
+) -> list[Measurement]:
+    """Measure modes of the script interleaved on the first input."""
+    given = spec.inputs[0]
+    with closing(ProgramMeasurer(spec)) as measurer:
+        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
+        configs = [Config({"MODE": mode}) for mode in modes]
+        return measurer.measure_interleaved(space, given, configs, rounds, seeds)
+
+
+HOST_CHECK = ("inputs:", "verify: {against: {host: check.py}}\ninputs:")
 NOTHING = ("inputs:", "verify: {against: nothing}\ninputs:")
 
 
@@ -158,9 +168,7 @@ def test_no_shell_sees_the_words(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-def test_a_requested_shell_gets_values_in_quotes(
-    here: None, load: Callable[..., Spec], tmp_path: Path
-) -> None:
+def test_a_requested_shell_gets_values_in_quotes(here: None, load: Load, tmp_path: Path) -> None:
     changes = [
         ("  environment:", "  shell: true\n  environment:"),
         ("[sh, ", "'echo took 1 us; echo {MODE} '"),
@@ -193,6 +201,11 @@ def test_end_of_a_command_is_reported(tmp_path: Path, script: str, message: str)
     assert result.description.startswith(message)
 
 
+def is_gone(file: Path) -> bool:
+    """Whether there is no process of the number in a file."""
+    return not Path(f"/proc/{file.read_text().strip()}").exists()
+
+
 def test_deadline_kills_children_and_what_has_left_the_group(tmp_path: Path) -> None:
     script = "setsid sh -c 'echo $$ > one; exec sleep 60' & sh -c 'echo $$ > two; exec sleep 60'"
     began = time.monotonic()
@@ -200,16 +213,14 @@ def test_deadline_kills_children_and_what_has_left_the_group(tmp_path: Path) -> 
     ended = run_command(["sh", "-c", script], tmp_path, tmp_path, bounds)
     assert ended.status is None
     assert time.monotonic() - began < 20
-    for name in ("one", "two"):
-        with pytest.raises(ProcessLookupError):
-            os.kill(int((tmp_path / name).read_text()), 0)
+    assert is_gone(tmp_path / "one")
+    assert is_gone(tmp_path / "two")
 
 
 def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:
     script = "setsid sh -c 'echo $$ > one; exec sleep 60' & while ! [ -s one ]; do :; done"
     assert run_command(["sh", "-c", script], tmp_path, tmp_path, BOUNDS).status == 0
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "one").read_text()), 0)
+    assert is_gone(tmp_path / "one")
 
 
 HIDE = "import os; os.setsid(); os.fork() and os._exit(0); os.setsid(); "
@@ -224,7 +235,6 @@ while True:
 SLEEP = HIDE + "open('one', 'w').write(str(os.getpid())); os.execve('/bin/sleep', ['x', '60'], {})"
 
 
-needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not on PATH")
 WHO_LOADS_IT = """\
 #include <stdio.h>
 #include <stdlib.h>
@@ -444,9 +454,7 @@ def test_bare_numbers_are_compared_by_their_type() -> None:
 # ---------------------------------------------------------------------------------- measuring
 
 
-def test_right_program_is_timed_by_what_it_reports(
-    measure: Callable[..., Measurement], tmp_path: Path
-) -> None:
+def test_right_program_is_timed_by_what_it_reports(measure: Measure, tmp_path: Path) -> None:
     found = measure("other")
     assert found.outcome is Outcome.OK, found.message
     assert found.timing == Timing((1e-3,) * 2, StopReason.PRECISE)
@@ -468,16 +476,14 @@ def test_right_program_is_timed_by_what_it_reports(
     ],
 )
 def test_each_failure_is_its_outcome(
-    measure: Callable[..., Measurement], mode: str, outcome: Outcome, message: str
+    measure: Measure, mode: str, outcome: Outcome, message: str
 ) -> None:
     found = measure(mode)
     assert found.outcome is outcome
     assert message in found.message
 
 
-def test_work_that_is_left_to_another_process_is_lost_and_explained(
-    measure: Callable[..., Measurement],
-) -> None:
+def test_work_that_is_left_to_another_process_is_lost_and_explained(measure: Measure) -> None:
     away = "early) setsid sh -c 'sleep 30; echo sum 3' & echo took 1000 us;;"
     found = measure("early", script=SCRIPT.replace("early) ;;", away))
     assert found.outcome is Outcome.WRONG_RESULT
@@ -494,7 +500,7 @@ def test_work_that_is_left_to_another_process_is_lost_and_explained(
     [("KILL", 1, Outcome.OK), ("KILL", 9, Outcome.CRASHED), ("SEGV", 1, Outcome.CRASHED)],
 )
 def test_run_that_somebody_killed_is_repeated_once(
-    measure: Callable[..., Measurement], tmp_path: Path, number: str, times: int, outcome: Outcome
+    measure: Measure, tmp_path: Path, number: str, times: int, outcome: Outcome
 ) -> None:
     killed = tmp_path / "killed"
     killed.touch()
@@ -505,15 +511,7 @@ def test_run_that_somebody_killed_is_repeated_once(
     assert killed.read_text().count("\n") == (2 if times > 1 else 1)
 
 
-def test_time_that_is_missing_is_a_failed_launch(measure: Callable[..., Measurement]) -> None:
-    found = measure("silent", NOTHING)
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "matches nowhere in stdout" in found.message
-
-
-def test_time_beyond_that_of_the_process_is_a_failed_launch(
-    measure: Callable[..., Measurement],
-) -> None:
+def test_time_beyond_that_of_the_process_is_a_failed_launch(measure: Measure) -> None:
     with pytest.raises(HostModuleError, match=r"reports 1e\+03 s, but ended after .* is `unit: s`"):
         measure("right", ("unit: us", "unit: s"))
 
@@ -533,7 +531,7 @@ ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 
 
 def test_energy_of_a_program_is_that_of_its_samples(
-    measure: Callable[..., Measurement], monkeypatch: pytest.MonkeyPatch
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "RaplCounter", Joules)
     monkeypatch.setattr(runner, "RaplCounter", Joules)
@@ -542,7 +540,7 @@ def test_energy_of_a_program_is_that_of_its_samples(
 
 
 def test_energy_that_cannot_be_measured_is_a_notice(
-    here: None, load: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    here: None, load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(rapl, "FOLDER", tmp_path)
     for spec, count in ((load(ENERGY), 1), (load(), 0)):
@@ -551,12 +549,12 @@ def test_energy_that_cannot_be_measured_is_a_notice(
             assert all("energy is not measured: " in notice for notice in local.notices)
 
 
-def test_tolerance_lets_last_places_differ(measure: Callable[..., Measurement]) -> None:
+def test_tolerance_lets_last_places_differ(measure: Measure) -> None:
     assert measure("near").outcome is Outcome.WRONG_RESULT
     assert measure("near", ("inputs:", "verify: {rtol: 1e-3}\ninputs:")).outcome is Outcome.OK
 
 
-def test_every_run_begins_in_an_empty_folder(measure: Callable[..., Measurement]) -> None:
+def test_every_run_begins_in_an_empty_folder(measure: Measure) -> None:
     as_default = ("default: right", "default: leaves")
     assert measure("leaves", as_default).outcome is Outcome.OK
 
@@ -570,10 +568,7 @@ def test_every_run_begins_in_an_empty_folder(measure: Callable[..., Measurement]
     ids=repr,
 )
 def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
-    measure: Callable[..., Measurement],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
+    measure: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     unlink, rglob = os.unlink, Path.rglob
 
@@ -600,7 +595,7 @@ def test_what_a_program_leaves_and_nobody_can_remove_is_its_failure(
 
 
 def test_output_that_cannot_be_read_is_a_wrong_result(
-    measure: Callable[..., Measurement], monkeypatch: pytest.MonkeyPatch
+    measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = Path.read_bytes
 
@@ -616,9 +611,7 @@ def test_output_that_cannot_be_read_is_a_wrong_result(
     assert found.message == "the file `stdout` of the run cannot be read: Permission denied"
 
 
-def test_files_are_in_the_folder_of_every_run(
-    measure: Callable[..., Measurement], tmp_path: Path
-) -> None:
+def test_files_are_in_the_folder_of_every_run(measure: Measure, tmp_path: Path) -> None:
     (tmp_path / "data_3.txt").write_text("1\n")
     (tmp_path / "data_4.txt").write_text("2\n")
     script = 'cat "data_$3.txt"; echo > "data_$3.txt"; echo "took 900 us"'
@@ -626,14 +619,12 @@ def test_files_are_in_the_folder_of_every_run(
     assert measure("right", files, script=script).outcome is Outcome.OK
 
 
-def test_environment_reaches_the_run(measure: Callable[..., Measurement]) -> None:
+def test_environment_reaches_the_run(measure: Measure) -> None:
     assert measure("variable", n=3).outcome is Outcome.OK
     assert measure("variable", n=4).outcome is Outcome.WRONG_RESULT
 
 
-def test_output_is_compared_with_the_file_of_its_input(
-    measure: Callable[..., Measurement], tmp_path: Path
-) -> None:
+def test_output_is_compared_with_the_file_of_its_input(measure: Measure, tmp_path: Path) -> None:
     (tmp_path / "expected_3.txt").write_text("sum 3\ntook 1 us\n")
     (tmp_path / "expected_4.txt").write_text("sum 4\ntook 1 us\n")
     against = ("inputs:", 'verify: {against: {file: "expected_{n}.txt"}}\ninputs:')
@@ -659,23 +650,23 @@ def check(run):
     ],
 )
 def test_a_function_may_verify_runs(
-    measure: Callable[..., Measurement], tmp_path: Path, mode: str, message: str
+    measure: Measure, tmp_path: Path, mode: str, message: str
 ) -> None:
     (tmp_path / "check.py").write_text(CHECK)
-    found = measure(mode, ("inputs:", "verify: {against: {host: check.py}}\ninputs:"))
+    found = measure(mode, HOST_CHECK)
     assert (message in found.message) if message else (found.outcome is Outcome.OK)
     assert found.outcome is (Outcome.WRONG_RESULT if message else Outcome.OK)
 
 
 def test_function_that_returns_something_else_is_the_user_s_mistake(
-    measure: Callable[..., Measurement], tmp_path: Path
+    measure: Measure, tmp_path: Path
 ) -> None:
     (tmp_path / "check.py").write_text("def check(run):\n    return True\n")
     with pytest.raises(HostModuleError, match=r"must return None .* but got True"):
-        measure("other", ("inputs:", "verify: {against: {host: check.py}}\ninputs:"))
+        measure("other", HOST_CHECK)
 
 
-def test_default_that_changes_its_output_is_reported(measure: Callable[..., Measurement]) -> None:
+def test_default_that_changes_its_output_is_reported(measure: Measure) -> None:
     script = 'echo "id $$"; echo "took 900 us"'
     with pytest.raises(HostModuleError, match=r"does not write the same twice: .*verify\.ignore"):
         measure("right", script=script)
@@ -683,47 +674,27 @@ def test_default_that_changes_its_output_is_reported(measure: Callable[..., Meas
     assert measure("right", ignoring, script=script).outcome is Outcome.OK
 
 
-def test_default_that_fails_is_reported(measure: Callable[..., Measurement]) -> None:
+def test_default_that_fails_is_reported(measure: Measure) -> None:
     with pytest.raises(HostModuleError, match=r"MODE=crash.* does not work.*died of SIGSEGV"):
         measure("right", ("default: right", "default: crash"))
 
 
-def test_finalists_are_interleaved_and_one_that_fails_drops_out(
-    here: None, load: Callable[..., Spec], tmp_path: Path
-) -> None:
-    spec = load()
-    given = spec.inputs[0]
-    with closing(ProgramMeasurer(spec)) as measurer:
-        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
-        configs = [Config({"MODE": mode}) for mode in ("right", "wrong", "other")]
-        right, wrong, other = measurer.measure_interleaved(space, given, configs, 4)
+def test_finalists_are_interleaved_and_one_that_fails_drops_out(here: None, load: Load) -> None:
+    right, wrong, other = measure_finalists(load(), ["right", "wrong", "other"], 4)
     assert wrong.outcome is Outcome.WRONG_RESULT
     for found in (right, other):
         assert found.timing == Timing((1e-3,) * 4, StopReason.INTERLEAVED)
 
 
-def test_later_occasions_are_not_warmed_up_again(
-    here: None, load: Callable[..., Spec], tmp_path: Path
-) -> None:
-    spec = load()
-    given = spec.inputs[0]
-    with closing(ProgramMeasurer(spec)) as measurer:
-        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
-        right = Config({"MODE": "right"})
-        (found,) = measurer.measure_interleaved(space, given, [right], 6, (2, 2, 3))
+def test_later_occasions_are_not_warmed_up_again(here: None, load: Load) -> None:
+    (found,) = measure_finalists(load(), ["right"], 6, (2, 2, 3))
     assert found.timing is not None
     assert (found.timing.occasions, found.warmup_s) == ((2, 2, 2), (1e-3,))
 
 
-def test_finalist_that_hangs_spends_its_own_time_alone(
-    here: None, load: Callable[..., Spec]
-) -> None:
+def test_finalist_that_hangs_spends_its_own_time_alone(here: None, load: Load) -> None:
     spec = load(("  limits: {deadline_s: 1}\n", ""), ("precision: 0", "precision: 0, timeout_s: 1"))
-    given = spec.inputs[0]
-    with closing(ProgramMeasurer(spec)) as measurer:
-        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
-        configs = [Config({"MODE": mode}) for mode in ("hang", "right", "other")]
-        hung, right, other = measurer.measure_interleaved(space, given, configs, 2)
+    hung, right, other = measure_finalists(spec, ["hang", "right", "other"], 2)
     assert hung.outcome is Outcome.TIMEOUT
     assert hung.wall_s >= 1 + 2 / 3
     assert (right.outcome, other.outcome) == (Outcome.OK, Outcome.OK), right.message
@@ -731,7 +702,7 @@ def test_finalist_that_hangs_spends_its_own_time_alone(
 
 
 def test_finalist_whose_check_hangs_spends_its_own_time_alone(
-    here: None, load: Callable[..., Spec], tmp_path: Path
+    here: None, load: Load, tmp_path: Path
 ) -> None:
     hangs = """\
         import time
@@ -744,13 +715,8 @@ def test_finalist_whose_check_hangs_spends_its_own_time_alone(
                     pass
         """
     (tmp_path / "check.py").write_text(textwrap.dedent(hangs))
-    host = ("inputs:", "verify: {against: {host: check.py}}\ninputs:")
-    spec = load(host, ("precision: 0", "precision: 0, timeout_s: 1"))
-    given = spec.inputs[0]
-    with closing(ProgramMeasurer(spec)) as measurer:
-        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
-        configs = [Config({"MODE": mode}) for mode in ("other", "right", "leaves")]
-        hung, right, leaves = measurer.measure_interleaved(space, given, configs, 2)
+    spec = load(HOST_CHECK, ("precision: 0", "precision: 0, timeout_s: 1"))
+    hung, right, leaves = measure_finalists(spec, ["other", "right", "leaves"], 2)
     assert hung.outcome is Outcome.TIMEOUT
     assert hung.message.startswith("check() of check.py did not end within 1.")
     assert (right.outcome, leaves.outcome) == (Outcome.OK, Outcome.OK), right.message
@@ -759,19 +725,15 @@ def test_finalist_whose_check_hangs_spends_its_own_time_alone(
 # --------------------------------------------------------------------------- too good to be true
 
 
-def test_finalist_that_leaves_early_does_not_win(here: None, load: Callable[..., Spec]) -> None:
+def test_finalist_that_leaves_early_does_not_win(here: None, load: Load) -> None:
     spec = load(NOTHING, script=SCRIPT.replace("early) ;;", 'early) echo "took 9 us";;'))
-    given = spec.inputs[0]
-    with closing(ProgramMeasurer(spec)) as measurer:
-        space = ConstrainedSpace.of(spec, given, measurer.limits, None)
-        configs = [Config({"MODE": mode}) for mode in ("right", "early")]
-        right, early = measurer.measure_interleaved(space, given, configs, 2)
+    right, early = measure_finalists(spec, ["right", "early"], 2)
     assert right.outcome is Outcome.OK
     assert early.outcome is Outcome.IMPLAUSIBLE
     assert early.message.endswith("what the default writes, as if it had ended early")
 
 
-def test_program_that_leaves_early_does_not_win(measure: Callable[..., Measurement]) -> None:
+def test_program_that_leaves_early_does_not_win(measure: Measure) -> None:
     script = SCRIPT.replace("early) ;;", 'early) echo "took 999 us";;')
     found = measure("early", NOTHING, script=script)
     assert found.outcome is Outcome.IMPLAUSIBLE
@@ -781,9 +743,7 @@ def test_program_that_leaves_early_does_not_win(measure: Callable[..., Measureme
 @pytest.mark.parametrize(
     ("time", "is_ok"), [("0.0011", True), ("0.00099", False), ("1e-320", False)]
 )
-def test_no_time_is_below_the_tick_of_clocks(
-    measure: Callable[..., Measurement], time: str, is_ok: bool
-) -> None:
+def test_no_time_is_below_the_tick_of_clocks(measure: Measure, time: str, is_ok: bool) -> None:
     script = SCRIPT.replace("took 20 us", f"took {time} us")
     found = measure("fast", ("(\\d+)", "(\\S+)"), script=script)
     assert found.outcome is (Outcome.OK if is_ok else Outcome.LAUNCH_FAILED), found.message
@@ -793,7 +753,7 @@ def test_no_time_is_below_the_tick_of_clocks(
 
 
 def test_each_run_gets_another_seed_in_words_and_variables(
-    measure: Callable[..., Measurement], tmp_path: Path
+    measure: Measure, tmp_path: Path
 ) -> None:
     check = """\
         def check(run):
@@ -804,7 +764,7 @@ def test_each_run_gets_another_seed_in_words_and_variables(
         "right",
         ('"{n}"]', '"{n}", "{seed}"]'),
         ('SUM: "{n}"', 'SUM: "{seed}"'),
-        ("inputs:", "verify: {against: {host: check.py}}\ninputs:"),
+        HOST_CHECK,
         script='echo "$4 $SUM"; echo "$4" >> "$2"; echo took 900 us',
     )
     assert found.outcome is Outcome.OK, found.message
@@ -812,9 +772,7 @@ def test_each_run_gets_another_seed_in_words_and_variables(
     assert len({*seeds}) == len(seeds) > 2
 
 
-def test_program_that_writes_nothing_is_not_ten_times_as_fast(
-    measure: Callable[..., Measurement],
-) -> None:
+def test_program_that_writes_nothing_is_not_ten_times_as_fast(measure: Measure) -> None:
     script = "case $1 in right) echo took 1000 us;; *) echo took 9 us;; esac"
     nothing = ("inputs:", "verify: {against: nothing, ignore: took}\ninputs:")
     found = measure("early", nothing, script=script)
@@ -851,12 +809,18 @@ int main(void) { puts(A == 1 ? "one" : TEXT); return 0; }
 """
 
 
+def write_c(
+    folder: Path, space: str = C_SPACE, source: str = "int main(void) { return A; }"
+) -> Path:
+    (folder / "c.c").write_text(source)
+    (folder / "c.yaml").write_text(space)
+    return folder / "c.yaml"
+
+
 @pytest.fixture
 def c_spec(tmp_path: Path) -> Spec:
-    (tmp_path / "c.c").write_text(C)
     (tmp_path / "c.h").write_text('#define TEXT "none"\n')
-    (tmp_path / "c.yaml").write_text(C_SPACE)
-    return load_spec(tmp_path / "c.yaml")
+    return load_spec(write_c(tmp_path, source=C))
 
 
 @needs_gcc
@@ -942,17 +906,15 @@ def test_program_is_compiled_without_its_device_and_not_run(
 
 
 def test_compiler_that_is_not_here_is_named(here: None, tmp_path: Path) -> None:
-    (tmp_path / "c.c").write_text("int main(void) { return A; }")
-    (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[no-such-gcc,"))
+    path = write_c(tmp_path, C_SPACE.replace("[gcc,", "[no-such-gcc,"))
     with pytest.raises(BackendUnavailable, match="`no-such-gcc`, which is not found"):
-        ProgramMeasurer(load_spec(tmp_path / "c.yaml"))
+        ProgramMeasurer(load_spec(path))
 
 
 def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(
     here: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "c.c").write_text("int main(void) { return A; }")
-    (tmp_path / "c.yaml").write_text(C_SPACE.replace("[gcc,", "[./gcc,"))
+    write_c(tmp_path, C_SPACE.replace("[gcc,", "[./gcc,"))
     (tmp_path / "gcc").write_text("#!/bin/sh\n")
     (tmp_path / "gcc").chmod(0o755)
     monkeypatch.chdir(tmp_path)
@@ -961,7 +923,7 @@ def test_compiler_in_the_space_s_folder_is_not_that_of_the_path(
     assert named.startswith(f"gcc {hashlib.sha256(b'#!/bin/sh' + bytes([10])).hexdigest()[:12]} on")
 
 
-def test_device_is_named_by_a_command_or_refused(here: None, load: Callable[..., Spec]) -> None:
+def test_device_is_named_by_a_command_or_refused(here: None, load: Load) -> None:
     def device(words: str) -> str:
         spec = load(("  environment:", f"  device: {words}\n  environment:"))
         with closing(ProgramMeasurer(spec)) as measurer:
@@ -976,14 +938,13 @@ def test_device_is_named_by_a_command_or_refused(here: None, load: Callable[...,
 
 
 def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: Path) -> None:
-    (tmp_path / "c.c").write_text("int main(void) { return A; }")
     named = C_SPACE + "baselines: {plain: {level: 0}, debug: {g: true, A: 1}}\n"
-    (tmp_path / "c.yaml").write_text(named)
-    found = load_spec(tmp_path / "c.yaml").baselines_for("gcc")
+    spec = load_spec(write_c(tmp_path, named))
+    found = spec.baselines_for("gcc")
     assert list(found) == ["plain", "debug", "-O1", "-O2", "-O3"]
     assert found["debug"] == Config({"A": 1, "B": 0, "g": True, "level": None})
     assert found["-O3"] == Config({"A": 0, "B": 0, "g": False, "level": 3})
-    assert load_spec(tmp_path / "c.yaml").baselines_for("nvcc") == {}
+    assert spec.baselines_for("nvcc") == {}
 
 
 @pytest.mark.parametrize(
@@ -1004,10 +965,8 @@ def test_levels_of_optimisation_are_baselines_and_a_space_names_more(tmp_path: P
 def test_level_of_the_user_is_recognised_by_its_spelling(
     tmp_path: Path, flag: str, levels: list[str]
 ) -> None:
-    (tmp_path / "c.c").write_text("int main(void) { return A; }")
     line = 'level: {values: [0, 1, 2, 3, fast], option: "-O{value}"}'
-    (tmp_path / "c.yaml").write_text(C_SPACE.replace(line, flag))
-    found = load_spec(tmp_path / "c.yaml").baselines_for("gcc")
+    found = load_spec(write_c(tmp_path, C_SPACE.replace(line, flag))).baselines_for("gcc")
     assert len(found) == len(levels)
     assert all(name.endswith(level) for name, level in zip(found, levels, strict=True))
 
@@ -1022,7 +981,7 @@ def test_baselines_of_kernels_are_those_of_the_compiler_in_use() -> None:
 # ------------------------------------------------------------------------------------- commands
 
 
-def test_measurer_is_that_of_the_space(load: Callable[..., Spec]) -> None:
+def test_measurer_is_that_of_the_space(load: Load) -> None:
     spec = load()
     with pytest.raises(UsageError, match="tunes a program, which --backend opencl cannot run"):
         open_measurer(spec, "opencl")
@@ -1043,6 +1002,13 @@ def test_committed_example_is_built_and_run_in_processes_of_its_own(
     assert "2 other configurations built, 0 failed" in message
 
 
+COUNTED = """\
+#if MODE == 2
+#error two
+#endif
+int main(void) { return MODE & 0; }
+const int mode = MODE;
+"""
 COMPILED = """\
 name: compiled
 program:
@@ -1060,10 +1026,7 @@ inputs: {features: [n], values: [{n: 3}]}
 def test_check_counts_the_builds_of_a_program_by_their_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], default: int, codes: int
 ) -> None:
-    source = "#if MODE == 2\n#error two\n#endif\nint main(void) { return MODE & 0; }\n"
-    (tmp_path / "c.c").write_text(source + "const int mode = MODE;\n")
-    space = tmp_path / "space.yaml"
-    space.write_text(COMPILED.replace("DEFAULT", str(default)))
+    space = write_c(tmp_path, COMPILED.replace("DEFAULT", str(default)), COUNTED)
     status = int(default == 2)
     assert check([str(space), "--sample", "5", "--json"]) == status
     (target,) = json.loads(capsys.readouterr().out)["spaces"][0]["targets"]

@@ -16,10 +16,8 @@ import numpy as np
 import pytest
 
 from harness.core.errors import HostTooSlow
-from harness.core.program import Launch, Program
-from harness.core.records import Config, Environment, Input, Outcome
+from harness.core.records import Environment, Outcome
 from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, log, open_sensors
 from harness.measure.sensors import energy as energy_module
@@ -38,9 +36,9 @@ from harness.measure.sensors.energy import (
 from harness.measure.sensors.nvml import NvmlGpu, load_nvml, of_both
 from harness.measure.sensors.processes import other_processes, processes_notice
 from harness.measure.sensors.rapl import RaplCounter
-from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
-from tests.helpers.fakes import Array, FakeCompiler, FakeDevice
+from tests.helpers.fake_kernels import fake_job
+from tests.helpers.fakes import Array, FakeDevice
 from tests.helpers.stub_nvml import BUS, Script
 
 GPU = Environment("cuda", "a GPU", "CUDA", "1", "nvcc", notes={"pci_bus_id": BUS})
@@ -59,11 +57,8 @@ def test_state_of_a_gpu_has_units_and_whether_it_was_throttled(nvml: Script) -> 
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x04 | 0x40])
     throttled = {name for name in gpu().state() if name.startswith("throttled")}
     assert throttled == {"throttled", "throttled_by_sw_power_cap", "throttled_by_hw_thermal"}
-
-
-def test_an_idle_gpu_and_clocks_that_somebody_set_are_not_throttled(nvml: Script) -> None:
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0x01 | 0x02])
-    assert gpu().state()["throttled"] == 0
+    assert gpu().state()["throttled"] == 0, "it is idle, and somebody set its clocks"
 
 
 def test_what_throttled_a_gpu_before_the_samples_counts_though_it_has_passed() -> None:
@@ -115,21 +110,15 @@ def test_a_missing_permission_is_known(nvml: Script) -> None:
     assert facts.no_energy is None
 
 
-def test_a_missing_library_names_the_command_that_installs_it(
+def test_a_missing_library_names_the_command_that_installs_it_for_nvidias_gpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     sensors = open_sensors(GPU, shares_cpu=False)
     assert "Run `pip install nvidia-ml-py`" in str(sensors.facts.no_energy)
     assert sensors.state() == {}
-
-
-def test_a_gpu_that_is_not_nvidias_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    other = dataclasses.replace(GPU, notes={})
-    assert "from GPUs with --backend cuda" in str(
-        open_sensors(other, shares_cpu=False).facts.no_energy
-    )
+    other = open_sensors(dataclasses.replace(GPU, notes={}), shares_cpu=False)
+    assert "from GPUs with --backend cuda" in str(other.facts.no_energy)
 
 
 def test_power_of_an_earlier_gpu_is_summed_up(nvml: Script) -> None:
@@ -373,15 +362,7 @@ def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
 # ------------------------------------------------------------------- as a kernel is measured
 
 X = np.arange(1, 5, dtype=np.float32)
-JOB = KernelJob(
-    config=Config({"A": 1}),
-    input=Input({"n": 4}),
-    binary=FakeCompiler().compile(Program("kernel twice", (), ())),
-    launches=(Launch("twice", (4,), (1,), ("x", "y")),),
-    tolerance=Tolerance(),
-    sampling=Sampling(repeats=4, min_repeats=4, precision=0.0),
-    energy_s=0.1,
-)
+JOB = fake_job(energy_s=0.1, sampling=Sampling(repeats=4, min_repeats=4, precision=0.0))
 
 
 def measured(sensors: Sensors, meter: Meter, **changes: Any) -> tuple[FakeDevice, dict[str, float]]:

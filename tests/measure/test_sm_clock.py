@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks import measuring_clock
 from harness.core.program import Binary, Launch, Program
-from harness.core.records import Config, Input
 from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.nvcc import Nvcc
@@ -18,8 +17,8 @@ from harness.measure.clock_watch import ClockWatch
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
-from harness.measure.verify import Tolerance
 from harness.stats.timing import Sampling
+from tests.helpers.fake_kernels import fake_job
 from tests.helpers.stub_driver import StubDriver
 
 KERNELS = """\
@@ -152,14 +151,8 @@ def test_reading_the_clock_is_in_no_time(device: CudaDevice, binary: Binary) -> 
 
 
 def job(binary: Binary, **sampling: float) -> KernelJob:
-    return KernelJob(
-        config=Config({"A": 1}),
-        input=Input({"n": 64}),
-        binary=binary,
-        launches=(ADD,),
-        tolerance=Tolerance(),
-        sampling=Sampling(repeats=3, min_repeats=3, precision=0.0, **sampling),
-    )
+    three = Sampling(repeats=3, min_repeats=3, precision=0.0, **sampling)
+    return fake_job(binary=binary, launches=(ADD,), sampling=three)
 
 
 @pytest.mark.gpu

@@ -23,23 +23,14 @@ import yaml
 
 from harness.commands.check.targets import architecture_target, target_spaces
 from harness.commands.tune import main as tune
-from harness.core.errors import BackendUnavailable
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.kernels import KernelMeasurer
 from harness.results import campaigns, read_measurements, reading
 from harness.space import ConstrainedSpace, Space
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
-
-try:
-    find_nvcc()
-    NO_NVCC = "" if shutil.which("gcc") else "nvcc needs gcc, which is not on PATH"
-except BackendUnavailable as error:
-    NO_NVCC = str(error)
-
-needs_nvcc = pytest.mark.skipif(bool(NO_NVCC), reason=NO_NVCC)
+from tests.helpers.compilers import needs_nvcc
 
 ROOT = Path(__file__).parents[2]
 CASES = sorted((ROOT / "tests/data/suite").glob("*.yaml"))

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import random
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,28 +16,21 @@ import pytest
 from harness.core.errors import HostTooSlow, OutOfDeviceMemory
 from harness.core.observations import HOST_RETRIES, RUNS_PER_SAMPLE
 from harness.core.program import Binary, Fill, Launch, Program
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason
+from harness.core.records import Config, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.kernel_checks import CheckTime, why_astray
+from harness.measure.kernel_checks import CheckTime, adds_to_fill, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob, Twin
 from harness.measure.kernel_runner import BIT_EXACT, measure_interleaved, measure_kernel
-from harness.measure.verify import FILLS, Tolerance
-from harness.stats.timing import Sampling
-from tests.helpers.fakes import KERNELS, MAGIC, Array, FakeCompiler, FakeDevice, Kernel
+from harness.measure.verify import FILLS
+from tests.helpers.fake_kernels import fake_job
+from tests.helpers.fakes import KERNELS, Array, FakeCompiler, FakeDevice, Kernel
 
 X = np.arange(1, 5, dtype=np.float32)
 CASE = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
-LAUNCH = Launch("twice", (4,), (1,), ("x", "y"))
-JOB = KernelJob(
-    config=Config({"A": 1}),
-    input=Input({"n": 4}),
-    binary=FakeCompiler().compile(Program("kernel twice", (), ())),
-    launches=(LAUNCH,),
-    tolerance=Tolerance(),
-    sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
-)
+JOB = fake_job()
+(LAUNCH,) = JOB.launches
 
 
 def device_with(kernel: Kernel | None = None, times_s: tuple[float, ...] = ()) -> FakeDevice:
@@ -62,15 +55,6 @@ def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
     assert found.warmup_s == (9.0, 8.0)
     assert found.build is JOB.binary.build
     assert found.wall_s > 0
-
-
-def test_first_launch_is_in_no_sample() -> None:
-    device = device_with(times_s=(100.0,))
-    found = measure_kernel(device, CASE, JOB)
-    assert found.timing is not None
-    assert max(found.timing.samples_s) == 1e-3
-    assert found.warmup_s == (100.0,)
-    assert len(device.launched) == 1 + found.timing.count
 
 
 @pytest.mark.parametrize("too_slow", [4, 5])
@@ -214,26 +198,16 @@ def test_scratch_array_holds_nothing_of_an_earlier_run() -> None:
         y[...] = kept
 
     misses: list[bool] = []
-    case = dataclasses.replace(
-        CASE, arguments={**CASE.arguments, "kept": np.full(4, np.nan)}, scratch=("kept",)
-    )
-    device = FakeDevice(kernels={"twice": remembering})
-    device.bind(case.arguments)
-    launch = dataclasses.replace(LAUNCH, arguments=("x", "y", "kept"))
-    assert measure_kernel(device, case, job(launches=(launch,))).outcome is Outcome.OK
+    arguments = {**CASE.arguments, "kept": np.full(4, np.nan)}
+    case = dataclasses.replace(CASE, arguments=arguments, scratch=("kept",))
+    device, case, (job,) = jobs_of(case, [remembering], ("x", "y", "kept"))
+    assert measure_kernel(device, case, job).outcome is Outcome.OK
     assert len(misses) == len(device.launched)
 
 
 def test_array_that_no_run_may_write_is_named_where_one_does() -> None:
-    def spoils(x: Array, y: Array, kept: Array) -> None:
-        y[...] = 2 * x
-        kept[1, 2] = 5
-
-    case = dataclasses.replace(CASE, arguments={**CASE.arguments, "kept": np.zeros((2, 3))})
-    device = FakeDevice(kernels={"twice": spoils})
-    device.bind(case.arguments)
-    launch = dataclasses.replace(LAUNCH, arguments=("x", "y", "kept"))
-    found = measure_kernel(device, case, job(launches=(launch,)))
+    device, case, (job,) = kernels_beside(spoils)
+    found = measure_kernel(device, case, job)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "it writes the argument kept, which is no output (kept[1, 2] differs)" in found.message
     assert 'write in the host module SCRATCH = ("kept",)' in found.message
@@ -324,18 +298,8 @@ def test_wrong_result_names_its_worst_element_and_has_no_timing() -> None:
     assert found.message.startswith("wrong result at the first run: y[2] is 7, expected 6")
 
 
-def test_kernel_that_does_nothing_is_a_wrong_result() -> None:
-    found = measure_kernel(device_with(KERNELS["nothing"]), CASE, JOB)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "y[0] was never written (4 of 4 elements)" in found.message
-
-
 def test_result_that_turns_wrong_is_found_at_a_later_run() -> None:
-    launches = iter(range(100))
-
-    def tires(x: Array, y: Array) -> None:
-        y[...] = 2 * x if next(launches) < 2 else 0
-
+    _, tires = one_that_tires(after=2)
     found = measure_kernel(device_with(tires), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "wrong result at run 3: y[3] is 0" in found.message
@@ -378,31 +342,29 @@ def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -
     assert f"measured {elapsed_s} s" in found.message
 
 
-def test_launch_beyond_the_device_is_a_failed_launch() -> None:
-    found = measure_kernel(device_with(), CASE, job(launches=(Launch("twice", (512,), (1,), ()),)))
+@pytest.mark.parametrize(
+    ("changes", "messages"),
+    [
+        ({"launches": (Launch("twice", (512,), (1,), ()),)}, ["512", "256"]),
+        ({"binary": dataclasses.replace(JOB.binary, data=b"\x7fELF")}, ["cannot be loaded"]),
+    ],
+)
+def test_launch_and_binary_that_the_device_refuses_are_failed_launches(
+    changes: dict[str, Any], messages: list[str]
+) -> None:
+    found = measure_kernel(device_with(), CASE, job(**changes))
     assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "512" in found.message
-    assert "256" in found.message
-
-
-def test_binary_that_cannot_be_loaded_is_a_failed_launch() -> None:
-    broken = dataclasses.replace(JOB.binary, data=b"\x7fELF")
-    found = measure_kernel(device_with(), CASE, job(binary=broken))
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert "cannot be loaded" in found.message
+    assert all(message in found.message for message in messages)
 
 
 def fills_memory(x: Array, y: Array) -> None:
     raise OutOfDeviceMemory("4 bytes are free")
 
 
-def test_launch_without_memory_is_nobodys_failure() -> None:
+def test_launch_or_twin_without_memory_is_nobodys_failure() -> None:
     found = measure_kernel(device_with(fills_memory), CASE, JOB)
     assert (found.outcome, found.message) == (Outcome.OUT_OF_MEMORY, "4 bytes are free")
     assert not found.outcome.settles
-
-
-def test_twin_without_memory_is_nobodys_failure() -> None:
     twin = Twin(Config({"A": 2}), JOB.binary, JOB.launches, must_repeat=True)
     found = measure_kernel(device_with(fills_memory), CASE, job(twin=twin))
     assert found.outcome is Outcome.OUT_OF_MEMORY
@@ -504,20 +466,22 @@ def test_interleaved_configurations_keep_their_outputs_unless_they_are_large(
     assert max(kept) == most
 
 
-def kernels_beside(*kernels: Kernel) -> tuple[FakeDevice, KernelData, list[KernelJob]]:
-    """A device, data with an array `kept` that no run may write, and a job for each kernel."""
-    case = dataclasses.replace(CASE, arguments={**CASE.arguments, "kept": np.zeros((2, 3))})
+def jobs_of(
+    case: KernelData, kernels: Iterable[Kernel], arguments: tuple[str, ...] = ("x", "y")
+) -> tuple[FakeDevice, KernelData, list[KernelJob]]:
+    """A device with these kernels, the data, and a job for each kernel."""
     named = {f"k{n}": kernel for n, kernel in enumerate(kernels)}
     device = FakeDevice(kernels=named)
     device.bind(case.arguments)
-    jobs = [
-        job(
-            launches=(dataclasses.replace(LAUNCH, function=name, arguments=("x", "y", "kept")),),
-            binary=dataclasses.replace(JOB.binary, data=MAGIC + f"kernel {name}".encode()),
-        )
-        for name in named
-    ]
+    launches = (dataclasses.replace(LAUNCH, function=name, arguments=arguments) for name in named)
+    jobs = [job(launches=(launch,), binary=compiled(launch.function)) for launch in launches]
     return device, case, jobs
+
+
+def kernels_beside(*kernels: Kernel) -> tuple[FakeDevice, KernelData, list[KernelJob]]:
+    """Jobs with an array `kept` that no run may write."""
+    case = dataclasses.replace(CASE, arguments={**CASE.arguments, "kept": np.zeros((2, 3))})
+    return jobs_of(case, kernels, ("x", "y", "kept"))
 
 
 def is_right(x: Array, y: Array, kept: Array) -> None:
@@ -552,16 +516,7 @@ def test_interleaved_configurations_that_write_nothing_astray_are_checked_once_t
 
 def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
     right, tires = one_that_tires(after=3)
-    device = FakeDevice(kernels={"right": right, "tires": tires})
-    device.bind(CASE.arguments)
-    both = [
-        job(
-            launches=(dataclasses.replace(LAUNCH, function=name),),
-            binary=dataclasses.replace(JOB.binary, data=MAGIC + f"kernel {name}".encode()),
-        )
-        for name in ("tires", "right")
-    ]
-    found = measure_interleaved(device, CASE, both, rounds=4)
+    found = measure_interleaved(*jobs_of(CASE, (tires, right)), rounds=4)
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
 
 
@@ -632,3 +587,34 @@ def test_twin_that_fails_is_reported() -> None:
     found = beside_twin("twice", "nothing")
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert "the configuration without flags, to compare with, fails: wrong result" in found.message
+
+
+# ------------------------------------------------------------------------ what a wrong output holds
+
+WANT = np.arange(1, 201)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "float16", "float32", "complex64"])
+@pytest.mark.parametrize("before", [97, -3])
+def test_output_that_is_added_to_is_told_from_other_wrong_ones(dtype: str, before: int) -> None:
+    fill = np.full(200, before).astype(dtype)
+    want = WANT.astype(dtype)
+    assert adds_to_fill(fill + want, want, fill, 1e-3)
+    assert not adds_to_fill(fill - want, want, fill, 1e-3)
+    assert not adds_to_fill(fill, want, fill, 1e-3)  # never written
+    some = np.where(WANT < 100, fill + want, want + 1)
+    assert not adds_to_fill(some, want, fill, 1e-3)
+
+
+def test_small_numbers_beside_a_large_one_may_be_no_sum() -> None:
+    want, fill = WANT * 1e-9, np.full(200, 1e9)
+    assert not adds_to_fill(fill, want, fill, 1e-5)
+    assert not adds_to_fill(want, want, fill, 1e-5)
+    assert not adds_to_fill(want, want + 1, np.full(200, np.nan), 1e-5)
+
+
+def test_sum_is_compared_within_the_tolerance_and_on_what_is_wrong_alone() -> None:
+    want = np.where(WANT < 100, 0.0, WANT)
+    fill = np.where(WANT < 50, 0.0, 5.0)
+    assert adds_to_fill((fill + want) * (1 + 1e-6), want, fill, 1e-5)
+    assert not adds_to_fill((fill + want) * (1 + 1e-3), want, fill, 1e-5)

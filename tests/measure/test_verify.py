@@ -31,27 +31,17 @@ def array(dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
-def test_equal_arrays_are_right(dtype: str) -> None:
-    assert compare(array(dtype), array(dtype), EXACT) is None
-
-
-@pytest.mark.parametrize("dtype", NUMBERS)
 def test_one_wrong_element_is_found_where_it_is(dtype: str) -> None:
     found = array(dtype)
+    assert compare(array(dtype), found, EXACT) is None
     found[1, 2, 0] = not found[1, 2, 0] if dtype == "bool" else 99
     worst = compare(found, array(dtype))
     assert worst is not None
     assert (worst.index, worst.wrong_count, worst.count) == ((1, 2, 0), 1, 24)
     assert (worst.found, worst.expected) == ((1, 0) if dtype == "bool" else (99, 20))
-
-
-@pytest.mark.parametrize("dtype", NUMBERS)
-def test_single_element_without_dimensions_is_compared(dtype: str) -> None:
-    one, zero = np.array(1, dtype), np.array(0, dtype)
-    assert compare(one, one) is None
-    worst = compare(zero, one)
-    assert worst is not None
-    assert worst.index == ()
+    alone = compare(np.array(0, dtype), np.array(1, dtype))
+    assert alone is not None
+    assert alone.index == (), "a single element has no dimensions"
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16"])
@@ -105,21 +95,6 @@ def test_what_is_no_number_is_worse_than_any_error(bad: float) -> None:
     assert worst.index == (3,)
     assert worst.wrong_count == 2
     assert str(bad) in str(worst)
-
-
-def test_number_where_nan_is_expected_is_wrong() -> None:
-    worst = compare(np.zeros(1), np.array([np.nan]))
-    assert worst is not None
-    assert "expected nan" in str(worst)
-
-
-def test_worst_is_the_farthest_outside_its_own_tolerance() -> None:
-    expected = np.array([1000.0, 1.0])
-    # Off by 11 where 10 are allowed, and by 1.5 where 0.01 are.
-    worst = compare(np.array([1011.0, 2.5]), expected, Tolerance(rtol=0.01, atol=0.0))
-    assert worst is not None
-    assert worst.index == (1,)
-    assert worst.tolerance == pytest.approx(0.01)
 
 
 def test_worst_is_the_worst_of_all_outputs() -> None:
@@ -219,11 +194,6 @@ def test_integers_beyond_2_to_the_53_are_compared_exactly(dtype: str) -> None:
 def test_signed_and_unsigned_are_compared_exactly() -> None:
     assert compare(np.array([2**63], np.uint64), np.array([2**63 - 1], np.int64)) is not None
     assert compare(np.array([2**62], np.uint64), np.array([2**62], np.int64)) is None
-
-
-def test_integers_may_be_expected_as_floats() -> None:
-    assert compare(np.array([3], np.int32), np.array([3.0])) is None
-    assert compare(np.array([3], np.int32), np.array([3.2])) is not None
 
 
 def test_boolean_that_is_neither_0_nor_1_is_wrong() -> None:

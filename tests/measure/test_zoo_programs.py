@@ -15,13 +15,12 @@ import pytest
 
 from harness.core.errors import HostModuleError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.programs import measurer as measurer_module
-from harness.measure.programs import runner, worker
+from harness.measure.programs import runner
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.sandbox import Bounds, CommandResult, run_command
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from tests.helpers.fakes import HereProcesses
+from tests.helpers.fake_kernels import measure_programs_here
 from tests.helpers.planted import until
 
 ZOO = Path(__file__).parents[1] / "data/zoo/programs"
@@ -40,9 +39,12 @@ measure: {{repeats: 4, min_repeats: 4, warmup: 1}}
 """
 GIVEN = Input({"n": 1})
 
+Open = Callable[[str], ProgramMeasurer]
+Measure = Callable[[str], Measurement]
+
 
 @pytest.fixture
-def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ProgramMeasurer]:
+def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """Opens a space that runs the programs for real, on a clock that only `spend` moves."""
     clock = tmp_path / "clock"
 
@@ -59,9 +61,7 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
         return dataclasses.replace(result, wall_s=spent_s, cpu_s=spent_s)
 
     monkeypatch.setattr(runner, "run_command", clocked)
-    monkeypatch.setattr(measurer_module, "Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    measure_programs_here(monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "settings_of_user").touch()
@@ -74,14 +74,14 @@ def open_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str],
     return opened
 
 
-def measure_in(measurer: ProgramMeasurer) -> Callable[[str], Measurement]:
+def measure_in(measurer: ProgramMeasurer) -> Measure:
     """Return what measures one program of the zoo."""
     space = ConstrainedSpace.of(measurer._spec, GIVEN, measurer.limits, None)
     return lambda who: measurer.measure(space, GIVEN, Config({"WHO": who}), None)
 
 
 @pytest.fixture
-def measure(open_zoo: Callable[[str], ProgramMeasurer]) -> Iterator[Callable[[str], Measurement]]:
+def measure(open_zoo: Open) -> Iterator[Measure]:
     """Measures one program of the zoo, whose home folder the space names."""
     with closing(open_zoo(SPACE)) as measurer:
         yield measure_in(measurer)
@@ -120,7 +120,7 @@ def test_every_program_of_the_zoo_is_tried() -> None:
 
 
 @pytest.mark.parametrize("who", REFUSED)
-def test_cheat_is_refused_with_its_reason(measure: Callable[[str], Measurement], who: str) -> None:
+def test_cheat_is_refused_with_its_reason(measure: Measure, who: str) -> None:
     found = measure(who)
     is_wrong = who != "two_times"
     assert found.outcome is (Outcome.WRONG_RESULT if is_wrong else Outcome.LAUNCH_FAILED)
@@ -128,9 +128,7 @@ def test_cheat_is_refused_with_its_reason(measure: Callable[[str], Measurement],
 
 
 @pytest.mark.parametrize("who", MADE_UP)
-def test_made_up_times_are_no_claim_beside_the_default(
-    open_zoo: Callable[[str], ProgramMeasurer], who: str
-) -> None:
+def test_made_up_times_are_no_claim_beside_the_default(open_zoo: Open, who: str) -> None:
     with closing(open_zoo(SPACE)) as measurer:
         found, default = beside_default(measurer, who)
     assert (found.outcome, default.outcome) == (Outcome.IMPLAUSIBLE, Outcome.OK)
@@ -144,9 +142,7 @@ def beside_default(measurer: ProgramMeasurer, who: str) -> list[Measurement]:
 
 
 @pytest.mark.parametrize("who", REMEMBERED)
-def test_a_seed_finds_what_a_program_remembers(
-    open_zoo: Callable[[str], ProgramMeasurer], who: str
-) -> None:
+def test_a_seed_finds_what_a_program_remembers(open_zoo: Open, who: str) -> None:
     text = SPACE.replace('.sh"]', '.sh", "{seed}"]').replace(
         "inputs:", f"verify: {{against: {{host: {ZOO}/check.py}}}}\ninputs:"
     )
@@ -171,25 +167,21 @@ def test_a_seed_finds_what_a_program_remembers(
         ("honest_disturbed", 1.77),
     ],
 )
-def test_honest_twin_is_as_fast_as_it_says(
-    measure: Callable[[str], Measurement], who: str, speedup: float
-) -> None:
+def test_honest_twin_is_as_fast_as_it_says(measure: Measure, who: str, speedup: float) -> None:
     found = measure(who)
     assert found.outcome is Outcome.OK, found.message
     assert measure("honest").time_s / found.time_s == pytest.approx(speedup, rel=0.02)
 
 
 @pytest.mark.parametrize("who", [name for name in NAMES if name.startswith("honest_")])
-def test_honest_twin_keeps_its_gain_beside_the_default(
-    open_zoo: Callable[[str], ProgramMeasurer], who: str
-) -> None:
+def test_honest_twin_keeps_its_gain_beside_the_default(open_zoo: Open, who: str) -> None:
     with closing(open_zoo(SPACE)) as measurer:
         found, _ = beside_default(measurer, who)
     assert found.outcome is Outcome.OK, found.message
 
 
 def test_what_hides_to_hold_processors_is_dead_before_the_next_run(
-    measure: Callable[[str], Measurement], tmp_path: Path
+    measure: Measure, tmp_path: Path
 ) -> None:
     before = sleeping_children()  # of other tests
     found = measure("honest_helper")
@@ -205,7 +197,7 @@ def sleeping_children() -> set[str]:
 
 
 def test_a_program_finds_no_reference_and_no_other_program_to_replace(
-    open_zoo: Callable[[str], ProgramMeasurer],
+    open_zoo: Open,
 ) -> None:
     with closing(open_zoo(SPACE)) as measurer:
         measure_in(measurer)("replaces_reference")
@@ -215,7 +207,7 @@ def test_a_program_finds_no_reference_and_no_other_program_to_replace(
 
 
 def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
-    open_zoo: Callable[[str], ProgramMeasurer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_zoo: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
@@ -229,7 +221,7 @@ def test_program_finds_nothing_at_home_that_an_earlier_run_has_left(
 
 
 def test_default_that_misses_its_home_folder_says_how_to_give_it(
-    open_zoo: Callable[[str], ProgramMeasurer], monkeypatch: pytest.MonkeyPatch
+    open_zoo: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/user")
     text = SPACE.replace("default: honest", "default: honest_home")
@@ -241,7 +233,7 @@ def test_default_that_misses_its_home_folder_says_how_to_give_it(
 
 
 def test_default_whose_time_is_not_found_is_not_told_of_its_home_folder(
-    open_zoo: Callable[[str], ProgramMeasurer],
+    open_zoo: Open,
 ) -> None:
     text = SPACE.replace("took", "lasted").replace('HOME: "HOME_FOLDER", ', "")
     with (

@@ -5,22 +5,19 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, SpecError
 from harness.core.program import Program
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Input, Outcome
 from harness.discover.facts import discover
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.nvcc import Nvcc
-from harness.measure.kernels import KernelMeasurer
 from harness.source.kernel_source import Source
-from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
+from tests.helpers.planted import measured
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -403,12 +400,10 @@ def test_discover_refuses_what_has_no_sizes_or_cannot_be_tiled(
 def test_the_example_is_right_with_every_kind_of_tile(opencl: Backend) -> None:
     spec = load_spec(EXAMPLES / "transpose_bands.yaml").with_measure({"warmup": 1, "repeats": 2})
     problem = Input({"width": 67, "height": 517})
-    with closing(KernelMeasurer(spec, opencl)) as measurer:
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-        configs = [Config({"TILE_X": x, "TILE_Y": y}) for x, y in ((0, 0), (4, 0), (16, 128))]
-        found = [measurer.measure(space, problem, config, None) for config in configs]
+    tiles = [{"TILE_X": x, "TILE_Y": y} for x, y in ((0, 0), (4, 0), (16, 128))]
+    found = measured(spec, opencl, problem, *tiles)
     assert [m.outcome for m in found] == [Outcome.OK] * 3, [m.message for m in found]
-    assert len({make_program(spec, space, c, "opencl").text for c in configs}) == 3
+    assert len({m.build.key for m in found if m.build}) == 3
 
 
 WAVES = """\
@@ -451,11 +446,8 @@ def test_tiles_that_change_the_result_are_wrong_results(tmp_path: Path, opencl: 
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     spec, problem = load_spec(tmp_path / "waves.yaml"), Input({"n": 32})
-    with closing(KernelMeasurer(spec, opencl)) as measurer:
-        space = ConstrainedSpace.of(spec, problem, measurer.limits, measurer.compiler)
-        configs = [Config({"TILE_X": x, "TILE_Y": y}) for x, y in ((0, 8), (8, 0))]
-        found = [measurer.measure(space, problem, config, None).outcome for config in configs]
-    assert found == [Outcome.OK, Outcome.WRONG_RESULT]
+    found = measured(spec, opencl, problem, {"TILE_Y": 8}, {"TILE_X": 8})
+    assert [m.outcome for m in found] == [Outcome.OK, Outcome.WRONG_RESULT]
 
 
 def test_nvcc_names_the_line_of_the_file_in_a_tiled_kernel() -> None:

@@ -83,6 +83,8 @@ def test_the_one_that_counts_has_the_default() -> None:
     )
     assert printed == Config({"IMPL": "packed", "TILE": 2, "PAD": 0, "WORD": 16, "BLOCK": 16})
     assert tiled().canonical(printed) == printed
+    assert tiled().canonical(tiled().default) == tiled().default
+    assert tiled().is_legal(tiled().default)
 
 
 def test_conditions_are_resolved_in_order_whatever_the_order_of_the_parameters() -> None:
@@ -110,11 +112,6 @@ def test_samples_are_uniform_over_what_is_one() -> None:
     counts = Counter(checked.decode(row) for row in drawn.tolist())
     assert set(counts) == legal(checked)
     assert chisquare(list(counts.values())).pvalue > 1e-3
-
-
-def test_the_default_is_the_one_that_counts() -> None:
-    assert tiled().canonical(tiled().default) == tiled().default
-    assert tiled().is_legal(tiled().default)
 
 
 # ----------------------------------------------------------------------------- judging
@@ -306,9 +303,7 @@ inputs: {features: [n], values: [{n: 1000}, {n: 10}]}
 """
 
 
-def test_winners_and_seeds_are_tried_on_other_inputs_as_they_are_told_there(
-    tmp_path: Path,
-) -> None:
+def test_winners_and_seeds_are_tried_on_other_inputs_as_they_are_told_there(tmp_path: Path) -> None:
     def time_s(on: Input, config: Config) -> float:
         return 1 / (config["BLOCK"] * config["TILE"])  # type: ignore[operator]
 

@@ -58,12 +58,7 @@ def test_thousands_of_choices_need_no_table_of_their_square() -> None:
 
 
 def test_a_condition_holds_for_all_inputs() -> None:
-    found = drawn(
-        30,
-        lambda p: p["m"] * p["n"] <= 4096,
-        m={"log": [1, 4096]},
-        n={"log": [1, 4096]},
-    )
+    found = drawn(30, lambda p: p["m"] * p["n"] <= 4096, m={"log": [1, 4096]}, n={"log": [1, 4096]})
     assert len(found) == 30
     assert all(p["m"] * p["n"] <= 4096 for p in found)  # type: ignore[operator]
 

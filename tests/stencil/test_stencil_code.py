@@ -194,12 +194,6 @@ def _own(row: Node) -> Node:
 # ----------------------------------------------------------------------------------------- runs
 
 
-@pytest.fixture(scope="module")
-def pocl() -> Pocl:
-    pytest.importorskip("pyopencl")
-    return Pocl()
-
-
 def test_padding_agrees_with_numpy(pocl: Pocl) -> None:
     """Pad five points more than the window needs, on grids with prime sides."""
     image = grid("image", 11, 13)

@@ -145,12 +145,6 @@ def element(load: Load) -> str:
     return f"{load.buffer.name}[{' + '.join(products)}]"
 
 
-@pytest.fixture(scope="module")
-def pocl() -> Pocl:
-    pytest.importorskip("pyopencl")
-    return Pocl()
-
-
 def counted(pocl: Pocl, kernel: LoopNest) -> dict[str, int]:
     text = Counting(kernel).text()
     program = build_program(pocl.cl, pocl.cl.Program(pocl.context, text), ())

@@ -37,12 +37,6 @@ add = user_fun("add", "x y", "x + y")
 twice = user_fun("twice", "x", "2.0f * x")
 
 
-@pytest.fixture(scope="module")
-def pocl() -> Pocl:
-    pytest.importorskip("pyopencl")
-    return Pocl()
-
-
 # ------------------------------------------------------------------------------- rule by rule
 
 

@@ -21,7 +21,7 @@ from harness.measure.kernel_data import make_kernel_data
 from harness.measure.tracked_config import TrackedConfig
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
-from harness.space_file import load_spec
+from harness.space_file import Spec, load_spec
 from harness.stencil.definition import program_names
 from harness.stencil.features import EXACT, FEATURES
 from harness.stencil.predicted import read_points, read_predictor
@@ -66,6 +66,13 @@ def own(tmp_path: Path) -> Path:
     return path
 
 
+def explored(stencil: Path | str, folder: Path, size: int, count: int, *more: str) -> Spec:
+    """Explore a stencil into a new folder, and load its space."""
+    command = ["explore", str(stencil), "--size", str(size), "--count", str(count), *more]
+    assert main([*command, "-o", str(folder)]) == 0
+    return load_spec(folder / f"{Path(stencil).stem}.yaml")
+
+
 def test_the_eight_stencils_are_there() -> None:
     assert program_names() == sorted(PROGRAMS)
 
@@ -74,9 +81,8 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
     documented: Path, own: Path, tmp_path: Path, opencl: Backend, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, smaller = tmp_path / "new", tmp_path / "smaller"
-    explored = ["explore", str(documented), "--size"]
-    assert main([*explored, "64", "--count", "3", "-o", str(smaller)]) == 0
-    assert main([*explored, "128", "--count", "40", "-o", str(folder)]) == 0
+    explored(documented, smaller, 64, 3)
+    explored(documented, folder, 128, 40)
     documented.unlink()  # the folder stands alone
     assert "40 points of " in capsys.readouterr().out
     url = str(tmp_path / "smooth.db")
@@ -88,7 +94,7 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
     # Another stencil begins with a predictor trained on all sizes of this one.
     assert tune([str(smaller / "smooth.yaml"), *options, "--database", url]) == 0
     folder = tmp_path / "ring"
-    assert main(["explore", str(own), "--size", "64", "--count", "9", "-o", str(folder)]) == 0
+    explored(own, folder, 64, 9)
     capsys.readouterr()
     options = [*options, "--technique", "Predicted", "--database", url]
     assert tune([str(folder / "ring.yaml"), *options]) == 0
@@ -102,9 +108,7 @@ def test_the_documented_stencil_is_explored_tuned_and_analysed(
 
 
 def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "ring"
-    assert main(["explore", str(own), "--size", "1024", "--count", "50", "-o", str(folder)]) == 0
-    spec = load_spec(folder / "ring.yaml")
+    spec = explored(own, folder := tmp_path / "ring", 1024, 50)
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     assert space.count == 50
     with (folder / "ring.features.csv").open() as file:
@@ -127,20 +131,18 @@ def test_every_point_is_legal_and_has_its_features_and_launch(own: Path, tmp_pat
 def test_variants_compile_as_opencl_and_cuda(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "hot"
-    assert main(["explore", "hotspot2d", "--size", "96", "--count", "40", "-o", str(folder)]) == 0
-    assert check([str(folder / "hotspot2d.yaml"), "--arch", "sm_90", "--sample", "2"]) == 0
+    spec = explored("hotspot2d", tmp_path / "hot", 96, 40)
+    assert check([str(spec.path), "--arch", "sm_90", "--sample", "2"]) == 0
     assert "0 failed" in capsys.readouterr().out
 
 
 def test_a_seed_repeats_the_draws(tmp_path: Path) -> None:
-    texts = []
-    for name in "ab":
-        folder = tmp_path / name
-        command = ["explore", "srad1", "--size", "64", "--count", "30", "-o", str(folder)]
-        assert main(command) == 0
-        texts.append([p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()])
-    assert texts[0] == texts[1]
+    folders = [explored("srad1", tmp_path / name, 64, 30).path.parent for name in "ab"]
+    assert texts_of(folders[0]) == texts_of(folders[1])
+
+
+def texts_of(folder: Path) -> list[str]:
+    return [p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()]
 
 
 # ------------------------------------------------------------------------------------- mistakes
@@ -179,11 +181,7 @@ def test_a_mistake_in_the_command_is_reported(
         ("def reference", "def referent", "ring.py must define the function `reference`"),
         ("import numpy", "import nunpy", "ring.py:1: ModuleNotFoundError: No module named 'nunpy'"),
         ("return map_(", "return str(", "ring.py:10: "),
-        (
-            "reduce_(add, 0.0, window), windows)",
-            "window, windows)",
-            "no map computes its result",
-        ),
+        ("reduce_(add, 0.0, window), windows)", "window, windows)", "no map computes its result"),
         ('grid("x"', 'grid("result"', "ring.py:9: grid('result', ...): 'result' is not a valid"),
     ],
 )
@@ -204,9 +202,7 @@ def test_a_mistake_in_a_stencil_is_reported_with_its_line(
 
 
 def test_a_stencils_own_inputs_are_used(own: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "ring"
-    assert main(["explore", str(own), "--size", "64", "--count", "5", "-o", str(folder)]) == 0
-    spec = load_spec(folder / "ring.yaml")
+    spec = explored(own, tmp_path / "ring", 64, 5)
     case = make_kernel_data(spec.host, spec.inputs[0])
     assert (case.arguments["x"] == np.arange(64, dtype=np.float32)).all()
     assert case.expected["result"][0] == 64  # 63 + 0 + 1
@@ -223,9 +219,7 @@ def test_inputs_of_another_shape_are_rejected(
     own: Path, tmp_path: Path, inputs: str, message: str
 ) -> None:
     own.write_text(OWN.replace('{"x": np.arange(size)}', inputs))
-    folder = tmp_path / "ring"
-    assert main(["explore", str(own), "--size", "64", "--count", "1", "-o", str(folder)]) == 0
-    spec = load_spec(folder / "ring.yaml")
+    spec = explored(own, tmp_path / "ring", 64, 1)
     with pytest.raises(HostModuleError, match=re.escape(message)):
         make_kernel_data(spec.host, spec.inputs[0])
 
@@ -237,8 +231,7 @@ def test_a_file_may_be_any_python(own: Path, tmp_path: Path) -> None:
         + OWN
         + "\n\n@dataclass\nclass Weights:\n    left: float = 1.0\n"
     )
-    folder = str(tmp_path / "ring")
-    assert main(["explore", str(own), "--size", "64", "--count", "1", "-o", folder]) == 0
+    explored(own, tmp_path / "ring", 64, 1)
 
 
 CUBE = """\
@@ -269,26 +262,23 @@ def test_a_folder_names_its_stencil_and_the_command_that_wrote_it(tmp_path: Path
     begin = shlex.split(written)
     assert begin[:3] == ["python", "-m", "harness.stencil"]
     assert main([*begin[3:], "-o", str(folders[1])]) == 0
-    texts = [[p.read_text() for p in sorted(f.rglob("*")) if p.is_file()] for f in folders]
-    assert texts[0] == texts[1]
+    assert texts_of(folders[0]) == texts_of(folders[1])
 
 
 def test_cache_lines_can_be_counted_exactly(tmp_path: Path) -> None:
     """Unaligned loads touch two lines, which the paper does not count."""
     folder = tmp_path / "exact"
-    command = ["explore", "jacobi2d_5pt", "--size", "64", "--count", "1", "-o", str(folder)]
-    assert main([*command, "--cache-lines", "exact"]) == 0
+    spec = explored("jacobi2d_5pt", folder, 64, 1, "--cache-lines", "exact")
     with (folder / "jacobi2d_5pt.features.csv").open() as file:
         (row,) = csv.DictReader(file)
     assert float(row["cache_lines"]) == 1 < float(row[EXACT]) < 2
-    spec = load_spec(folder / "jacobi2d_5pt.yaml")
     (config,) = ConstrainedSpace.of(spec, spec.inputs[0], None)
     assert make_kernel_data(spec.host, spec.inputs[0]).observed(config)[EXACT] == float(row[EXACT])
 
 
 def test_points_of_another_version_cannot_be_predicted(own: Path, tmp_path: Path) -> None:
     folder = tmp_path / "ring"
-    assert main(["explore", str(own), "--size", "64", "--count", "3", "-o", str(folder)]) == 0
+    explored(own, folder, 64, 3)
     path = folder / "ring.features.csv"
     path.write_text(path.read_text().replace("local_size_z", "local_size"))
     with pytest.raises(
@@ -332,4 +322,4 @@ def expression(size):
 """
     own.write_text(text)
     folder = tmp_path / "ring"
-    assert main(["explore", str(own), "--size", "64", "--count", "9", "-o", str(folder)]) == 0
+    explored(own, folder, 64, 9)

@@ -1,0 +1,28 @@
+"""Marks for tests that need a compiler."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from harness.core.errors import BackendUnavailable
+from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.backends.nvrtc import load_nvrtc
+
+
+def _missing(find: Callable[[], object]) -> str:
+    try:
+        find()
+    except BackendUnavailable as error:
+        return str(error)
+    return ""
+
+
+_NO_GCC = "" if shutil.which("gcc") else "gcc is not on PATH"
+_NO_NVCC, _NO_NVRTC = _missing(find_nvcc) or _NO_GCC, _missing(load_nvrtc)
+
+needs_gcc = pytest.mark.skipif(bool(_NO_GCC), reason=_NO_GCC)
+needs_nvcc = pytest.mark.skipif(bool(_NO_NVCC), reason=_NO_NVCC)
+needs_nvrtc = pytest.mark.skipif(bool(_NO_NVRTC), reason=_NO_NVRTC)

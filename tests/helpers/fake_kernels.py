@@ -1,0 +1,79 @@
+"""Spaces, jobs and workers of the fake device, and programs that this process measures."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.core.program import Launch, Program
+from harness.core.records import Config, Input
+from harness.measure.device_worker import DeviceWorker
+from harness.measure.kernel_job import KernelJob
+from harness.measure.verify import Tolerance
+from harness.space_file import Spec, load_spec
+from harness.stats.timing import Sampling
+from tests.helpers.fakes import (
+    FAKE_HOST,
+    FAKE_SPACE,
+    FakeBackend,
+    FakeCompiler,
+    FakeDevice,
+    HereProcesses,
+)
+
+FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
+
+
+def write_fake(
+    folder: Path, kernel: str = "V\nkernel twice", space: str = FAKE_SPACE, host: str = FAKE_HOST
+) -> Spec:
+    """Write and load a space for fake devices.
+
+    The path makes the source another one for each test: nothing is in the cache.
+    """
+    (folder / "twice.cl").write_text(f"// {folder}\n{kernel}\n")
+    (folder / "twice.py").write_text(host)
+    (folder / "fake.yaml").write_text(space)
+    return load_spec(folder / "fake.yaml")
+
+
+def fake_job(kernel: str = "twice", **changes: Any) -> KernelJob:
+    """Make a job that runs a kernel once on x and y of four elements."""
+    job = KernelJob(
+        config=Config({"KERNEL": kernel}),
+        input=FOUR,
+        binary=FakeCompiler().compile(Program(f"kernel {kernel}", (kernel,), ())),
+        launches=(Launch(kernel, (4,), (1,), ("x", "y")),),
+        tolerance=Tolerance(),
+        sampling=Sampling(repeats=4, min_repeats=2, precision=0.0),
+    )
+    return dataclasses.replace(job, **changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceBackend(FakeBackend):
+    """A backend that opens the given device."""
+
+    opened: FakeDevice = dataclasses.field(default_factory=FakeDevice)
+
+    def open_device(self) -> FakeDevice:
+        """Return the device."""
+        return self.opened
+
+
+def fake_worker(folder: Path, device: FakeDevice, host: str = FAKE_HOST) -> DeviceWorker:
+    """Make the worker of a device, with a host module that is written to a folder."""
+    path = folder / "twice.py"
+    path.write_text(host)
+    return DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device), path)
+
+
+def measure_programs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process build and run programs, which takes no time to start."""
+    for module in ("programs.measurer", "build_queue"):
+        monkeypatch.setattr(f"harness.measure.{module}.Processes", HereProcesses)
+    worker = "harness.measure.programs.worker"
+    monkeypatch.setattr(f"{worker}.end_programs_when_terminated", lambda: None)

@@ -1,0 +1,198 @@
+"""Committed spaces beside the everyday ones: those of G-ADAPT and Starchart as published, and large
+inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.commands import check
+from harness.commands.check.targets import ARCHITECTURE_LIMITS
+from harness.core.records import Config, Input, Outcome
+from harness.measure.backends.choose import Backend
+from harness.search.techniques.self_contained import steps_up
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec, load_spec
+from tests.helpers.planted import measured
+
+SPACES = Path(__file__).parents[2] / "spaces"
+DEFAULTS: dict[str, dict[str, int]] = {
+    "convolution": {"ROW_TILE_W": 128, "COLUMN_TILE_W": 16, "COLUMN_TILE_H": 48, "UNROLLED": 16},
+    "matmul": {"TILE": 16, "UNROLL_K": 1},
+    "mvmul": {"THRD": 256, "LU": 1},
+    "reduction": {"BLOCK": 128},
+    "scalarprod": {"GRID": 128, "BLOCK": 256},
+    "transpose": {"BLOCK": 16},
+    "transpose_coalesced": {"BLOCK": 16},
+}
+
+
+def of_gadapt(name: str) -> Spec:
+    return load_spec(SPACES / "gadapt" / f"{name}.yaml")
+
+
+def fewest_and_most_tests(spec: Spec) -> tuple[int, int]:
+    """The tests of hill climbing on all inputs, whatever the times: each way up is followed."""
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
+
+    def climbed(here: Config, known: dict[Config, tuple[int, int]]) -> tuple[int, int]:
+        if here not in known:
+            steps = list(steps_up(space, here))
+            ways = [climbed(step, known) for step in steps] or [(0, 0)]
+            fewest, most = min(low for low, _ in ways), max(high for _, high in ways)
+            known[here] = fewest + len(steps), most + len(steps)
+        return known[here]
+
+    lowest = space.decode([0] * len(space.parameters))
+    fewest, most = climbed(lowest, {})
+    return len(spec.inputs) * (1 + fewest), len(spec.inputs) * (1 + most)
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "tests"),
+    [
+        ("convolution", 10, (170, 230)),
+        ("matmul", 9, (81, 99)),
+        ("mvmul", 15, (180, 210)),
+        ("reduction", 15, (75, 75)),
+        ("scalarprod", 7, (91, 112)),
+        ("transpose", 18, (54, 54)),
+        ("transpose_coalesced", 18, (54, 54)),
+    ],
+)
+def test_hill_climbing_makes_as_many_tests_as_documented(
+    name: str, inputs: int, tests: tuple[int, int]
+) -> None:
+    spec = of_gadapt(name)
+    assert len(spec.inputs) == inputs
+    assert spec.search.technique == "HillClimb"
+    assert fewest_and_most_tests(spec) == tests
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_parameters_and_defaults_are_the_published_ones(name: str) -> None:
+    spec, everyday = of_gadapt(name), load_spec(SPACES / f"{name}.yaml")
+    assert {p.name: p.default for p in spec.parameters} == DEFAULTS[name]
+    assert spec.functions == everyday.functions
+    assert {spec.verify.rtol, spec.verify.atol} == {everyday.verify.rtol, everyday.verify.atol}
+
+
+def test_reduction_verifies_with_its_block_alone(opencl: Backend) -> None:
+    spec = of_gadapt("reduction").with_measure({"warmup": 1, "repeats": 2, "min_repeats": 2})
+    problem = spec.inputs[-2]  # several launches
+    for found in measured(spec, opencl, problem, {"BLOCK": 32}, {"BLOCK": 512}):
+        assert found.outcome is Outcome.OK, found.message
+
+
+# ---------------------------------------------------------------------------------------- Starchart
+
+SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
+# No block, tile or number of threads is a power of two, and none divides its input.
+CORNERS: dict[str, tuple[dict[str, int], Input]] = {
+    "bfs": (
+        {"BLOCK": 77, "NPT": 5, "CONSEC": 1, "PA_ATTRIB": 1, "PA_STATUS": 0},
+        Input({"nodes": 3001, "connectivity": 2}),
+    ),
+    "hotspot": (
+        {"X": 13, "Y": 7, "T_TEMP": 1, "T_POWER": 0, "T_BUFFER": 1},
+        Input({"rows": 37, "cols": 53, "iterations": 5}),
+    ),
+    "kmeans_swap": ({"PPB": 33, "TPP": 7, "CONSEC": 0}, Input({"points": 1001, "features": 61})),
+    "matrix": (
+        {"X": 3, "Y": 11, "TILING": 7, "UNROLL_K": 5, "T_A": 1, "T_B": 1, "USE_SMEM": 1},
+        Input({"hA": 37, "wA": 65, "wB": 29}),
+    ),
+    "nbody": ({"X": 19, "Y": 7, "UNROLL_PAIRS": 3}, Input({"n": 501})),
+    "streamcluster": (
+        {"BLOCK": 37, "PPT": 3, "PA_POINT": 0, "USE_SMEM": 1},
+        Input({"points": 1001, "dims": 67, "centres": 11}),
+    ),
+}
+
+
+def of_starchart(name: str) -> Spec:
+    return load_spec(SPACES / "starchart" / f"{name}.yaml").with_measure(SHORT)
+
+
+@pytest.mark.parametrize(("name", "points"), [("bfs", 98_816), ("kmeans_swap", 63_552)])
+def test_space_has_the_published_number_of_points(name: str, points: int) -> None:
+    spec = of_starchart(name)
+    assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").raw_count == points
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_parameters_are_those_of_the_everyday_space(name: str) -> None:
+    wide, everyday = of_starchart(name), load_spec(SPACES / f"{name}.yaml")
+    defaults = {p.name: p.default for p in everyday.parameters}
+    assert {p.name for p in wide.parameters} <= set(defaults)
+    assert wide.functions == everyday.functions
+    assert {wide.verify.rtol, wide.verify.atol} == {everyday.verify.rtol, everyday.verify.atol}
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_corner_between_powers_of_two_verifies(name: str, opencl: Backend) -> None:
+    corner, problem = CORNERS[name]
+    (found,) = measured(of_starchart(name), opencl, problem, corner)
+    assert found.outcome is Outcome.OK, found.message
+
+
+@pytest.mark.parametrize("y", [2, 3, 5, 8])
+def test_sums_of_a_body_are_added_whatever_the_number_of_threads(y: int, opencl: Backend) -> None:
+    (found,) = measured(of_starchart("nbody"), opencl, Input({"n": 100}), {"X": 16, "Y": y})
+    assert found.outcome is Outcome.OK, found.message
+
+
+# ------------------------------------------------------------------------------------- large inputs
+
+FLOATS: dict[str, Callable[..., int]] = {
+    "convolution": lambda width, height, radius: 3 * width * height,
+    "matmul": lambda hA, wA, wB: hA * wA + wA * wB + hA * wB,  # noqa: N803 (the features' names)
+    "mvmul": lambda m, n: m * n,
+    "reduction": lambda n: n,
+    "transpose": lambda width, height: 2 * width * height,
+}
+"""The elements of four bytes that a run reads or writes."""
+
+LARGEST_CACHE_BYTES = 128 << 20
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_large_space_differs_in_its_inputs_alone(name: str) -> None:
+    usual, large = (
+        (SPACES / folder / f"{name}.yaml").read_text(encoding="utf-8") for folder in ("", "large")
+    )
+    assert f"\nname: large_{name}\n" in large
+    assert shared_lines(large) == shared_lines(usual)
+
+
+def shared_lines(text: str) -> list[str]:
+    """The lines that a space and its large twin have alike, without comments."""
+    text = re.sub(
+        r"\s*#.*|^(name|title): .*|^    - \{.*|,? timeout_s: \d+|\.\./", "", text, flags=re.M
+    )
+    return [line for line in text.splitlines() if line]
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_data_of_every_large_input_exceed_every_cache_and_its_default_runs(name: str) -> None:
+    spec = load_spec(SPACES / "large" / f"{name}.yaml")
+    for problem in spec.inputs:
+        size_bytes = 4 * FLOATS[name](**dict(problem))
+        assert 1.5 * LARGEST_CACHE_BYTES <= size_bytes <= 1 << 30, problem
+        assert why_illegal(name, problem) is None, problem
+
+
+def why_illegal(name: str, problem: Input) -> str | None:
+    """Why the default cannot run on a GPU."""
+    spec = load_spec(SPACES / "large" / f"{name}.yaml")
+    space = ConstrainedSpace.of(spec, problem, ARCHITECTURE_LIMITS, "nvcc")
+    return space.why_illegal(space.canonical(space.default))
+
+
+def test_check_accepts_the_large_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+    spaces = sorted(map(str, (SPACES / "large").glob("*.yaml")))
+    assert check.main([*spaces, "--no-compile"]) == 0
+    assert f"{len(FLOATS)} spaces valid" in capsys.readouterr().out
