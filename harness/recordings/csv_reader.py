@@ -16,7 +16,12 @@ from harness.core.records import Outcome, Value
 from harness.core.text import printable
 from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.cells import CsvFile, Row, check_columns
-from harness.recordings.columns import Columns, columns_of_space
+from harness.recordings.columns import (
+    Columns,
+    columns_of_space,
+    example_mapping,
+    read_mapping,
+)
 from harness.recordings.files import (
     beginning_of,
     known_as,
@@ -25,7 +30,6 @@ from harness.recordings.files import (
     read_bounded,
     recording_name,
 )
-from harness.recordings.mapping import example_mapping, read_mapping
 from harness.recordings.recording import Recording
 from harness.space_file import Spec
 

@@ -111,10 +111,6 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         a fifth of the time of a digest."""
         return repr([config[name] for name in self._names])
 
-    def search_space_size(self) -> int:
-        """Return the number of legal configurations; of all points if it is unknown."""
-        return self.space.raw_count if self.space.count is None else self.space.count
-
 
 def opentuner_parameter(parameter: Parameter) -> Any:
     """Make OpenTuner's parameter for one of ours."""

@@ -3,7 +3,7 @@
 `apply` patches the installed package at run time, once. Each function of `PATCHES` fixes one
 defect and gives its symptom and location (file:line in opentuner 0.8.8), and a test of
 `tests/search/test_patches.py` fails without it. A patch that shadows a builtin does so in one
-OpenTuner module only. Code that `harness.search.drivers` and `durable_run` replace is not patched.
+OpenTuner module only. Code that `harness.search.drivers` replaces is not patched.
 """
 
 from __future__ import annotations

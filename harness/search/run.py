@@ -21,7 +21,7 @@ from harness.results.connect import shown_name
 from harness.results.server import lock_shared_rows
 from harness.results.store import Begun
 from harness.results.tables import make_tables
-from harness.search.durable_run import DurableRun
+from harness.search.drivers import DurableRun
 from harness.search.interface import TuningInterface
 from harness.search.patches import OFFERED
 from harness.search.records import (

@@ -33,8 +33,7 @@ from harness.results import (
     interleaved_groups,
 )
 from harness.results.notes import device_notes
-from harness.search.transfer.sources import TransferSources, stored_technique
-from harness.search.transfer.stored import StoredSources
+from harness.search.transfer.sources import StoredSources, TransferSources, stored_technique
 from harness.space import Space
 from harness.tuning.devices import EqualDevices
 from harness.tuning.plan import CampaignPlan

@@ -62,7 +62,7 @@ def write_csv(path: Path, seconds: Callable[[int, int], float], *features: int) 
         lines.append(f"{n},{float(block)},{tile},{seconds(block, tile)}")
     path.write_text("\n".join(lines) + "\n")
     columns = "parameters: [BLOCK, TILE]\nfeatures: [n]\ntimes: {columns: [seconds], unit: s}\n"
-    path.with_suffix(".yaml").write_text(f"device: another\n{columns}")
+    path.with_suffix(".mapping.yaml").write_text(f"device: another\n{columns}")
     return path
 
 

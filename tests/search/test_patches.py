@@ -29,7 +29,7 @@ patches.apply()
 opentuner: Any = importlib.import_module("opentuner")
 m = opentuner.search.manipulator
 technique = opentuner.search.technique
-DurableRun: Any = importlib.import_module("harness.search.durable_run").DurableRun
+DurableRun: Any = importlib.import_module("harness.search.drivers").DurableRun
 Request: Any = importlib.import_module("harness.search.rows").Request
 Result = opentuner.resultsdb.models.Result
 

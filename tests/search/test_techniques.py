@@ -16,7 +16,7 @@ from harness.search import EndReason, techniques
 from harness.search.interface import MAX_FREE_IN_A_ROW
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import UniformRandom, own_techniques
-from harness.search.techniques.hill_climb import steps_up
+from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 from tests.helpers.replays import FormulaMeasurer, Ran, make_spec, opened, ran
