@@ -1,11 +1,12 @@
 """The meaning of a CSV file's columns: a space implies it, or a mapping, a YAML file, says it.
 
-name: sgemm                      # optional, as are device, features and outcome
+name: sgemm                      # optional, as are device, features, outcome and ignore
 device: GTX 680
 parameters: [MWG, NWG]           # or each with its values: {MWG: [16, 32], NWG: [16]}
 features: [m, n]
 times: {columns: [run 1, run 2], unit: ms}
 outcome: {column: status, message: log, ok: [passed], build_failed: [no compile]}
+ignore: [date]                   # the other columns
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Columns:
     words: Mapping[str, Outcome] = field(default_factory=lambda: OWN_WORDS)
     compiler: str | None = None
     is_mapped: bool = True
+    ignored: tuple[str, ...] = ()
     readers: Mapping[str, Callable[[str], Value]] = field(default_factory=dict)
 
     @property
@@ -174,6 +176,7 @@ class _Mapping(StrictModel):
     features: Names = Field(default_factory=list)
     times: _TimeColumns = Field(description="the columns that hold times, and their unit")
     outcome: _OutcomeColumn = _OutcomeColumn()
+    ignore: Names = Field(default_factory=list, description="columns that tell nothing apart")
 
     def columns(self) -> Columns:
         """Return the meaning of the columns."""
@@ -191,6 +194,7 @@ class _Mapping(StrictModel):
             message=self.outcome.message,
             words=self.outcome.words() or OWN_WORDS,
             readers=listed_readers(parameters),
+            ignored=tuple(self.ignore),
         )
 
 
@@ -217,5 +221,6 @@ def example_mapping(header: Sequence[str]) -> str:
         "    features: []  # move here what distinguishes inputs, such as sizes\n"
         "    times: {columns: [], unit: ms}  # move here the times; the unit may be s, us or ns\n"
         "    outcome: {column: null}  # move here the column that says what failed\n"
-        "\nLeave out all other columns. docs/recordings.md explains each key."
+        "    ignore: []  # move here all other columns\n"
+        "\ndocs/recordings.md explains each key."
     )

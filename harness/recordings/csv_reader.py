@@ -77,7 +77,13 @@ def _mapped_columns(file: CsvFile, mapping: Path | None) -> Columns:
             f"columns of {file.path}, for example:\n\n{example_mapping(file.header)}"
         )
     columns = read_mapping(path)
-    check_columns(file.path, file.header, columns.used)
+    check_columns(file.path, file.header, [*columns.used, *columns.ignored])
+    unnamed = [name for name in file.header if name not in {*columns.used, *columns.ignored}]
+    if unnamed:  # it may tell measurements apart that would else count as samples of one
+        raise RecordingError(
+            f"{path} does not say what the column {printable(unnamed[0])} of {file.path} is; name "
+            "it among `parameters` or `features`, or in `ignore` if it tells nothing apart"
+        )
     return columns
 
 

@@ -243,6 +243,14 @@ def read_rows(folder: Path, *rows: str, mapping: str = MAPPING, header: str = HE
     return read_recording(path)
 
 
+def test_a_column_that_the_mapping_does_not_name_is_refused(tmp_path: Path) -> None:
+    row, header = "64,16,row,1.5,2.5,passed,,NCHW", f"{HEADER},layout"
+    with pytest.raises(RecordingError, match=r"does not say what the column layout of .*`ignore`"):
+        read_rows(tmp_path, row, header=header)
+    mapping = f"{MAPPING}ignore: [layout]\n"
+    assert len(read_rows(tmp_path, row, header=header, mapping=mapping).measurements) == 1
+
+
 def test_mapping_names_the_columns(tmp_path: Path) -> None:
     recorded = read_rows(tmp_path, "64,16,row,1.5,2.5,passed,", "64,8,tile,,,no build,line 3")
     problem = Input({"n": 64})
