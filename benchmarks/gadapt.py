@@ -39,7 +39,7 @@ from harness.measure.backends.choose import choose
 from harness.measure.choose import with_cache
 from harness.measure.kernels import KernelMeasurer
 from harness.models.gadapt import judge
-from harness.search.techniques.hill_climb import steps_up
+from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
 from harness.stats import Estimate

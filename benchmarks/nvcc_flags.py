@@ -32,8 +32,8 @@ from benchmarks.frame import Figures, benchmark, option
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.measure.backends.cubin import machine_code_sha256
+from harness.measure.backends.cuda_binary import parse_resources, worst_of
 from harness.measure.backends.nvcc import find_nvcc
-from harness.measure.backends.ptxas import parse_resources, worst_of
 from harness.measure.compiler_warnings import conflicts
 from harness.space_file.flags.catalogue import catalogue_of
 from harness.space_file.flags.model import Flag

@@ -106,9 +106,7 @@ def main(args: argparse.Namespace) -> Figures:
 
 
 def _print_notes(landscape: Landscape, warm_start: Sequence[RecordingFile]) -> None:
-    """Print the warnings and the warm start of a space; raise UsageError for a useless one."""
-    for warning in landscape.recorded.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    """Print the warm start of a space; raise UsageError for a useless one."""
     if warm_start:
         space = ListedSpace(landscape.recorded, landscape.problem)
         for line in transfer_sources(landscape, warm_start).describe(space, landscape.problem):

@@ -19,7 +19,6 @@ from harness.core.records import Config
 from harness.core.text import counted, first_few
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
-from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer, open_replay
 from harness.results import Store, writing
 from harness.results.other_names import other_name
@@ -149,7 +148,8 @@ def _campaign(
     lines = list(campaign.describe_warm_start())
     for recording, line in zip(request.warm_start, lines, strict=True):
         listener.note(f"warm start from {line}")
-        _describe_notes(recording, listener)
+        for note in recording.notes:
+            listener.note(f"note: {note}")
     for line in _devices_learnt_from(request, campaign, database):
         listener.note(line)
     return campaign
@@ -212,8 +212,6 @@ def _described(request: TuneRequest, listener: Listener, opened: ExitStack) -> I
         line = describe_recording(recording)
     elif options.replay is not None:
         replay = open_replay(options.replay, request.whole)
-        for warning in replay.warnings:
-            listener.warn(warning)
         count, device = len(replay.measurements), replay.environment.device
         measurer = replay
         line = f"replaying {options.replay}: {count:,} measurements from {device}; none is new"
@@ -228,15 +226,8 @@ def _described(request: TuneRequest, listener: Listener, opened: ExitStack) -> I
         for notice in measurer.notices:
             listener.note(f"note: {notice}")
         if recording is not None:
-            _describe_notes(recording, listener)
+            for note in recording.notes:
+                listener.note(f"note: {note}")
         yield measurer
     finally:
         measurer.close()
-
-
-def _describe_notes(recording: Recording, listener: Listener) -> None:
-    """Show notes on how a recording was read, and warnings about it."""
-    for note in recording.notes:
-        listener.note(f"note: {note}")
-    for warning in recording.warnings:
-        listener.warn(warning)

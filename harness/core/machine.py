@@ -1,12 +1,16 @@
-"""Describe this machine, in notes that are stored with measurements."""
+"""This machine: what notes that are stored with measurements say of it, and its C library."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+import signal
 import subprocess
 from functools import cache
 from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
 
 
 def notes() -> dict[str, str]:
@@ -53,3 +57,17 @@ def _revision() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+@cache
+def libc() -> ctypes.CDLL:
+    """Return the C library of this process."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.free.argtypes = (ctypes.c_void_p,)
+    library.free.restype = None
+    return library
+
+
+def end_with_parent() -> None:
+    """Let Linux kill this process when the thread ends that started it."""
+    libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

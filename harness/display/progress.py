@@ -27,7 +27,6 @@ from harness.display.text import print_line, print_lines
 from harness.display.time_left import TimeLeft
 
 if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
-    from harness.search import Ahead
     from harness.search import Progress as TestProgress
 
 _PLAIN_PERIOD_S = 5.0
@@ -95,12 +94,10 @@ class ProgressDisplay:
             self._devices[device] = StageProgress(self, f"{device} ", of_device=True)
         return self._devices[device]
 
-    def begin_stage(
-        self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
-    ) -> None:
+    def begin_stage(self, title: str, steps: int, stored: int = 0) -> None:
         """Begin a stage; one without steps is not shown. The database may answer `stored` steps."""
         self.end_devices()
-        self._whole.begin_stage(title, steps, ahead, stored)
+        self._whole.begin_stage(title, steps, stored)
 
     def note(self, text: str) -> None:
         """Print a line above the live line."""
@@ -130,9 +127,9 @@ class ProgressDisplay:
         for device in self._devices.values():
             device.end()
 
-    def begin(self, title: str, steps: int, ahead: Ahead | None) -> TaskID | None:
+    def begin(self, title: str, steps: int) -> TaskID | None:
         """Note that a stage begins, and show a live line for it."""
-        self._left.begin_stage(ahead)
+        self._left = TimeLeft()
         if not self._live or not steps or len(self._bar.tasks) >= _MOST_LIVE:
             return None
         return self._bar.add_task(escaped(title), total=steps, status="", left=self.time_left())
@@ -160,10 +157,10 @@ class ProgressDisplay:
             self._bests[progress.plan.problem] = progress.best
 
     def time_left(self) -> str:
-        """Describe the time left of the run; with several devices, also their pace."""
+        """Describe the time left of the stage; with several devices, also their pace."""
         busy = [device for device in self._devices.values() if device.left]
-        left = self._left.text(self._whole.left + sum(device.left for device in busy), len(busy))
-        return ", ".join(filter(None, (left, self._left.pace(len(busy)) if len(busy) > 1 else "")))
+        steps = self._whole.left + sum(device.left for device in busy)
+        return self._left.text(steps, max(1, len(busy)))
 
     def describe(self, best: Measurement | None) -> tuple[str, str]:
         """Return the best time, and its configuration in parentheses."""
@@ -223,15 +220,13 @@ class StageProgress:
         """Return the display of what one of several devices does."""
         return self._display.on(device)
 
-    def begin_stage(
-        self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
-    ) -> None:
+    def begin_stage(self, title: str, steps: int, stored: int = 0) -> None:
         """Begin a stage; one without steps is not shown. The database may answer `stored` steps."""
         self.end()
         if self._is_of_device:
             self._display.end_whole()
         self._title, self._steps = f"{self._name}{title}", steps
-        self._task = self._display.begin(self._title, steps, ahead)
+        self._task = self._display.begin(self._title, steps)
         if steps and self._display.is_due:
             known = f", of which the database may answer {stored}" if stored else ""
             self._display.line_now(f"{self._title}: {steps} to do{known}")

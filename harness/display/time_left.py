@@ -1,77 +1,35 @@
-"""The time left of a whole run, from the work that it has done so far."""
+"""The time left of a stage, from the steps that it has done so far."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # it brings OpenTuner, which not every command needs
-    from harness.search.records import Ahead
-
-_LEAST_WORK = 3  # measurements; fewer say too little
+_LEAST_STEPS = 3  # fewer say too little
 
 
 class TimeLeft:
-    """Counts finished work, in measurements, and extrapolates to the rest of the run.
-
-    The first of several inputs builds what the others use again, so its pace says nothing of
-    them: until it ends, only its own time left is known.
-    """
+    """Counts the finished steps of a stage, and extrapolates to the rest."""
 
     def __init__(self) -> None:
-        self._begun_s: float | None = None
-        self._work = 0.0
-        self._ahead: Ahead | None = None
-        self._is_first = True  # of the stages that have worked
-
-    def begin_stage(self, ahead: Ahead | None) -> None:
-        """Begin a stage; `ahead` is the work after it, None where the stage is all."""
-        if self._builds_for_others and self._work >= _LEAST_WORK:
-            self._is_first, self._begun_s, self._work = False, None, 0.0
-        self._ahead = ahead
-        if self._begun_s is None:
-            self._begun_s = time.monotonic()
-
-    @property
-    def _builds_for_others(self) -> bool:
-        return self._is_first and self._ahead is not None and self._ahead.search > 0
+        self._begun_s = time.monotonic()
+        self._done = 0
 
     def worked(self) -> None:
         """Count a step that has ended; an answer from the database is none."""
-        self._work += 1 if self._ahead is None else self._ahead.weight
-
-    def seconds(self, steps: int) -> float | None:
-        """Return the seconds left of the run, with so many steps left of the stage; of the first
-        of several inputs, those of the input. None where too little has been done."""
-        if self._begun_s is None or self._work < _LEAST_WORK:
-            return None
-        now_s = time.monotonic()
-        per_measurement_s = (now_s - self._begun_s) / self._work
-        if self._ahead is None:
-            return steps * per_measurement_s
-        alone = self._builds_for_others
-        search = 0 if alone else self._ahead.search
-        stage_s = (steps * self._ahead.weight + search) * per_measurement_s
-        if self._ahead.stop_at is not None:
-            stage_s = min(stage_s, max(0.0, self._ahead.stop_at - now_s))
-        return stage_s if alone else stage_s + self._ahead.after * per_measurement_s
+        self._done += 1
 
     def text(self, steps: int, devices: int = 1) -> str:
-        """Describe the time left, such as `about 3 min left`; empty below a second. The first
-        inputs on several devices are begun together."""
-        left_s = self.seconds(steps)
-        if left_s is None or left_s < 1:
+        """Describe the time of so many steps, such as `about 3 min left`, and how fast several
+        devices work together; empty where little was done, or below a second."""
+        if self._done < _LEAST_STEPS:
             return ""
-        these = " on these inputs" if devices > 1 else " on this input"
-        return f"about {format_duration(left_s)} left{these * self._builds_for_others}"
-
-    def pace(self, devices: int) -> str:
-        """Describe how fast several devices work together; empty where too little was done."""
-        if self._begun_s is None or self._work < _LEAST_WORK:
-            return ""
-        each_s = (time.monotonic() - self._begun_s) / self._work
+        each_s = (time.monotonic() - self._begun_s) / self._done
+        left_s = steps * each_s
+        left = f"about {format_duration(left_s)} left" if left_s >= 1 else ""
+        if devices == 1:
+            return left
         pace = f"{1 / each_s:.2g} tests/s" if each_s < 1 else f"{each_s:.2g} s a test"
-        return f"{pace} on {devices} devices"
+        return ", ".join(filter(None, (left, f"{pace} on {devices} devices")))
 
 
 def format_duration(time_s: float) -> str:

@@ -2,13 +2,11 @@
 
 On the driver:
 
-engine, address   Dask, and the scheduler's address
-cluster           the workers of a cluster, and what they offer
+engine            Dask, and the scheduler's address
+cluster           the workers of a cluster, and the devices that they offer
 exchange          calls of a worker over a direct connection, several in one message
-fleet_device      a device of a worker
 measurers, late   measurers of the workers' devices, also of those that join during a campaign
-remote_device     a device of a worker, for the measurer of kernels
-remote_builds     builds on all workers
+remote_device     a device of a worker, for the measurer of kernels, and builds on all workers
 remote_programs   a measurer of programs on a worker
 
 On a worker:
@@ -19,6 +17,6 @@ held              the device that one driver uses at a time
 
 On both:
 
-messages, program_messages, wire  what crosses the network: plain data, validated on arrival
-bundle                            the user's files, by content
+messages, wire   what crosses the network: plain data, validated on arrival
+bundle           the user's files, by content
 """

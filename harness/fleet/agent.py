@@ -22,6 +22,7 @@ from harness.fleet import wire
 from harness.fleet.bundle import Bundle, bundle_folder, unpacked
 from harness.fleet.held import Held
 from harness.fleet.messages import (
+    PROGRAM_RESULTS,
     BuildRequest,
     Describe,
     DeviceCall,
@@ -32,6 +33,7 @@ from harness.fleet.messages import (
     NameArguments,
     Offer,
     OfferedDevice,
+    ProgramRequest,
     Prove,
     Release,
     RunInterleaved,
@@ -40,7 +42,6 @@ from harness.fleet.messages import (
     TryEmptyKernel,
     WorkerAnswer,
 )
-from harness.fleet.program_messages import PROGRAM_RESULTS, ProgramRequest
 from harness.fleet.programs import Programs
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker

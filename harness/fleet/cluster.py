@@ -24,7 +24,8 @@ from harness.core.text import counted
 from harness.fleet import wire, worker
 from harness.fleet.engine import check_certificates, load_distributed
 from harness.fleet.exchange import Exchange
-from harness.fleet.messages import Offer
+from harness.fleet.messages import Offer, OfferedDevice
+from harness.fleet.remote_device import Channel
 
 _LOOK_S, _WAIT_S, _CONNECT_S, _CLOSE_S = 0.5, 1.0, 10.0, 5.0
 _SILENT_S = 30.0
@@ -308,3 +309,31 @@ def _require_version(address: str, offer: Offer) -> None:
             f"the worker {offer.host_name} ({address}) has harness {offer.harness_version}, this "
             f"machine {harness.__version__}; install the same version"
         )
+
+
+@dataclass(frozen=True)
+class FleetDevice:
+    """A device that a worker offers, the machine that it is in, and the way to it.
+
+    `address` is the worker's.
+    """
+
+    offered: OfferedDevice
+    host_name: str
+    channel: Channel
+    address: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        backend = self.offered.backend
+        if backend is None:
+            return self.host_name
+        return f"{self.host_name} device {backend.device.index if backend.device else 0}"
+
+
+def devices_of(cluster: Cluster, member: Member) -> list[FleetDevice]:
+    """Return the devices that a worker offers."""
+    host_name, address = member.offer.host_name, member.address
+    channel = AgentChannel(cluster, address)
+    return [FleetDevice(each, host_name, channel, address) for each in member.offer.devices]

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from harness.core.errors import HarnessError, UsageError
-from harness.fleet.cluster import Cluster
-from harness.fleet.fleet_device import FleetDevice, devices_of
+from harness.fleet.cluster import Cluster, FleetDevice, devices_of
 from harness.measure.measurer import Measurer
 
 _LOOK_S = 2.0

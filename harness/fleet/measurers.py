@@ -12,19 +12,16 @@ from typing import Protocol
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.core.text import counted
-from harness.fleet.address import check_address, local_count
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Cluster
-from harness.fleet.fleet_device import FleetDevice, devices_of
+from harness.fleet.cluster import Cluster, FleetDevice, devices_of
+from harness.fleet.engine import check_address, local_count
 from harness.fleet.held import IDLE_S
 from harness.fleet.late import LateDevices
 from harness.fleet.messages import DeviceSession, OfferedDevice
-from harness.fleet.remote_builds import Builders, RemoteBuilds
-from harness.fleet.remote_device import RemoteDevice
+from harness.fleet.remote_device import Builders, RemoteBuilds, RemoteDevice
 from harness.fleet.remote_programs import ProgramOpener
 from harness.fleet.serving import local_cluster
-from harness.measure.backends.choose import Backend
-from harness.measure.backends.device_names import names_in
+from harness.measure.backends.choose import Backend, names_in
 from harness.measure.choose import with_arch, with_cache
 from harness.measure.kernels import Elsewhere, KernelMeasurer
 from harness.measure.measurer import Measurer

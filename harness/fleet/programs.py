@@ -8,7 +8,7 @@ from harness.core.errors import BackendUnavailable, SpecError
 from harness.core.records import Input
 from harness.fleet.bundle import bundle_folder
 from harness.fleet.held import Held
-from harness.fleet.program_messages import (
+from harness.fleet.messages import (
     DescribePrograms,
     ExpectPrograms,
     MeasureProgram,

@@ -12,8 +12,8 @@ from harness.core.errors import HarnessError
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
 from harness.fleet import wire
 from harness.fleet.bundle import Packed, pack_program
-from harness.fleet.fleet_device import FleetDevice
-from harness.fleet.program_messages import (
+from harness.fleet.cluster import FleetDevice
+from harness.fleet.messages import (
     PROGRAM_RESULTS,
     DescribePrograms,
     ExpectPrograms,

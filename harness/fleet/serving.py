@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.fleet import worker
-from harness.fleet.address import LOCAL, check_address
 from harness.fleet.cluster import BUILD
-from harness.fleet.engine import check_certificates, load_distributed
+from harness.fleet.engine import LOCAL, check_address, check_certificates, load_distributed
 from harness.fleet.messages import Offer
 from harness.measure.backends.choose import choose_offered
 

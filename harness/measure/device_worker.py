@@ -22,15 +22,15 @@ from harness.core.records import (
 )
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.choose import Backend
-from harness.measure.kernel_checks import why_overwritten
+from harness.measure.kernel_checks import weak_tests, why_overwritten
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_proof import ProofRuns
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.occasions import Block, join
-from harness.measure.sensors import SensorFacts, Sensors, open_sensors, other_processes
+from harness.measure.sensors.choose import SensorFacts, Sensors, open_sensors
+from harness.measure.sensors.nvml import other_processes
 from harness.measure.verify import Tolerance
-from harness.measure.weak_tests import weak_tests
 
 SEARCH_SEED = 0
 """The seed of the data on which a search measures."""
@@ -305,7 +305,7 @@ class DeviceWorker:
 
     def _is_overwritten(self, held: _HeldData) -> bool:
         """Whether the device holds other inputs than were copied to it."""
-        return why_overwritten(self._device, held.data.read_only(), None) is not None
+        return why_overwritten(self._device, held.data.read_only()) is not None
 
     def _leaves_clean(self, held: _HeldData, found: Sequence[Measurement]) -> bool:
         """Copy the data again after a run that may have written elsewhere: the next configuration

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -11,9 +10,8 @@ import time
 from collections.abc import Callable
 
 from harness.core.errors import UsageError
+from harness.core.machine import end_with_parent, libc
 from harness.core.text import signal_name
-
-_PR_SET_PDEATHSIG = 1
 
 
 class ForkLost(Exception):
@@ -34,7 +32,7 @@ def run_forked(function: Callable[[], bytes], timeout_s: float) -> bytes:
     function may not need another one. It ends with this thread. Raises ForkLost where the child
     crashes, hangs, or the function raises, and UsageError where the system has no process left.
     """
-    prctl = ctypes.CDLL(None).prctl  # here, since the child should load nothing
+    libc()  # here, since the child should load nothing
     parent, (reader, writer) = os.getpid(), os.pipe()
     try:
         child = os.fork()
@@ -44,7 +42,7 @@ def run_forked(function: Callable[[], bytes], timeout_s: float) -> bytes:
         text = f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
         raise UsageError(text) from None
     if child == 0:
-        _serve(function, writer, parent, prctl)
+        _serve(function, writer, parent)
     os.close(writer)
     is_late, status, content = True, 0, b""
     try:
@@ -69,12 +67,11 @@ def run_forked(function: Callable[[], bytes], timeout_s: float) -> bytes:
     return content
 
 
-def _serve(function: Callable[[], bytes], writer: int, parent: int, prctl: object) -> None:
+def _serve(function: Callable[[], bytes], writer: int, parent: int) -> None:
     """Write the function's result, and end this process without cleaning up."""
     status = 1
     try:
-        assert callable(prctl)
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         if os.getppid() == parent:
             with os.fdopen(writer, "wb") as file:
                 file.write(function())

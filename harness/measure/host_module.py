@@ -27,7 +27,7 @@ records which parameters it reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,8 +39,7 @@ from harness.core.errors import HostModuleError
 from harness.core.modules import load_module
 from harness.core.program import Argument, Read
 from harness.core.program import Launch as Launch
-from harness.core.records import Config, Input
-from harness.measure.tracked_config import TrackedConfig
+from harness.core.records import Config, Input, Value
 from harness.measure.verify import is_comparable
 
 Array = npt.NDArray[Any]
@@ -299,3 +298,40 @@ def _describe(error: BaseException, path: Path) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     return f"{type(error).__name__}: {error}" + (f" (line {line})" if line else "")
+
+
+class TrackedConfig(Mapping[str, Value]):
+    """A configuration for host modules; `read` holds the names of the parameters that they read.
+
+    Two configurations that agree in all of these are the same to the module. It is no subclass of
+    dict, since eval() and others read a dict without its methods.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.untracked = config
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Value:
+        self.read.add(str(name))  # even if missing here: another configuration may have it
+        return self.untracked[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.read.update(self.untracked)
+        return iter(self.untracked)
+
+    def __len__(self) -> int:
+        self.read.update(self.untracked)
+        return len(self.untracked)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(self) | dict(other)
+
+    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(other) | dict(self)
+
+    def copy(self) -> dict[str, Value]:
+        """Return a dict to change."""
+        return dict(self)

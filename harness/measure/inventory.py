@@ -8,12 +8,11 @@ from functools import cache
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.backends import cuda, opencl
-from harness.measure.backends.choose import Found
+from harness.measure.backends.choose import Found, device_line
 from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.backends.cuda_driver import VISIBLE, CudaGpu, list_gpus, require_driver
-from harness.measure.backends.device_names import device_line
 from harness.measure.device_lock import holder_of
-from harness.measure.sensors import other_processes
+from harness.measure.sensors.nvml import other_processes
 
 _ORDER = "CUDA_DEVICE_ORDER"
 

@@ -1,4 +1,5 @@
-"""Checks of a kernel besides its results, and the share of a measurement's time that they take."""
+"""Checks of a kernel besides its results, and the share of a measurement's time that they take; and
+what verification would let pass on an input."""
 
 from __future__ import annotations
 
@@ -6,59 +7,50 @@ import contextlib
 import math
 import random
 import time
-from collections import defaultdict
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.program import Fill
+from harness.core.errors import HostModuleError
+from harness.core.program import Argument, Fill
+from harness.core.records import Input
 from harness.measure.backends.base import Device
 from harness.measure.host_module import Array
+from harness.measure.kernel_data import KernelData, make_arguments
+from harness.measure.verify import Tolerance, verify
 
 CHECK_SHARE = 0.05
-"""Checks of one kind that a measurement could do without take at most this share of its time."""
+"""Verifications that a measurement could do without take at most this share of its time; and so
+does the comparison of the inputs after it."""
 
 _OTHER_WORK_S = 0.04
 """The least that a configuration takes besides its runs: its build, the search, the database."""
 
-_FIRST_CHECKS = 2
+_FIRST_CHECKS = 2  # are made in any case
 _PART_BYTES = 1 << 22
 _FEW_BYTES = 1 << 16
 _COMPARED = 1 << 16  # wrong elements, to find out why
 _NEARLY_ALL = 0.99
-_INPUTS = "parts of the inputs, by their bytes"
-
-
-@dataclass
-class _Checks:
-    """The checks of one kind so far: how many, of how much, and the least seconds per amount."""
-
-    count: int = 0
-    amount: float = 0.0
-    least_s: float = math.inf
-    margin: float = 1.0  # the next check waits until so many would fit
-
-    def fit(self, amount: float, allowed_s: float) -> bool:
-        needed_s = (self.amount + self.margin * amount) * self.least_s
-        return self.count < _FIRST_CHECKS or needed_s <= allowed_s
 
 
 @dataclass
 class CheckTime:
-    """Which checks fit into their share of the time that the other work of a measurement takes.
+    """The time of a measurement, which says how many of its runs are verified.
 
-    A check counts as long as the fastest of its kind took: one that the machine disturbed must
-    not end all others. So the first two of each kind are made in any case. Each later one is made
-    at a random moment around that when it fits, so that no kernel can work out which of its runs
-    are checked. `draw` returns numbers from 0 to 1.
+    The first two verifications are made in any case, and each later one at a random moment, so
+    that no kernel can work out which of its runs are verified. Each counts as long as the fastest
+    took: one that the machine disturbed must not end all others. `draw` returns numbers from 0
+    to 1.
     """
 
     clock: Callable[[], float] = time.perf_counter
     draw: Callable[[], float] = field(default_factory=lambda: random.Random().random)
     _work_s: float = _OTHER_WORK_S
-    _kinds: defaultdict[str, _Checks] = field(default_factory=lambda: defaultdict(_Checks))
+    _count: int = 0
+    _least_s: float = math.inf
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -70,19 +62,22 @@ class CheckTime:
             self._work_s += self.clock() - began_s
 
     @contextlib.contextmanager
-    def checking(self, kind: str, amount: float = 1.0) -> Iterator[None]:
-        """Count what is done meanwhile as a check of this kind, which takes time by its amount."""
+    def checking(self) -> Iterator[None]:
+        """Count what is done meanwhile as a verification."""
         began_s = self.clock()
         yield
-        checks = self._kinds[kind]
-        checks.count += 1
-        checks.amount += amount
-        checks.least_s = min(checks.least_s, (self.clock() - began_s) / amount)
-        checks.margin = 2 * self.draw()
+        self._count += 1
+        self._least_s = min(self._least_s, self.clock() - began_s)
 
-    def affords(self, kind: str, amount: float = 1.0) -> bool:
-        """Say whether one more check of a kind stays within the share, or is one of the first."""
-        return self._kinds[kind].fit(amount, CHECK_SHARE * self._work_s)
+    def affords(self) -> bool:
+        """Say whether one more verification is one of the first, or within the share."""
+        needed_s = (self._count + 1 + self.draw()) * self._least_s
+        return self._count < _FIRST_CHECKS or needed_s <= self.allowed_s
+
+    @property
+    def allowed_s(self) -> float:
+        """The seconds that checks of one kind may take."""
+        return CHECK_SHARE * self._work_s
 
 
 def same_bytes(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
@@ -109,32 +104,30 @@ def _bytes_of(array: Array) -> npt.NDArray[np.uint8]:
 
 
 def why_astray(
-    device: Device, read_only: Mapping[str, Array], time: CheckTime | None
+    device: Device, read_only: Mapping[str, Array], allowed_s: float = math.inf
 ) -> str | None:
     """Return what a kernel wrote that it may not write; None where it wrote nothing else.
 
-    `read_only` is what the arrays that no run may write should hold. With a `time`, only parts
-    of large ones are compared, in random order, as far as it affords them.
+    `read_only` is what the arrays that no run may write should hold. Parts of large ones are
+    compared, in random order, until `allowed_s` have passed.
     """
     strays = device.stray_writes()
     if strays:
         return f"it writes outside of the argument {', '.join(map(str, strays))}"
-    return why_overwritten(device, read_only, time)
+    return why_overwritten(device, read_only, allowed_s)
 
 
 def why_overwritten(
-    device: Device, read_only: Mapping[str, Array], time: CheckTime | None
+    device: Device, read_only: Mapping[str, Array], allowed_s: float = math.inf
 ) -> str | None:
     """Return which array that no run may write has changed; None where none has."""
     parts = [part for name, array in read_only.items() for part in _parts_of(name, array)]
     random.Random().shuffle(parts)  # not the generator that a seed repeats a search with
-    for name, part in parts:
-        size_bytes = (part.stop - part.start) * read_only[name].itemsize
-        if time is not None and not time.affords(_INPUTS, size_bytes):
+    end_s = time.perf_counter() + allowed_s
+    for number, (name, part) in enumerate(parts):
+        if number >= _FIRST_CHECKS and time.perf_counter() > end_s:
             break
-        with time.checking(_INPUTS, size_bytes) if time else contextlib.nullcontext():
-            expected = read_only[name].reshape(-1)[part]
-            first = _first_difference(device.read(name, part), expected)
+        first = _first_difference(device.read(name, part), read_only[name].reshape(-1)[part])
         if first is not None:
             return _writes(name, np.unravel_index(part.start + first, read_only[name].shape))
     return None
@@ -182,3 +175,89 @@ def adds_to_fill(found: Array, expected: Array, fill: Array, rtol: float) -> boo
             is_sum = np.abs(got.astype(wide) - (one + other)) <= allowed
     # Beside a large number, a small one is lost: then nothing tells a sum from no write at all.
     return bool(differs.size and is_sum.mean() >= _NEARLY_ALL and (got != before).any())
+
+
+REFERENCE_S = 1.0
+"""The reference is computed for other data where that takes about so long in all, or less."""
+
+_OTHER_SEED = 1
+
+
+def weak_tests(problem: Input, data: KernelData, tolerance: Tolerance) -> Iterator[str]:
+    """Yield each weakness of an input's data, in a sentence or two."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # a reference may warn of data that do not fit together
+        for name in data.expected:
+            weakness = _why_weak(name, data, tolerance)
+            if weakness is not None:
+                yield weakness
+        yield from _unread(problem, data, tolerance)
+
+
+def _why_weak(name: str, data: KernelData, tolerance: Tolerance) -> str | None:
+    """Return why an output is nearly right without work; None where it is not."""
+    expected, given = data.expected[name], _array(data.arguments, name)
+    others = int(np.count_nonzero(expected))
+    if not others:
+        return f"{name} is 0 everywhere. Choose data of which the result is not"
+
+    def wrong_in(found: Array) -> int:
+        worst = verify({name: found}, {name: expected}, tolerance, data.sizes)
+        return 0 if worst is None else worst.wrong_count
+
+    def filled(value: object) -> Array:
+        return np.full(expected.shape, value).astype(given.dtype)
+
+    wrong = wrong_in(filled(0))
+    if 2 * wrong < others:
+        where = f"most elements of {name}" if wrong else name
+        return f"a kernel that writes zeros to {where} would pass. Lower atol, or scale the data"
+    if name in data.inout and not wrong_in(given):
+        return f"a kernel that leaves {name} as it is would pass. Choose other data"
+    for value in (expected.flat[0], expected.mean()) if expected.size > 1 else ():
+        if not wrong_in(constant := filled(value)):
+            shown = f"{constant.flat[0].item():.6g}"
+            return (
+                f"a kernel that writes {shown} everywhere in {name} would pass. Choose other data"
+            )
+    return None
+
+
+def _unread(problem: Input, data: KernelData, tolerance: Tolerance) -> Iterator[str]:
+    """Yield on which inputs of the kernel its outputs do not depend, as far as other data show."""
+    host, arguments = data.host, data.arguments
+    outputs = {*data.expected, *data.scratch} - {*data.inout}
+    arrays = [n for n, v in arguments.items() if isinstance(v, np.ndarray) and n not in outputs]
+    if host is None or data.made_s * (2 + len(arrays)) > REFERENCE_S:
+        return
+    other = make_arguments(host, problem, _OTHER_SEED)
+
+    def is_same(changed: Mapping[str, Argument]) -> bool:
+        try:
+            found = host.reference(problem, {**arguments, **changed})
+        except HostModuleError:  # data that do not fit together
+            return False
+        return verify(found, data.expected, tolerance, data.sizes) is None
+
+    differ = [name for name in arrays if not np.array_equal(other[name], arguments[name])]
+    if arrays and not differ:
+        yield (
+            "arguments() makes the same arrays for every seed, so a kernel that keeps results of "
+            "earlier data would pass. Use its `rng`"
+        )
+    elif differ and is_same(other):
+        yield "the outputs of other data would pass. Lower atol, or choose data that differ more"
+    else:
+        # The reference may leave out what an in-out array holds at first, such as a state.
+        for name in (name for name in differ if name not in data.inout):
+            if is_same({name: other[name]}):
+                yield (
+                    f"a kernel that does not read {name} would pass: the outputs stay the same "
+                    "with other numbers in it. Choose data in which they count"
+                )
+
+
+def _array(arguments: Mapping[str, Argument], name: str) -> Array:
+    value = arguments[name]
+    assert isinstance(value, np.ndarray)
+    return value

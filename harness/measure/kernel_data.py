@@ -16,8 +16,7 @@ import numpy as np
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import Config, Input
-from harness.measure.host_module import Array, HostModule, Steps
-from harness.measure.tracked_config import TrackedConfig
+from harness.measure.host_module import Array, HostModule, Steps, TrackedConfig
 from harness.measure.verify import NAN, size_of
 
 

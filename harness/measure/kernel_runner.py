@@ -17,16 +17,13 @@ from harness.measure import trial
 from harness.measure.backends.base import Device
 from harness.measure.clock_tick import delay_randomly
 from harness.measure.clock_watch import SampleClocks
-from harness.measure.host_module import Array
+from harness.measure.host_module import Array, TrackedConfig
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob, Twin
-from harness.measure.sensors import Sensors
+from harness.measure.sensors.choose import SensorLog, Sensors
 from harness.measure.sensors.energy import LONGEST_LAUNCH
-from harness.measure.sensors.log import SensorLog
-from harness.measure.slow_host import HostRetries
-from harness.measure.tracked_config import TrackedConfig
-from harness.measure.trial import RunFailed
+from harness.measure.trial import HostRetries, RunFailed
 from harness.measure.verify import FILLS, Tolerance, describe_wrong, verify
 
 BIT_EXACT = "bit_exact"
@@ -36,8 +33,6 @@ the twin's own output differs from run to run, so that nothing can be compared."
 _EXACT = Tolerance(0.0, 0.0)
 _KEPT_BYTES = 1 << 26
 """Interleaved configurations keep right outputs up to this size: they all do so at once."""
-
-_SAMPLE = "the outputs of a sample"
 
 
 def measure_kernel(
@@ -142,8 +137,8 @@ class KernelRunner:
         the device spent in the launches.
         """
         elapsed_s = self._run()
-        if self._time.affords(_SAMPLE):
-            with self._time.checking(_SAMPLE):
+        if self._time.affords():
+            with self._time.checking():
                 self.verify()
         return elapsed_s
 
@@ -182,17 +177,17 @@ class KernelRunner:
         them has written so.
         """
         if not self.interleaved:
-            astray = self._why_astray(self._time)
+            astray = self._why_astray(self._time.allowed_s)
         else:
             if self.writes.are_legal is None:
-                self.writes.are_legal = self._why_astray(None) is None
+                self.writes.are_legal = self._why_astray() is None
             astray = None if self.writes.are_legal else self._why_astray_alone()
         if astray:
             raise RunFailed(Outcome.WRONG_RESULT, f"wrong result: {astray}")
         self.data.is_clean = True
 
-    def _why_astray(self, time: CheckTime | None) -> str | None:
-        return why_astray(self.device, self.data.read_only(), time)
+    def _why_astray(self, allowed_s: float = math.inf) -> str | None:
+        return why_astray(self.device, self.data.read_only(), allowed_s)
 
     def _why_astray_alone(self) -> str | None:
         """Restore what no run may write, run and verify once more; return what that run wrote."""
@@ -200,7 +195,7 @@ class KernelRunner:
             self.device.write(name, array)
         self._run()
         self.verify()
-        return self._why_astray(None)
+        return self._why_astray()
 
     def observed(self) -> dict[str, float]:
         """Return the occupancy, the comparison with the twin, what the host module observes, the

@@ -37,8 +37,9 @@ from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Proofs, Refusal
 from harness.measure.processes import ProcessLost, spare_cores, usable_cores
-from harness.measure.sensors import energy_notices, processes_notice
+from harness.measure.sensors.choose import energy_notices
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
+from harness.measure.sensors.nvml import processes_notice
 from harness.measure.verify import Tolerance
 from harness.space import Space
 from harness.space.launches import make_program
@@ -276,7 +277,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
 
     def _interleaved(self, jobs: Sequence[KernelJob], block: Block) -> list[Measurement]:
         """Measure interleaved; after a fault of the process or of the device, each alone and the
-        survivors once more, without the one that breaks the others where one does."""
+        survivors once more."""
         measured, complete = self._together(jobs, block)
         if complete or len(jobs) == 1:
             return measured
@@ -285,22 +286,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         survivors = [job for job, m in zip(jobs, alone, strict=True) if m.outcome is Outcome.OK]
         if len(survivors) < 2:
             return alone
-        again = iter(self._without_culprit(survivors, block))
+        again = iter(self._together(survivors, block).measured)
         return [next(again) if m.outcome is Outcome.OK else m for m in alone]
-
-    def _without_culprit(self, jobs: Sequence[KernelJob], block: Block) -> list[Measurement]:
-        """Measure interleaved those that work alone; after a fault, again without each in turn,
-        until a fault of the others' rounds is only that of the one left out."""
-        found, complete = self._together(jobs, block)
-        hung = any(m.outcome is Outcome.TIMEOUT for m in found)  # may take hours, and is no fault
-        if complete or hung or len(jobs) < 3:
-            return found
-        # Those that failed are left out first.
-        for culprit in sorted(range(len(jobs)), key=lambda n: found[n].outcome is Outcome.OK):
-            rest, complete = self._together([*jobs[:culprit], *jobs[culprit + 1 :]], block)
-            if complete:
-                return [*rest[:culprit], _blamed(found, culprit), *rest[culprit:]]
-        return found
 
     def _together(self, jobs: Sequence[KernelJob], block: Block) -> Together:
         """Return the measurements; of a lost process, the failure of all."""
@@ -355,15 +342,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         default_s = self._times.of(job.input, config)
         default = self._job(space, job.input, config, None) if default_s is not None else None
         return (None, None) if isinstance(default, Measurement) else (default, default_s)
-
-
-def _blamed(found: Sequence[Measurement], culprit: int) -> Measurement:
-    """Return the measurement of the configuration without which the others work."""
-    failure = next(m for m in (found[culprit], *found) if m.timing is None)
-    why = f"it works alone, but breaks what it is interleaved with: {failure.message}"
-    return replace(
-        found[culprit], outcome=failure.outcome, timing=None, message=why, worst=failure.worst
-    )
 
 
 def _client_of(owner: KernelMeasurer | None) -> DeviceClient | None:

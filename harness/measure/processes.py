@@ -6,7 +6,6 @@ The only module that imports pebble.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -25,13 +24,13 @@ from typing import Generic, TypeVar
 from pebble import ProcessExpired, ProcessPool
 
 from harness.core.errors import UsageError
+from harness.core.machine import end_with_parent
 from harness.core.text import signal_name
 from harness.measure.process_context import ProcessStarter, leave_server, parent_is_alive
 from harness.measure.run_folder import RunFolder, no_room
 
 T = TypeVar("T")
 
-_PR_SET_PDEATHSIG = 1
 _LOOK_S = 1.0
 _PAUSE_S = 10.0
 _LAST_WORDS = 300
@@ -255,7 +254,7 @@ def _start_worker(
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        end_with_parent()
         if not parent_is_alive():
             os._exit(1)
         with contextlib.suppress(OSError):

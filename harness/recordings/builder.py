@@ -44,10 +44,9 @@ class _InputRows:
     outcomes: list[Outcome] = field(default_factory=list)
     samples_s: list[array[float]] = field(default_factory=list)
     messages: dict[int, str] = field(default_factory=dict)
-    ordinals: array[int] = field(default_factory=lambda: array("q"))  # over all inputs
 
-    def add(self, codes: array[int], ended: RecordedOutcome) -> int:
-        """Add a row, or samples to the row of the same configuration; return its number."""
+    def add(self, codes: array[int], ended: RecordedOutcome) -> None:
+        """Add a row, or samples to the row of the same configuration."""
         row = self.index.setdefault(codes.tobytes(), len(self.outcomes))
         if row == len(self.outcomes):
             self.codes.extend(codes)
@@ -60,7 +59,6 @@ class _InputRows:
             self.outcomes[row], self.samples_s[row] = ended.outcome, array("d")
         if ended.outcome is not Outcome.OK:
             self.messages.setdefault(row, ended.message)
-        return row
 
 
 class RecordingBuilder:
@@ -75,13 +73,12 @@ class RecordingBuilder:
             raise RecordingError(f"{path}: names no parameter; there is nothing to search")
         self._cells: list[dict[Any, int]] = [{} for _ in (*features, *parameters)]
         self._inputs: dict[tuple[int, ...], _InputRows] = {}
-        self._distinct = 0
 
-    def add(self, cells: Sequence[Hashable], ended: RecordedOutcome) -> int:
+    def add(self, cells: Sequence[Hashable], ended: RecordedOutcome) -> None:
         """Add a row: the cells of the features, then those of the parameters.
 
         A cell is either `typed(value)` or text, throughout its column. Rows with equal cells are
-        samples of one measurement. Returns the ordinal of that measurement, from 0.
+        samples of one measurement.
         """
         try:
             codes = array("i", map(getitem, self._cells, cells))
@@ -91,11 +88,7 @@ class RecordingBuilder:
         width = len(self._features)
         problem = tuple(codes[:width])
         rows = self._inputs.get(problem) or self._inputs.setdefault(problem, _InputRows())
-        row = rows.add(codes[width:], ended)
-        if row == len(rows.ordinals):
-            rows.ordinals.append(self._distinct)
-            self._distinct += 1
-        return rows.ordinals[row]
+        rows.add(codes[width:], ended)
 
     def finish(
         self,
@@ -105,7 +98,6 @@ class RecordingBuilder:
         device: str,
         sha256: str,
         notes: Sequence[str] = (),
-        warnings: Sequence[str] = (),
         orders: Mapping[str, Sequence[Value]] | None = None,
         compiler: str | None = None,
     ) -> Recording:
@@ -134,7 +126,6 @@ class RecordingBuilder:
             features=self._features or (_NO_FEATURES,),
             tables=tables,
             notes=tuple(notes),
-            warnings=tuple(warnings),
             compiler=compiler,
         )
 

@@ -31,7 +31,6 @@ class CsvFile:
         self._content = content
         self._lines = self._split()
         self.header = [name.strip() for name in next(self._lines, (1, []))[1]]
-        self._last: Row = []
 
     def rows(self) -> Iterator[tuple[int, Row]]:
         """Yield each row below the header with its line number. Can be called once.
@@ -44,7 +43,6 @@ class CsvFile:
                 raise RecordingError(f"{self.path}:{line}: {self._unlike_header(row)}")
             if count > MAX_ROWS:
                 raise RecordingError(f"{self.path}: holds more than {MAX_ROWS:,} rows; split it")
-            self._last = row
             yield line, row
 
     def _unlike_header(self, row: Row) -> str:
@@ -52,20 +50,6 @@ class CsvFile:
         if self._is_ended or next(self._lines, None) is not None:
             return found
         return f"{found}. The file ends there without a newline: it is cut short; fetch it again"
-
-    def warnings(self) -> list[str]:
-        """Return what is doubtful about the rows. Call it after the last row.
-
-        Most writers end the last line with a newline. Without one only the writer knows whether
-        the last cell is complete: 17.79 may be the beginning of 17.793.
-        """
-        if self._is_ended or not self._last:
-            return []
-        name, cell = printable(self.header[-1]), printable(self._last[-1])
-        return [
-            f"{self.path}: the last line has no newline. If the file was cut short, its last "
-            f"cell is incomplete: {name} = {cell or '(empty)'}. Compare it with the original"
-        ]
 
     @property
     def _is_ended(self) -> bool:

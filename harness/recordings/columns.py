@@ -1,17 +1,39 @@
-"""The meaning of a CSV file's columns, as a mapping file states it or a space implies it."""
+"""The meaning of a CSV file's columns: a space implies it, or a mapping, a YAML file, says it.
+
+name: sgemm                      # optional, as are device, features and outcome
+device: GTX 680
+parameters: [MWG, NWG]           # or each with its values: {MWG: [16, 32], NWG: [16]}
+features: [m, n]
+times: {columns: [run 1, run 2], unit: ms}
+outcome: {column: status, message: log, ok: [passed], build_failed: [no compile]}
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from harness.core.errors import RecordingError
+from pydantic import BeforeValidator, Field, StrictStr, ValidationError
+
+from harness.core.errors import RecordingError, SpecError
 from harness.core.records import Outcome, Value
+from harness.core.text import printable
 from harness.recordings.builder import typed
 from harness.recordings.cells import CsvFile, listed_value, readings, whole_or_real
 from harness.recordings.kernel_tuner import plain_value
-from harness.space_file import Spec
+from harness.recordings.t4 import UNITS
+from harness.space_file import Spec, read_document
+from harness.space_file.messages import describe_errors
+from harness.space_file.model import Number
+from harness.space_file.tuned import Scalar, StrictModel
+
+Names = list[StrictStr]
+Time = Annotated[Number, Field(ge=0)]
+Values = Annotated[list[Scalar | None], Field(min_length=1)]
 
 OWN_WORDS: Mapping[str, Outcome] = {"": Outcome.OK, **{o.value: o for o in Outcome}}
 """The words of an outcome column that harness writes; the default of a mapping."""
@@ -24,8 +46,8 @@ class Columns:
     `parameters` maps each name to its listed values; an empty list means the values that occur.
     `per_s` is the number of time units in a second. A time outside `least` to `most` marks a
     failed configuration. `is_mapped` is false where a space implies the columns: then a missing
-    time is an error, and a column that nobody names is only warned of. `readers` turn the
-    cells of columns with known values into these. For `compiler` see Recording.
+    time is an error. `readers` turn the cells of columns with known values into these. For
+    `compiler` see Recording.
     """
 
     title: str
@@ -39,21 +61,15 @@ class Columns:
     outcome: str | None = None
     message: str | None = None
     words: Mapping[str, Outcome] = field(default_factory=lambda: OWN_WORDS)
-    ignored: tuple[str, ...] = ()
     compiler: str | None = None
     is_mapped: bool = True
     readers: Mapping[str, Callable[[str], Value]] = field(default_factory=dict)
 
     @property
     def used(self) -> list[str]:
-        """Every column that is read."""
+        """Every column that is read, and that the file must have."""
         outcome = [name for name in (self.outcome, self.message) if name is not None]
         return [*self.features, *self.parameters, *self.times, *outcome]
-
-    @property
-    def named(self) -> list[str]:
-        """Every column that the file must have."""
-        return [*self.used, *self.ignored]
 
 
 def listed_readers(
@@ -112,3 +128,94 @@ def _feature(name: str, known: Set[tuple[type, Value]], cell: str) -> Value:
         if not any(kind is str for kind, _ in known):
             raise
     return plain_value(name, word)
+
+
+class _TimeColumns(StrictModel):
+    columns: Names = Field(min_length=1, description="the columns that hold times")
+    unit: Literal[
+        "s", "seconds", "ms", "milliseconds", "us", "microseconds", "ns", "nanoseconds"
+    ] = "s"
+    least: Time = float("-inf")
+    most: Time = float("inf")
+
+
+class _OutcomeColumn(StrictModel):
+    """The column of outcomes, the column of messages, and the words of each outcome."""
+
+    column: StrictStr | None = None
+    message: StrictStr | None = None
+    ok: Names = Field(default_factory=list)
+    illegal: Names = Field(default_factory=list)
+    build_failed: Names = Field(default_factory=list)
+    launch_failed: Names = Field(default_factory=list)
+    out_of_memory: Names = Field(default_factory=list)
+    wrong_result: Names = Field(default_factory=list)
+    implausible: Names = Field(default_factory=list)
+    timeout: Names = Field(default_factory=list)
+    crashed: Names = Field(default_factory=list)
+
+    def words(self) -> dict[str, Outcome]:
+        """Return the outcome of each word."""
+        return {word: o for o in Outcome for word in getattr(self, o.value)}
+
+
+def _with_values(parameters: Any) -> Any:
+    """Give parameters that are only named no values: any value may occur."""
+    is_names = isinstance(parameters, list) and all(isinstance(p, str) for p in parameters)
+    return dict.fromkeys(parameters) if is_names else parameters
+
+
+class _Mapping(StrictModel):
+    name: StrictStr = ""
+    device: StrictStr = "unknown"
+    parameters: Annotated[
+        dict[StrictStr, Values | None], Field(min_length=1), BeforeValidator(_with_values)
+    ] = Field(description="the columns that were tuned")
+    features: Names = Field(default_factory=list)
+    times: _TimeColumns = Field(description="the columns that hold times, and their unit")
+    outcome: _OutcomeColumn = _OutcomeColumn()
+
+    def columns(self) -> Columns:
+        """Return the meaning of the columns."""
+        parameters = {name: values or () for name, values in self.parameters.items()}
+        return Columns(
+            title=self.name,
+            device=self.device or "unknown",
+            parameters=parameters,
+            features=tuple(self.features),
+            times=tuple(self.times.columns),
+            per_s=UNITS[self.times.unit],
+            least=self.times.least,
+            most=self.times.most,
+            outcome=self.outcome.column,
+            message=self.outcome.message,
+            words=self.outcome.words() or OWN_WORDS,
+            readers=listed_readers(parameters),
+        )
+
+
+def read_mapping(path: Path) -> Columns:
+    """Read a mapping; raises SpecError with all of its faults."""
+    document = read_document(path)
+    try:
+        mapping = _Mapping.model_validate(document.data)
+    except ValidationError as error:
+        described = describe_errors(error.errors(), document.data, model=_Mapping)
+        for location, text in described.items():
+            document.fault(location, text)
+        raise SpecError(document.faults) from None
+    if document.faults:
+        raise SpecError(document.faults)
+    return mapping.columns()
+
+
+def example_mapping(header: Sequence[str]) -> str:
+    """Write a mapping as YAML for a person to complete, with all columns of a file."""
+    columns = json.dumps([printable(name) for name in header], ensure_ascii=False)
+    return (
+        f"    parameters: {columns}  # keep here what was tuned\n"
+        "    features: []  # move here what distinguishes inputs, such as sizes\n"
+        "    times: {columns: [], unit: ms}  # move here the times; the unit may be s, us or ns\n"
+        "    outcome: {column: null}  # move here the column that says what failed\n"
+        "\nLeave out all other columns. docs/recordings.md explains each key."
+    )

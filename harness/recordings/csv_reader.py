@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from array import array
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 
@@ -16,17 +15,21 @@ from harness.core.errors import RecordingError, UsageError
 from harness.core.records import Outcome, Value
 from harness.core.text import printable
 from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
-from harness.recordings.cells import CsvFile, Row, check_columns, shown_columns
-from harness.recordings.columns import Columns, columns_of_space
+from harness.recordings.cells import CsvFile, Row, check_columns
+from harness.recordings.columns import (
+    Columns,
+    columns_of_space,
+    example_mapping,
+    read_mapping,
+)
 from harness.recordings.files import (
     beginning_of,
-    found_mapping,
     known_as,
+    mapping_beside,
     printable_lines,
     read_bounded,
     recording_name,
 )
-from harness.recordings.mapping import draft_mapping, read_mapping
 from harness.recordings.recording import Recording
 from harness.space_file import Spec
 
@@ -47,7 +50,7 @@ def read_mapped_csv(path: Path, mapping: Path | None) -> Recording:
     content = read_bounded(path)
     file = CsvFile(path, content)
     columns = _mapped_columns(file, mapping)
-    return _read(file, columns, content + read_bounded(mapping or found_mapping(path)))
+    return _read(file, columns, content + read_bounded(mapping or mapping_beside(path)))
 
 
 def read_space_csv(path: Path, spec: Spec) -> Recording:
@@ -58,23 +61,23 @@ def read_space_csv(path: Path, spec: Spec) -> Recording:
     content = read_bounded(path)
     file = CsvFile(path, content)
     columns = columns_of_space(file, spec)
-    check_columns(path, file.header, columns.named)
+    check_columns(path, file.header, columns.used)
     return _read(file, columns, content)
 
 
 def _mapped_columns(file: CsvFile, mapping: Path | None) -> Columns:
     """Read the mapping, and check that the file has each column that it names."""
-    path = mapping or found_mapping(file.path)
+    path = mapping or mapping_beside(file.path)
     if not path.is_file():
         raise UsageError(_missing_mapping(file, mapping, path))
     other = known_as(path)
     if other is not None:
         raise UsageError(
             f"{path} is {other}, not a mapping. A mapping is a small YAML file that describes the "
-            f"columns of {file.path}, for example:\n\n{_draft(file)}"
+            f"columns of {file.path}, for example:\n\n{example_mapping(file.header)}"
         )
     columns = read_mapping(path)
-    check_columns(file.path, file.header, columns.named)
+    check_columns(file.path, file.header, columns.used)
     return columns
 
 
@@ -84,26 +87,18 @@ def _missing_mapping(file: CsvFile, mapping: Path | None, path: Path) -> str:
         advice = f"Write {path}, or another file that --mapping names:"
     else:
         advice = f"--mapping {mapping} does not exist. Write it:"
-    return f"{need}. {advice}\n\n{_draft(file)}"
-
-
-def _draft(file: CsvFile) -> str:
-    return (
-        f"{draft_mapping(file.header)}\nThis draft is guessed from the column names: "
-        f"{shown_columns(file.header)}. docs/recordings.md explains each key."
-    )
+    return f"{need}. {advice}\n\n{example_mapping(file.header)}"
 
 
 def _read(file: CsvFile, columns: Columns, identity: bytes) -> Recording:
     """Read the rows. The digest of `identity` identifies the recording."""
     builder = RecordingBuilder(file.path, columns.features, list(columns.parameters))
-    warnings = _add_rows(file, columns, builder)
+    _add_rows(file, columns, builder)
     return builder.finish(
         title=columns.title or recording_name(file.path),
         kind=KIND,
         device=columns.device,
         sha256=hashlib.sha256(identity).hexdigest(),
-        warnings=[*file.warnings(), *warnings],
         orders=columns.parameters,
         compiler=columns.compiler,
     )
@@ -121,37 +116,19 @@ class _Cells(dict[str, Hashable]):
         return self[text]
 
 
-def _add_rows(file: CsvFile, columns: Columns, builder: RecordingBuilder) -> list[str]:
-    """Add every row, and return warnings.
+def _add_rows(file: CsvFile, columns: Columns, builder: RecordingBuilder) -> None:
+    """Add every row.
 
     Cells are looked up by index: by column name, reading would take twice as long.
     """
     names = (*columns.features, *columns.parameters)
     cells_at = [(_Cells(columns.readers.get(name)), file.header.index(name)) for name in names]
     outcome_of = _outcome_reader(file.header, columns)
-    unread = UnreadColumns(file.header, columns.named)
     for line, row in file.rows():
         try:
-            ordinal = builder.add([cells[row[k]] for cells, k in cells_at], outcome_of(row))
+            builder.add([cells[row[k]] for cells, k in cells_at], outcome_of(row))
         except ValueError as error:
             raise RecordingError(f"{file.path}:{line}: {error}") from None
-        unread.note(ordinal, line, row)
-    return [_unread_message(file, columns, unread)] if unread.differ else []
-
-
-def _unread_message(file: CsvFile, columns: Columns, unread: UnreadColumns) -> str:
-    """Say in which columns repeats differ; raises RecordingError where a mapping can settle it."""
-    where, names = f"{file.path}:{unread.line}", unread.shown
-    if not columns.is_mapped:
-        return (
-            f"{where}: counts as another sample of a row above, though it differs in {names}, "
-            "which the space does not have"
-        )
-    raise RecordingError(
-        f"{where}: has the parameters and features of a row above, but differs in {names}, which "
-        "the mapping does not name. Add columns that distinguish measurements to its `parameters` "
-        f"or `features`, and columns that differ between repeats to `ignore: [{names}]`"
-    )
 
 
 def _outcome_reader(header: Sequence[str], columns: Columns) -> Callable[[Row], RecordedOutcome]:
@@ -206,46 +183,3 @@ def _seconds(columns: Columns, name: str, text: str) -> float | None:
     hint = ", unless times.least and times.most of the mapping exclude it"
     needed = f"a time above 0{hint if columns.is_mapped else ''}"
     raise ValueError(f"{name} is {printable(text)!r}; it must be {needed}")
-
-
-class UnreadColumns:
-    """The unread columns of a file, with the cells of each measurement's first row there.
-
-    Rows with equal features and parameters are samples of one measurement. If they differ in an
-    unread column, such as a layout or a second device, they are different measurements, and joining
-    their samples silently would be wrong.
-
-    Only the hash of a cell is kept: a million rows with a date each have a million distinct cells.
-    """
-
-    def __init__(self, header: Sequence[str], named: Sequence[str]) -> None:
-        self._columns = [
-            (name, index) for index, name in enumerate(header) if name not in set(named)
-        ]
-        self._first = array("q")
-        self.differ: dict[str, int] = {}
-        """The columns in which repeats differ, each with the first line that does."""
-
-    def note(self, ordinal: int, line: int, row: Sequence[str]) -> None:
-        """Compare a row of the `ordinal`-th measurement with that measurement's first row."""
-        width = len(self._columns)
-        if not width:
-            return
-        cells = array("q", [hash(row[index].strip()) for _, index in self._columns])
-        first = self._first[ordinal * width : (ordinal + 1) * width]
-        if not first:
-            self._first.extend(cells)
-        elif first != cells:
-            for (name, _), one, other in zip(self._columns, first, cells, strict=True):
-                if one != other:
-                    self.differ.setdefault(name, line)
-
-    @property
-    def line(self) -> int:
-        """The first line that differs in any column."""
-        return min(self.differ.values())
-
-    @property
-    def shown(self) -> str:
-        """The columns that differ, for a message."""
-        return ", ".join(map(printable, self.differ))

@@ -63,7 +63,6 @@ def write_mapping(
         "features": list(features),
         "times": {"columns": ["time_s"], "unit": "s"},
         "outcome": {"column": "outcome", "message": "message"},
-        "ignore": [TECHNIQUE],
     }
     file.write(_HEAD)
     for key, value in keys.items():

@@ -104,15 +104,6 @@ def mapping_beside(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".gz")).with_suffix(".mapping.yaml")
 
 
-def found_mapping(path: Path) -> Path:
-    """Return the mapping beside a CSV file: `mapping_beside`, or the same name ending in .yaml
-    where only that file exists and is no space or other known file."""
-    mapping = mapping_beside(path)
-    older = mapping.with_name(mapping.name.removesuffix(".mapping.yaml") + ".yaml")
-    is_older = not mapping.is_file() and older.is_file() and known_as(older) is None
-    return older if is_older else mapping
-
-
 def _unpacked(path: Path, most: int) -> bytes:
     """Read at most so many bytes."""
     try:

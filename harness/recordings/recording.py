@@ -80,9 +80,9 @@ def index_of(positions: Positions) -> dict[bytes, int]:
 class Recording:
     """Parameters with their values in search order, and one table for each input.
 
-    `kind` names the format. `sha256` identifies the content. `notes` say how the file was read,
-    `warnings` what may be wrong with it. `compiler` is the compiler whose flags are among the
-    parameters, None without flags; only a recording that was read under its own space knows it.
+    `kind` names the format. `sha256` identifies the content. `notes` say how the file was read.
+    `compiler` is the compiler whose flags are among the parameters, None without flags; only a
+    recording that was read under its own space knows it.
     """
 
     path: Path
@@ -95,7 +95,6 @@ class Recording:
     features: tuple[str, ...]
     tables: Mapping[Input, RecordedTable]
     notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
     compiler: str | None = None
 
     @property

@@ -33,7 +33,6 @@ class ReplayMeasurer:
 
     `compiler` is the compiler whose flags the recorded configurations have, None without flags:
     the search must tune exactly those. `limits` are None, since recordings do not state them.
-    `warnings` say what may be wrong with the recording.
     """
 
     limits: DeviceLimits | None = None
@@ -46,18 +45,15 @@ class ReplayMeasurer:
         measurements: Measurements,
         environment: Environment,
         compiler: str | None = None,
-        warnings: Sequence[str] = (),
     ) -> None:
         self.measurements = measurements
         self.environment = environment
         self.compiler = compiler
-        self.warnings = tuple(warnings)
 
     @classmethod
     def of(cls, recording: Recording) -> ReplayMeasurer:
         """Serve the measurements of a recording."""
-        measurements, environment = recording.measurements, recording.environment
-        return cls(measurements, environment, recording.compiler, recording.warnings)
+        return cls(recording.measurements, recording.environment, recording.compiler)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Do nothing: nothing is compiled."""

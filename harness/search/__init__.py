@@ -7,7 +7,6 @@ patches.apply()
 # OpenTuner must be patched before anything of it is used.
 from harness.search.interface import MAX_FREE_IN_A_ROW  # noqa: E402
 from harness.search.records import (  # noqa: E402
-    Ahead,
     EndReason,
     InputSearch,
     Progress,
@@ -26,7 +25,6 @@ from harness.search.techniques import REFUSALS, sole_technique, transfer_techniq
 __all__ = [
     "MAX_FREE_IN_A_ROW",
     "REFUSALS",
-    "Ahead",
     "EndReason",
     "InputSearch",
     "Progress",

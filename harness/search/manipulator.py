@@ -18,7 +18,6 @@ from opentuner.search.manipulator import (
     EnumParameter,
     IntegerParameter,
     LogIntegerParameter,
-    PowerOfTwoParameter,
 )
 
 from harness.core.records import Config, Value
@@ -35,7 +34,8 @@ _LEAVING = 0.1  # of the mutations of a number draw from all values
 
 class OrderedParameter(IntegerParameter):  # type: ignore[misc]
     """A list of ascending numbers, searched by index. As one of OpenTuner's enumerations it would
-    be categorical, and techniques could only randomise it."""
+    be categorical, and techniques could only randomise it. OpenTuner's powers of two round 2^29
+    and 2^31 off."""
 
     def __init__(self, parameter: Parameter) -> None:
         self._parameter = parameter
@@ -76,6 +76,10 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
             self.add_parameter(opentuner_parameter(parameter))
         self._names = [parameter.name for parameter in space.parameters]
 
+    def parameters(self, config: Cfg) -> list[Any]:
+        """Return OpenTuner's parameters; a copy, since mutations shuffle the list."""
+        return list(self.params)
+
     def seed_config(self) -> Cfg:
         """Return the default configuration."""
         return dict(self.space.default)
@@ -107,10 +111,6 @@ class SpaceManipulator(ConfigurationManipulator):  # type: ignore[misc]
         a fifth of the time of a digest."""
         return repr([config[name] for name in self._names])
 
-    def search_space_size(self) -> int:
-        """Return the number of legal configurations; of all points if it is unknown."""
-        return self.space.raw_count if self.space.count is None else self.space.count
-
 
 def opentuner_parameter(parameter: Parameter) -> Any:
     """Make OpenTuner's parameter for one of ours."""
@@ -121,11 +121,7 @@ def opentuner_parameter(parameter: Parameter) -> Any:
         return OptionalNumberParameter(parameter)
     if parameter.kind == "enum":
         return EnumParameter(parameter.name, list(values))
-    if parameter.kind == "ordered":
+    if parameter.kind in ("ordered", "power_of_two"):
         return OrderedParameter(parameter)
-    kinds = {
-        "integer": IntegerParameter,
-        "log_integer": LogIntegerParameter,
-        "power_of_two": PowerOfTwoParameter,
-    }
-    return kinds[parameter.kind](parameter.name, values[0], values[-1])
+    kind = LogIntegerParameter if parameter.kind == "log_integer" else IntegerParameter
+    return kind(parameter.name, values[0], values[-1])

@@ -85,20 +85,6 @@ class SearchOptions:
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """What a run does after a stage, in measurements: until the search ends, and later.
-
-    A step of the stage costs as much as `weight` measurements. `stop_at` is the time.monotonic()
-    at which the search ends at the latest.
-    """
-
-    search: float = 0
-    after: float = 0
-    weight: float = 1
-    stop_at: float | None = None
-
-
-@dataclass(frozen=True)
 class Progress:
     """A test that has just ended, and the best measurement so far."""
 

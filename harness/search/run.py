@@ -21,9 +21,9 @@ from harness.results.connect import shown_name
 from harness.results.server import lock_shared_rows
 from harness.results.store import Begun
 from harness.results.tables import make_tables
-from harness.search.durable_run import DurableRun
+from harness.search.drivers import DurableRun
 from harness.search.interface import TuningInterface
-from harness.search.patches import offered_techniques
+from harness.search.patches import OFFERED
 from harness.search.records import (
     LOG_HEAD,
     EndReason,
@@ -41,7 +41,7 @@ DEFAULT_TECHNIQUE = "GaussianProcess"
 
 def techniques() -> tuple[str, ...]:
     """Return the names that --technique takes."""
-    return tuple(sorted({*offered_techniques(), *own_techniques()}))
+    return tuple(sorted({*OFFERED, *own_techniques()}))
 
 
 def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:

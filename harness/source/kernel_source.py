@@ -21,7 +21,10 @@ from harness.source.template_names import template_names
 if TYPE_CHECKING:
     from harness.source.tiling import TiledNest
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+INCLUDE = re.compile(
+    r'^[ \t]*#[ \t]*include\b[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S*))', re.MULTILINE
+)
+"""The file of an include, in quotes or in brackets, or the macro that names it."""
 _MAX_SOURCE_BYTES = 4 << 20
 _DECIDED = ("if", "elif")
 
@@ -249,7 +252,9 @@ def included_files(
 
     Other includes belong to the compiler, or to a branch for another language.
     """
-    for quoted, bracketed in _INCLUDE.findall(content):
+    for quoted, bracketed, macro in INCLUDE.findall(content):
+        if macro or not (quoted or bracketed):
+            continue
         near = (including.parent,) if quoted else ()
         for path in (place / (quoted or bracketed) for place in (*near, folder, *folders)):
             if path.is_file():

@@ -21,12 +21,11 @@ from harness.analysis.inputs import (
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
 from harness.measure.occasions import ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
-from harness.search import Ahead
 from harness.space import Space
 from harness.stats.interleaved import refuted
 from harness.tuning.crossing import single_on
 from harness.tuning.interleaved import is_complete, measure_interleaved
-from harness.tuning.state import FINAL_COST, State
+from harness.tuning.state import State
 
 _BESIDE_BASELINES = 20  # rounds, where winners are compared with named baselines
 
@@ -45,9 +44,8 @@ def final_reports(state: State, finalists: int | None = None) -> list[InputRepor
     """
     inputs = () if state.measurer.is_replay else state.spec.inputs
     wanted = {problem for problem in inputs if _has_finalists(state, problem)}
-    ahead = Ahead(weight=FINAL_COST)
     display = state.display
-    display.begin_stage("finalists and the default", len(wanted), ahead)
+    display.begin_stage("finalists and the default", len(wanted))
     reports: dict[Input, InputReport] = {}
     single = single_on(state) if wanted else {}
 

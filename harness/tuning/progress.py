@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from harness.search import Ahead, Progress
+from harness.search import Progress
 
 
 class Display(Protocol):
@@ -13,11 +13,9 @@ class Display(Protocol):
     def on(self, device: str) -> Display:
         """Return the display of what one of several devices does."""
 
-    def begin_stage(
-        self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
-    ) -> None:
-        """Show that a stage with this many steps begins, and what the run does after it; `stored`
-        is how many of the steps the database may answer."""
+    def begin_stage(self, title: str, steps: int, stored: int = 0) -> None:
+        """Show that a stage with this many steps begins; the database may answer `stored` of
+        them."""
 
     def step(self, text: str) -> None:
         """Show that one step of a stage has ended."""
@@ -39,9 +37,7 @@ class SilentDisplay:
         """Return this display."""
         return self
 
-    def begin_stage(
-        self, title: str, steps: int, ahead: Ahead | None = None, stored: int = 0
-    ) -> None:
+    def begin_stage(self, title: str, steps: int, stored: int = 0) -> None:
         """Show nothing."""
 
     def step(self, text: str) -> None:

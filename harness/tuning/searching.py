@@ -137,8 +137,7 @@ class Searching:
         budget = space.budget(options.test_limit)
         steps = 0 if state.is_time_up() or ended else budget
         stored = min(steps, len(state.known(problem)))
-        ahead = state.ahead((count - number) * budget)
-        state.display.begin_stage(f"[{number}/{count}] {problem}", steps, ahead, stored)
+        state.display.begin_stage(f"[{number}/{count}] {problem}", steps, stored)
         if state.is_empty(problem):
             return
         if ended:

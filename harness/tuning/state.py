@@ -23,8 +23,6 @@ from harness.core.records import (
 )
 from harness.measure.measurer import Measurer
 from harness.results import (
-    ABLATION,
-    CANDIDATE,
     LEFT_OUT,
     SEARCHED,
     MeasurementRow,
@@ -35,9 +33,7 @@ from harness.results import (
     interleaved_groups,
 )
 from harness.results.notes import device_notes
-from harness.search import Ahead
-from harness.search.transfer.sources import TransferSources, stored_technique
-from harness.search.transfer.stored import StoredSources
+from harness.search.transfer.sources import StoredSources, TransferSources, stored_technique
 from harness.space import Space
 from harness.tuning.devices import EqualDevices
 from harness.tuning.plan import CampaignPlan
@@ -108,17 +104,6 @@ class State:
         stop_at = self.options.stop_at
         return stop_at is not None and time.monotonic() >= stop_at
 
-    def ahead(self, search: float) -> Ahead:
-        """Return the work after a stage of the search: `search` measurements before its end."""
-        later = len(self.spec.inputs) * (CANDIDATE_COST + FINAL_COST)
-        return Ahead(search=search, after=later, stop_at=self.options.stop_at)
-
-    def _ahead(self, stage: str) -> Ahead:
-        inputs = len(self.spec.inputs)
-        if stage == CANDIDATE:
-            return Ahead(after=inputs * FINAL_COST, weight=CANDIDATE_COST)
-        return Ahead(after=0 if stage == ABLATION else inputs * (CANDIDATE_COST + FINAL_COST))
-
     def each(
         self,
         work: Sequence[tuple[Input, Work]],
@@ -160,7 +145,7 @@ class State:
         `skipped` describes the rest, from a number such as "3 of 5".
         """
         display = self.display  # of all devices together
-        display.begin_stage(title, len(work), self._ahead(stage))
+        display.begin_stage(title, len(work))
         self.stages[stage] = ""
 
         def do(problem: Input, one: Work) -> None:

@@ -70,7 +70,7 @@ def recording(tmp_path: Path) -> Path:
     ]
     path = tmp_path / "small.csv"
     path.write_text("device,n,BX,time\n" + "".join(f"{','.join(map(str, row))}\n" for row in rows))
-    path.with_suffix(".yaml").write_text(
+    path.with_suffix(".mapping.yaml").write_text(
         "parameters: [BX]\nfeatures: [device, n]\ntimes: {columns: [time], unit: ms}\n"
     )
     return path

@@ -62,7 +62,7 @@ def write_csv(path: Path, seconds: Callable[[int, int], float], *features: int) 
         lines.append(f"{n},{float(block)},{tile},{seconds(block, tile)}")
     path.write_text("\n".join(lines) + "\n")
     columns = "parameters: [BLOCK, TILE]\nfeatures: [n]\ntimes: {columns: [seconds], unit: s}\n"
-    path.with_suffix(".yaml").write_text(f"device: another\n{columns}")
+    path.with_suffix(".mapping.yaml").write_text(f"device: another\n{columns}")
     return path
 
 
@@ -437,7 +437,7 @@ def test_beside_others_the_one_that_learns_has_the_warm_start(
 def test_where_nothing_is_built_each_proposal_knows_all_results(
     measuring: list[str], replaying: list[str]
 ) -> None:
-    for command, technique in ((measuring, "PureRandom"), (replaying, "PSO_GA_DE")):
+    for command, technique in ((measuring, "PureRandom"), (replaying, "AUCBanditMetaTechniqueB")):
         assert tune.main([*command, "-t", technique]) == 0
         assert tune.main([*command, "-t", technique, "--parallelism", "3"]) == 0
         query = f"select distinct parallelism from runs where technique = '{technique}'"

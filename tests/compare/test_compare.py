@@ -36,6 +36,8 @@ from harness.results import CHOICE, FINAL
 from tests.helpers.replays import make_spec
 from tests.helpers.results_examples import begin_search, make_plan, opened, tamper
 
+Capture = pytest.CaptureFixture[str]
+
 SPACE = """\
 name: small
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
@@ -139,7 +141,7 @@ def verdicts(data: Any, of: str = "best") -> dict[int, str]:
 
 
 def test_slower_rows_show_their_interval(
-    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base: str, slower: str, tmp_path: Path, capsys: Capture
 ) -> None:
     status, data = run(base, slower)
     expected = {8: "within noise", 16: "slower", 32: "within noise", 64: "faster"}
@@ -156,7 +158,7 @@ def test_slower_rows_show_their_interval(
 
 
 def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
-    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base: str, tmp_path: Path, capsys: Capture
 ) -> None:
     again, junit = tuned(tmp_path, "again.db", seed=3), tmp_path / "j.xml"
     words = ("--of", "default", "--junit", str(junit))
@@ -182,7 +184,7 @@ def test_a_green_comparison_writes_to_every_output_what_it_may_have_missed(
 
 
 def test_limits_are_of_what_was_tested_and_is_not_clear(
-    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base: str, slower: str, tmp_path: Path, capsys: Capture
 ) -> None:
     _, data = run(base, slower)
     none = [c["input"]["n"] for c in data["comparisons"] if c["upper_limit"] is None]
@@ -261,7 +263,7 @@ WHY = "the default configuration (BLOCK=64) does not work: wrong_result: exit st
 
 @pytest.mark.parametrize("broken", [(8,), (8, 16, 32, 64)])
 def test_an_input_that_the_last_command_left_out_works_no_more(
-    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: Sequence[int]
+    base: str, tmp_path: Path, capsys: Capture, broken: Sequence[int]
 ) -> None:
     left_out = dict.fromkeys(broken, f"left out: {WHY}")
     place = tuned(tmp_path, "now.db", seed=5, function="edited", left_out=left_out)
@@ -308,7 +310,7 @@ def test_what_a_later_command_measured_again_works(base: str, tmp_path: Path) ->
 
 
 def test_another_environment_is_refused_in_every_output(
-    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base: str, tmp_path: Path, capsys: Capture
 ) -> None:
     other = dataclasses.replace(ENVIRONMENT, driver="2.0")
     place = tuned(tmp_path, "other.db", seed=7, environment=other)
@@ -383,9 +385,7 @@ def test_equal_samples_are_one_occasion_where_they_are_replayed(
     assert len(of_default) == occasions
 
 
-def test_exported_results_are_refused(
-    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exported_results_are_refused(base: str, tmp_path: Path, capsys: Capture) -> None:
     exported = str(tmp_path / "base.t4.json")
     assert export([base, "--output", exported]) == 0
     for sides in ([exported, base], [base, exported]):
@@ -402,7 +402,7 @@ def test_a_default_that_is_the_best_is_one_row_that_says_so(tmp_path: Path) -> N
 
 
 def test_results_of_other_sources_than_the_space_has_now_are_refused(
-    base: str, slower: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base: str, slower: str, tmp_path: Path, capsys: Capture
 ) -> None:
     spec = make_spec(tmp_path, SPACE)
     assert main([base, slower, "--spec", str(spec.path)]) == 2
@@ -410,7 +410,7 @@ def test_results_of_other_sources_than_the_space_has_now_are_refused(
 
 
 def test_inputs_that_one_side_lacks_are_listed_and_change_no_status(
-    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base: str, tmp_path: Path, capsys: Capture
 ) -> None:
     fewer = tuned(tmp_path, "fewer.db", seed=8)
     tamper(Path(fewer), "UPDATE runs SET campaign = 9 WHERE input_id != 1")
@@ -421,9 +421,7 @@ def test_inputs_that_one_side_lacks_are_listed_and_change_no_status(
     assert "not compared, measured only in BASE: (n=16), (n=32), (n=64)" in capsys.readouterr().err
 
 
-def test_nothing_in_common_is_no_comparison(
-    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_in_common_is_no_comparison(base: str, tmp_path: Path, capsys: Capture) -> None:
     assert main([base, str(tmp_path / "none.db")]) == 2
     assert main([base, base, "--space", "other"]) == 2
     assert main([base, base, "--junit", str(tmp_path / "no" / "c.xml")]) == 2
@@ -431,15 +429,13 @@ def test_nothing_in_common_is_no_comparison(
 
 
 @pytest.mark.parametrize("text", ["0.98x", "2x", "1.02", "x", "many"])
-def test_a_threshold_that_is_none_is_refused(
-    base: str, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_a_threshold_that_is_none_is_refused(base: str, capsys: Capture, text: str) -> None:
     with pytest.raises(SystemExit):
         main([base, base, "--threshold", text])
     assert f"such as 1.02x, or 2% or 0.02, but got '{text}'" in capsys.readouterr().err
 
 
-def test_a_level_of_nothing_is_refused(base: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_level_of_nothing_is_refused(base: str, capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main([base, base, "--level", "0"])
     assert "must be above 0" in capsys.readouterr().err
@@ -451,9 +447,7 @@ def test_a_gate_on_what_was_missed_knows_that_nothing_was_tested(base: str, tmp_
     assert (status, data["tested"], data["upper_limit"]) == (0, 0, None)
 
 
-def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(capsys: Capture) -> None:
     page = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
     github, gitlab, *_ = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
     steps = [step.get("run", "") for step in github["jobs"]["performance"]["steps"]]
@@ -470,9 +464,7 @@ def test_the_examples_for_ci_are_yaml_and_name_options_that_there_are(
             assert set(re.findall(r"--[a-z][a-z-]+", words)) <= there[name]
 
 
-def _options(
-    command: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
-) -> set[str]:
+def _options(command: Callable[[Sequence[str]], int], capsys: Capture) -> set[str]:
     with pytest.raises(SystemExit):
         command(["--help"])
     return set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
@@ -503,7 +495,7 @@ def in_burdened_run(
 
 @pytest.mark.parametrize("burdened", [(), (64,), (32, 64), (16, 32, 64)])
 def test_work_that_begins_in_the_candidates_run_is_no_regression(
-    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], burdened: Sequence[int]
+    base: str, tmp_path: Path, capsys: Capture, burdened: Sequence[int]
 ) -> None:
     place = in_burdened_run(tmp_path, "burdened.db", burdened)
     status, data = run(base, place)
@@ -523,7 +515,7 @@ def test_a_slowdown_beyond_that_of_the_machine_is_a_regression(base: str, tmp_pa
 
 
 def test_equal_sources_are_no_regression_however_slow_the_machine_became(
-    base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base: str, tmp_path: Path, capsys: Capture
 ) -> None:
     every = dict.fromkeys((8, 16, 32, 64), 1.3)
     status, data = run(base, tuned(tmp_path, "same.db", 9, every))

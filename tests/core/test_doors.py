@@ -21,7 +21,7 @@ DOORS = {
     # The documents of --json have their schemas from it.
     "pydantic": (
         "harness/space_file/",
-        "harness/recordings/mapping.py",
+        "harness/recordings/columns.py",
         "harness/api/schemas.py",
         "harness/fleet/wire.py",
     ),

@@ -14,14 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks import repeatability
-from harness.core.records import (
-    Config,
-    DeviceLimits,
-    Input,
-    Measurement,
-    Outcome,
-    Timing,
-)
+from harness.core.records import Config, DeviceLimits, Input, Measurement, Outcome, Timing
 from harness.dispatch.candidates import matrix_of, shortlist
 from harness.dispatch.study import QUICK, study
 from harness.measure.occasions import ONE_OCCASION
@@ -219,20 +212,15 @@ def test_candidates_are_not_measured_interleaved_again(tmp_path: Path) -> None:
     assert again.candidates == first.candidates
 
 
-def test_candidates_have_two_rounds_at_least(tmp_path: Path) -> None:
-    tuned(tmp_path, Drifting(), f"{SPACE}measure: {{repeats: 1}}\n")
-    counts = "SELECT count(*) FROM samples GROUP BY measurement_id"
-    wanted = "SELECT id FROM measurements WHERE stage = 'candidate'"
-    found = query(tmp_path / "r.db", f"{counts} HAVING measurement_id IN ({wanted})")
-    assert set(found) == {(2,)}
-
-
 def test_candidates_of_fewer_rounds_are_measured_interleaved_again(tmp_path: Path) -> None:
     measurer = Drifting()
-    tuned(tmp_path, measurer, f"{SPACE}measure: {{repeats: 3}}\n")
-    done = len(measurer.for_dispatch)
-    tuned(tmp_path, measurer, f"{SPACE}measure: {{repeats: 4}}\n")
-    assert len(measurer.for_dispatch) == 2 * done > 0
+    for repeats, count in ((1, 2), (3, 3), (3, 3), (4, 4)):  # two rounds at least
+        tuned(tmp_path, measurer, f"{SPACE}measure: {{repeats: {repeats}}}\n")
+        counts = "SELECT count(*) FROM samples GROUP BY measurement_id"
+        wanted = "SELECT id FROM measurements WHERE stage = 'candidate'"
+        found = query(tmp_path / "r.db", f"{counts} HAVING measurement_id IN ({wanted})")
+        assert set(found) == {(each,) for each in (2, 3, 4) if each <= count}
+    assert len(measurer.for_dispatch) == 3 * 5
 
 
 def test_candidate_that_crashed_when_interleaved_is_tried_again(tmp_path: Path) -> None:
@@ -416,27 +404,19 @@ def ok(problem: Input, size: int, *samples_s: float) -> Measurement:
     return Measurement(block(size), problem, Outcome.OK, Timing(samples_s))
 
 
-GIVEN = Input({"n": 8})
-
-
 def test_the_short_list_has_the_default_a_portfolio_and_the_best_single_ones() -> None:
     """Each odd input wants 1, each even one 2; 3 is nearly as good everywhere; 5 never is."""
-    times = {
-        1: [1.0, 2.0] * 4,
-        2: [2.0, 1.0] * 4,
-        3: [1.2] * 8,
-        4: [1.3] * 8,
-        5: [1.9] * 8,
-        64: [4.0] * 8,
-    }
+    alike = {3: 1.2, 4: 1.3, 5: 1.9, 64: 4.0}
     known = {
-        (problem := Input({"n": n})): {
-            block(size): ok(problem, size, of_size[n]) for size, of_size in times.items()
+        (given := Input({"n": n})): {
+            block(size): ok(given, size, time_s)
+            for size, time_s in {1: 1.0 + n % 2, 2: 2.0 - n % 2, **alike}.items()
         }
         for n in range(8)
     }
     found = shortlist(known, block(64), lambda problem, config: True)
     assert found == [block(size) for size in (64, 3, 1, 2, 4)]
+    assert shortlist(known, block(64), lambda problem, config: False) == []
     few = {problem: known[problem] for problem in list(known)[:1]}
     assert shortlist(few, block(64), lambda problem, config: True) == []
     del known[Input({"n": 5})][block(64)]

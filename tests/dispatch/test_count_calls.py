@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -106,6 +107,13 @@ def test_calls_of_threads_are_counted(tmp_path: Path, module: ModuleType) -> Non
     assert choices <= {-1, *range(len(module.PORTFOLIO))}
 
 
+def started(out: Path, folder: Path, code: str, **more: Any) -> subprocess.Popen[str]:
+    """A program that calls the dispatcher and counts into a folder."""
+    environment = {**os.environ, "HARNESS_WORKLOAD": str(folder), "PYTHONPATH": str(out)}
+    words = [sys.executable, "-B", "-c", code]
+    return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, **more)
+
+
 def _calls(module: ModuleType) -> None:
     for call in CALLS * 1000:
         with contextlib.suppress(LookupError):
@@ -114,8 +122,7 @@ def _calls(module: ModuleType) -> None:
 
 def test_processes_count_into_one_file_and_a_child_only_its_own(tmp_path: Path, out: Path) -> None:
     code = "import os, p; p.fallback_index(20, 7, 0.1, 'half'); os.fork()"
-    environment = {**os.environ, "HARNESS_WORKLOAD": str(tmp_path), "PYTHONPATH": str(out)}
-    children = [subprocess.Popen([sys.executable, "-c", code], env=environment) for _ in range(3)]
+    children = [started(out, tmp_path, code) for _ in range(3)]
     assert [child.wait() for child in children] == [0, 0, 0]
     assert workload(tmp_path / "p.csv").calls == {Input(CALLS[0]): 3}
 
@@ -143,33 +150,24 @@ def test_a_number_that_is_no_input_is_unnamed_and_stops_nothing(
 
 def test_a_folder_that_is_not_there_stops_nothing(tmp_path: Path, out: Path) -> None:
     code = "import p; p.fallback_index(20, 7, 0.1, 'half')"
-    folder = str(tmp_path / "nowhere")
-    environment = {**os.environ, "HARNESS_WORKLOAD": folder, "PYTHONPATH": str(out)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True
-    )
+    done = started(out, tmp_path / "nowhere", code)
+    _, said = done.communicate()
     assert done.returncode == 0
-    assert "p.csv cannot be written: No such file or directory; calls are no longer" in done.stderr
+    assert "p.csv cannot be written: No such file or directory; calls are no longer" in said
 
 
 def test_a_full_disk_ends_the_counting_and_not_the_program(tmp_path: Path, out: Path) -> None:
     code = "import p\nfor n in range(100): p.fallback_index(20, n, 0.1, 'half')"
-    environment = {**os.environ, "HARNESS_WORKLOAD": str(tmp_path), "PYTHONPATH": str(out)}
     file = tmp_path / "p.csv"
     for limit, message in (
         (80, f"p: {file} cannot be written: no room for all of it; "),
         (None, ""),
     ):
-        done = subprocess.run(
-            [sys.executable, "-B", "-c", code],
-            env=environment,
-            preexec_fn=None if limit is None else _limit_files,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        assert done.stderr.startswith(message)
-        if limit is not None:
+        done = started(out, tmp_path, code, preexec_fn=_limit_files if limit else None)
+        _, said = done.communicate()
+        assert done.returncode == 0
+        assert said.startswith(message)
+        if limit:
             assert len(file.read_bytes()) == limit
     found = workload(file)  # there was room again
     assert found.total >= 100

@@ -49,6 +49,7 @@ inputs: {features: [n], values: [INPUTS]}
 LIMITS_HERE = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 2, 32)
 DEVICE = Environment("replay", "a device", "a platform", "1.0", "a compiler")
 
+Capture = pytest.CaptureFixture[str]
 Times = Callable[[Input, Config], float]
 
 
@@ -99,10 +100,28 @@ def space(tmp_path: Path) -> Path:
     return write_space(tmp_path, SPACE)
 
 
+@pytest.fixture
+def database(space: Path, tmp_path: Path) -> Path:
+    """Results in which the best block depends on the size."""
+    return fill(tmp_path / "r.db", load_spec(space))
+
+
+@pytest.fixture
+def static(space: Path, tmp_path: Path) -> Path:
+    """Results in which there is nothing to choose."""
+    return fill(tmp_path / "static.db", load_spec(space), times=always_16)
+
+
 def run(database: Path, space: Path, *more: str) -> int:
     out = space.parent / "out"
     asked = [str(database), "-o", str(out), "--spec", str(space), "--choice", "tree", *more]
     return dispatch.main(asked)
+
+
+def said(capsys: Capture) -> str:
+    """What was printed since, on one line."""
+    printed = capsys.readouterr()
+    return " ".join((printed.out + printed.err).split())
 
 
 def written(space: Path) -> ModuleType:
@@ -116,9 +135,9 @@ def written(space: Path) -> ModuleType:
 
 
 def test_constraints_and_launches_may_name_the_devices_numbers(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, database: Path, capsys: Capture
 ) -> None:
-    assert run(fill(tmp_path / "r.db", load_spec(space)), space) == 0
+    assert run(database, space) == 0
     # What is illegal on one input is a candidate on the others.
     assert re.search(r"oracle +1\.000 .* 1\.00 ", capsys.readouterr().out)
     module = written(space)
@@ -188,15 +207,14 @@ def test_no_configuration_is_chosen_that_the_device_cannot_launch(
 
 
 def test_where_choosing_gains_nothing_one_configuration_is_written(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, static: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
-    required = run(database, space, "--choice", "auto", "--require-choice")
-    printed = " ".join(capsys.readouterr().out.split())
+    required = run(static, space, "--choice", "auto", "--require-choice")
+    printed = said(capsys)
     assert required == 1
     assert "or leave out --require-choice to write that one (default)." in printed
     assert not (tmp_path / "out").exists()
-    assert run(database, space, "--choice", "auto") == 0
+    assert run(static, space, "--choice", "auto") == 0
     printed = capsys.readouterr().out
     assert printed.startswith("Keep the default on every input.")
     assert "Slowdown" not in printed, "there is nothing to compare"
@@ -207,11 +225,10 @@ def test_where_choosing_gains_nothing_one_configuration_is_written(
 
 
 def test_a_choice_that_is_asked_for_is_written_though_it_gains_nothing(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, static: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
     for choice in ("tree", "ensemble"):
-        assert run(database, space, "--choice", choice) == 0
+        assert run(static, space, "--choice", choice) == 0
         assert f"Choosing by input ({choice}) takes the same time" in capsys.readouterr().out
         assert written(space).PROVENANCE["choice"] == (
             f"{choice}, seed 0, not significantly faster than one configuration for all"
@@ -228,7 +245,7 @@ def wrong_once(given: Input, config: Config) -> float:
 
 
 def test_what_failed_on_an_input_is_not_used_on_every_input(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     database = fill(tmp_path / "r.db", load_spec(space), times=wrong_once)
     assert run(database, space, "--choice", "auto") == 0
@@ -237,7 +254,7 @@ def test_what_failed_on_an_input_is_not_used_on_every_input(
     assert found.findings.single.config == Config({"BLOCK": 16})
     capsys.readouterr()
     assert run(database, space, "--choice", "tree") == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = said(capsys)
     assert written(space).select(n=128) == {"BLOCK": 64}
     assert (
         "The tree chooses a configuration that failed when it was tuned on 1 input, such as n=128."
@@ -258,7 +275,7 @@ def test_where_constraints_rule_the_single_configuration_out_the_default_stands_
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_few_inputs_have_an_answer(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int
+    space: Path, tmp_path: Path, capsys: Capture, count: int
 ) -> None:
     spec = load_spec(space)
     few = dataclasses.replace(spec, inputs=spec.inputs[-count:])
@@ -267,16 +284,14 @@ def test_few_inputs_have_an_answer(
     assert capsys.readouterr().out.startswith("Use BLOCK=64")
     assert written(space).select(n=8192) == {"BLOCK": 64}
     assert run(database, space) == 2, "a tree cannot be learnt"
-    assert "learnt from 4 inputs, and judged with some 16; there" in " ".join(
-        capsys.readouterr().err.split()
-    )
+    assert "learnt from 4 inputs, and judged with some 16; there" in said(capsys)
 
 
 def test_gadapts_model_is_judged_and_written_where_it_is_asked_for(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, database: Path, capsys: Capture
 ) -> None:
     assert [learner.name for learner in learners(["gadapt"])].count("gadapt") == 1
-    assert run(fill(tmp_path / "r.db", load_spec(space)), space, "--choice", "gadapt") == 0
+    assert run(database, space, "--choice", "gadapt") == 0
     printed = capsys.readouterr().out
     assert re.search(r"gadapt +1\.\d+ ", printed)
     assert "Choosing by input (gadapt) is faster than one configuration" in printed
@@ -285,9 +300,8 @@ def test_gadapts_model_is_judged_and_written_where_it_is_asked_for(
     assert module.PROVENANCE["choice"].startswith("gadapt, seed 0")
 
 
-def test_python_is_told_its_own_arguments(space: Path, tmp_path: Path) -> None:
-    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
-    (found,) = harness.open_results(database)
+def test_python_is_told_its_own_arguments(space: Path, static: Path, tmp_path: Path) -> None:
+    (found,) = harness.open_results(static)
     with pytest.raises(UsageError, match="leave out require_choice=True to write that one"):
         found.dispatcher(tmp_path / "out", space=space, require_choice=True)
     with pytest.raises(UsageError, match=r"no choice `gadpt`; did you mean `gadapt`\?"):
@@ -299,7 +313,7 @@ def test_python_is_told_its_own_arguments(space: Path, tmp_path: Path) -> None:
 
 
 def test_a_space_that_is_not_here_is_named_as_it_was_tuned(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     measured = load_spec(space)
     for noted, advice in (
@@ -310,31 +324,30 @@ def test_a_space_that_is_not_here_is_named_as_it_was_tuned(
         opencl = dataclasses.replace(DEVICE, backend="opencl")
         database = fill(tmp_path / f"{len(noted)}.db", spec, opencl)
         assert dispatch.main([str(database), "-o", str(tmp_path / "out")]) == 2
-        assert advice in " ".join(capsys.readouterr().err.split())
+        assert advice in said(capsys)
 
 
 def test_a_dispatcher_that_had_learnt_from_more_inputs_is_not_replaced_without_a_word(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     spec = load_spec(space)
     assert run(fill(tmp_path / "all.db", spec), space) == 0
     assert "replaces" not in capsys.readouterr().out
     few = dataclasses.replace(spec, inputs=spec.inputs[:7])
     assert run(fill(tmp_path / "few.db", few), space) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = said(capsys)
     assert "This dispatcher was learnt from 7 inputs; the one that it replaces in " in printed
     assert "was learnt from 12." in printed
     assert written(space).PROVENANCE["inputs"] == 7
 
 
 def test_a_space_that_was_edited_since_has_the_last_word(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, database: Path, capsys: Capture
 ) -> None:
-    database = fill(tmp_path / "r.db", load_spec(space))
     text = space.read_text()
     space.write_text(text.replace("constraints: [", "constraints: [BLOCK < 64 or n != 4096, "))
     assert run(database, space) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = said(capsys)
     assert (
         "have changed since it was last tuned: 1 measurement that they no longer allow" in printed
     )
@@ -343,41 +356,37 @@ def test_a_space_that_was_edited_since_has_the_last_word(
     assert module.select(n=8192) == {"BLOCK": 64}
     space.write_text(text.replace("[16, 64]", "[16, 32]"))
     assert run(database, space) == 0
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = said(capsys)
     assert "Left out: 11 measurements with values that" in printed
     assert "no longer has: BLOCK=64." in printed
     assert "not significantly faster" in written(space).PROVENANCE["choice"]
 
 
 @pytest.mark.parametrize("seed", ["-1", "many", str(2**32)])
-def test_a_seed_that_is_none_is_refused(
-    space: Path, capsys: pytest.CaptureFixture[str], seed: str
-) -> None:
+def test_a_seed_that_is_none_is_refused(space: Path, capsys: Capture, seed: str) -> None:
     with pytest.raises(SystemExit):
         run(space, space, "--seed", seed)
     assert "must be a whole number from 0 to 2^32 - 1" in capsys.readouterr().err
 
 
 def test_results_of_another_space_are_refused_by_name(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, database: Path, capsys: Capture
 ) -> None:
-    database = fill(tmp_path / "r.db", load_spec(space))
     space.write_text(space.read_text().replace("name: small", "name: other"))
     assert run(database, space) == 2
     assert "whose name is other; there are results of small" in capsys.readouterr().err
 
 
 def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, static: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    database = fill(tmp_path / "r.db", load_spec(space), times=always_16)
     with (tmp_path / "kernel.cl").open("a") as kernel:
         kernel.write("\n/* edited */")
-    assert run(database, space) == 2
+    assert run(static, space) == 2
     assert "is not what was measured" in capsys.readouterr().err
-    fill(database, load_spec(space), times=always_16)
-    fill(database, load_spec(space), dataclasses.replace(DEVICE, driver="2.0"))
-    assert run(database, space) == 0
+    fill(static, load_spec(space), times=always_16)
+    fill(static, load_spec(space), dataclasses.replace(DEVICE, driver="2.0"))
+    assert run(static, space) == 0
     assert written(space).PROVENANCE["driver"] == "2.0"
     printed = capsys.readouterr().out.splitlines()[0]
     assert printed.startswith("Learnt from small on a device (a platform, driver 2.0), program ")
@@ -385,9 +394,8 @@ def test_results_of_the_kernel_as_it_is_are_taken_and_the_last_of_a_device(
 
 
 def test_one_of_several_devices_is_chosen_by_its_name(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    space: Path, database: Path, capsys: Capture
 ) -> None:
-    database = fill(tmp_path / "r.db", load_spec(space))
     fill(database, load_spec(space), dataclasses.replace(DEVICE, device="another"))
     assert run(database, space) == 2
     printed = capsys.readouterr().err
@@ -399,9 +407,7 @@ def test_one_of_several_devices_is_chosen_by_its_name(
     assert "on a device `none`; there are another; a device" in capsys.readouterr().err
 
 
-def test_cold_and_warm_caches_are_two_devices(
-    space: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cold_and_warm_caches_are_two_devices(space: Path, tmp_path: Path, capsys: Capture) -> None:
     warm = dataclasses.replace(DEVICE, backend="opencl")
     database = fill(tmp_path / "r.db", load_spec(space), warm)
     fill(database, load_spec(space), dataclasses.replace(warm, cache="cold"))
@@ -414,7 +420,7 @@ def test_cold_and_warm_caches_are_two_devices(
 
 
 def test_what_cannot_be_written_is_refused_before_anything_is_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     space = write_space(tmp_path, SPACE.replace("ceil_div(n, BLOCK)", "floor(log2(n))"))
     database = fill(tmp_path / "r.db", load_spec(space))

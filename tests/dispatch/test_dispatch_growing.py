@@ -34,11 +34,6 @@ VALUES = np.array([[5.0, 0.5], [5.0, 0.6], [5.1, 0.0], [9.0, 9.0]])
 FAR = np.iinfo(np.intp).max
 
 
-def test_paths_go_low_up_to_the_threshold() -> None:
-    assert TREE.paths(VALUES).tolist() == [[0, 1, 3, FAR], [0, 1, 4, FAR], [0, 2, FAR, FAR],
-                                           [0, 2, FAR, FAR]]  # fmt: skip
-
-
 def test_a_tree_of_fewer_leaves_is_the_first_nodes_of_it() -> None:
     paths = TREE.paths(VALUES)
     reached = [reached_at(paths, leaves).tolist() for leaves in (1, 2, 3)]
@@ -76,18 +71,13 @@ def test_ranks_are_indices_of_distinct_values() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "wanted"),
     [
-        (2.0, 8.0, 4.0),
-        (-3.0, 1.0, -1.0),
-        (-4.0, -2.0, -3.0),
-        (0.5, 4.5, 2.0),
-        (-1.5, 3.0, 0.8),
+        (2.0, 8.0, 4.0), (-3.0, 1.0, -1.0), (-4.0, -2.0, -3.0), (0.5, 4.5, 2.0), (-1.5, 3.0, 0.8),
         (1024.0, 4096.0, 2048.0),  # a power of two stays
         (1024.0, 2048.0, 1400.0),
-        (1.0, 2.0, 1.0),  # whole
-        (100.0, 101.0, 100.0),
+        (1.0, 2.0, 1.0), (100.0, 101.0, 100.0),  # whole
         (0.1, 0.2, 0.14),
     ],
-)
+)  # fmt: skip
 def test_a_threshold_is_a_round_number_near_the_middle_by_ratio_or_by_difference(
     low: float, high: float, wanted: float
 ) -> None:

@@ -49,11 +49,9 @@ def planted(inputs: int, seed: int) -> Matrix:
 def learnt(name: str) -> tuple[Matrix, LearntSelector]:
     """A dispatcher of the planted inputs."""
     matrix = planted(90 if name == "forest" else 300, seed=0)
-    learner = {
-        "tree": TreeLearner(),
-        "ensemble": EnsembleLearner(),
-        "forest": EnsembleLearner(),
-    }[name]
+    learner = {"tree": TreeLearner(), "ensemble": EnsembleLearner(), "forest": EnsembleLearner()}[
+        name
+    ]
     return matrix, learner.fit(matrix, seed=0)
 
 

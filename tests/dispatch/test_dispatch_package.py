@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -25,6 +28,7 @@ from harness.dispatch.loaders import cuda as cuda_loader
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import (
     MANIFEST,
+    KernelFile,
     cuda_kernels,
     opencl_kernels,
     write_dispatcher,
@@ -74,16 +78,58 @@ def spec() -> Spec:
     return load_spec(ROOT / "spaces" / "mvmul.yaml")
 
 
+def write_for_opencl(
+    folder: Path, spec: Spec, program: DispatchProgram, formats: tuple[str, ...] = ()
+) -> None:
+    """Write a dispatcher for the OpenCL device that is here."""
+    device = OpenClDevice(find_device())
+    where, limits = provenance(device.environment("a compiler")), device.limits.names()
+    device.close()
+    kernels = opencl_kernels(spec, program)
+    write_dispatcher(folder, program, spec, where, kernels, limits, formats=formats)
+
+
+def write_for_cuda(
+    folder: Path, spec: Spec, program: DispatchProgram, tuned_on: str = "Stand-in GPU"
+) -> tuple[KernelFile, ...]:
+    """Write a dispatcher for a device of CUDA; return its kernels."""
+    where = provenance(Environment("cuda", tuned_on, "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
+    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
+    write_dispatcher(folder, program, spec, where, kernels)
+    return kernels
+
+
+@contextmanager
+def pycuda_context() -> Iterator[Any]:
+    """PyCUDA's driver, with a context of its own that is current."""
+    driver = load_pycuda()
+    driver.init()
+    context = driver.Device(0).retain_primary_context()
+    context.push()
+    yield driver
+    context.pop()
+    context.detach()
+
+
+@contextmanager
+def memories_of(*arrays: np.ndarray[Any, Any]) -> Iterator[list[Any]]:
+    """Memories of CUDA Python that hold arrays; in the end the last array is read."""
+    driver = BindingsDriver()
+    driver.init()
+    driver.open(0)
+    memories = [driver.allocate(array.nbytes) for array in arrays]
+    for memory, array in zip(memories[:-1], arrays, strict=False):
+        driver.write(int(memory), array)
+    yield memories
+    driver.read(arrays[-1], int(memories[-1]))
+    driver.close()
+
+
 @pytest.fixture(scope="module")
 def out(spec: Spec, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The dispatcher of mvmul for the OpenCL device that is here."""
-    device = OpenClDevice(find_device())
-    environment, limits = device.environment("a compiler"), device.limits.names()
-    device.close()
     folder = tmp_path_factory.mktemp("dispatch") / "out"
-    program = mvmul_program()
-    kernels = opencl_kernels(spec, program)
-    write_dispatcher(folder, program, spec, provenance(environment), kernels, limits)
+    write_for_opencl(folder, spec, mvmul_program())
     return folder
 
 
@@ -130,18 +176,12 @@ def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-def test_folder_with_anything_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(UsageError, match=r"mine\.txt is not part of one; move it away"):
+@pytest.mark.parametrize("name", ["mine.txt", MANIFEST])
+def test_folder_with_anything_else_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"mine": 1}')
+    with pytest.raises(UsageError, match=rf"{re.escape(name)} is not part of one; move it away"):
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
-    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_another_file_of_the_manifests_name_is_refused(tmp_path: Path) -> None:
-    (tmp_path / MANIFEST).write_text('{"mine": 1}')
-    with pytest.raises(UsageError, match=r"dispatch\.json is not part of one; move it away"):
-        write_files(tmp_path, {"a.h": b"1"}, inputs=12)
-    assert (tmp_path / MANIFEST).read_text() == '{"mine": 1}'
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, '{"mine": 1}')]
 
 
 def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:
@@ -305,23 +345,14 @@ def test_cubin_of_each_candidate_is_built_with_its_parameters(
 def test_cuda_loader_launches_the_chosen_cubin(
     spec: Spec, tmp_path: Path, stub: StubDriver, tuned_on: str
 ) -> None:
-    program = mvmul_program()
-    where = provenance(Environment("cuda", tuned_on, "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
-    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
-    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
-    driver = load_pycuda()
-    driver.init()
-    context = driver.Device(0).retain_primary_context()
-    context.push()
-    with warnings.catch_warnings(record=True) as caught:
+    write_for_cuda(tmp_path / "out", spec, mvmul_program(), tuned_on)
+    with pycuda_context() as driver, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         kernel = imported(tmp_path / "out").load()
         a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
         arguments = (driver.In(a), driver.In(x), driver.Out(y), np.int32(50), np.int32(300))
         stub.calls()
         kernel(None, *arguments, m=50, n=300)
-    context.pop()
-    context.detach()
     assert (y == 600).all()
     (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
     assert launch == "cuLaunchKernel mvmul grid 13 1 1 group 4 4 1"
@@ -348,22 +379,15 @@ def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
     tmp_path: Path, stub: StubDriver
 ) -> None:
     spec, program = gemm_program()
-    where = provenance(Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
-    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
-    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
+    kernels = write_for_cuda(tmp_path / "out", spec, program)
     header = (tmp_path / "out" / "gemm.h").read_text()
     assert f'{{"{kernels[1].symbols[0]}"}},' in header
-    driver = load_pycuda()
-    driver.init()
-    context = driver.Device(0).retain_primary_context()
-    context.push()
-    kernel = imported(tmp_path / "out", "gemm").load()
     a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
     sizes = map(np.int32, (3, 5, 4))
-    stub.calls()
-    kernel(None, driver.In(a), driver.In(b), driver.Out(c), *sizes, m=3, n=5, k=4)
-    context.pop()
-    context.detach()
+    with pycuda_context() as driver:
+        kernel = imported(tmp_path / "out", "gemm").load()
+        stub.calls()
+        kernel(None, driver.In(a), driver.In(b), driver.Out(c), *sizes, m=3, n=5, k=4)
     assert (c == 4).all()
     (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
     assert launch.startswith("cuLaunchKernel _Z4gemmIfLi256ELi64ELi64ELi8ELi4EE")
@@ -386,22 +410,13 @@ def test_cuda_loader_needs_no_pycuda(
     else:
         monkeypatch.setitem(sys.modules, "pycuda", None)
         monkeypatch.setitem(sys.modules, "pycuda.driver", None)
-    where = provenance(Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
-    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
-    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
-    driver = BindingsDriver()
-    driver.init()
-    driver.open(0)
-    kernel = imported(tmp_path / "out", "gemm").load()
+    write_for_cuda(tmp_path / "out", spec, program)
     a, b, c = np.ones((3, 4), "f4"), np.ones((4, 5), "f4"), np.zeros((3, 5), "f4")
-    memories = [driver.allocate(array.nbytes) for array in (a, b, c)]
-    for memory, array in zip(memories, (a, b), strict=False):
-        driver.write(int(memory), array)
-    stub.calls()
-    kernel(None, *memories, *map(np.int32, (3, 5, 4)), m=3, n=5, k=4)
-    (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
-    driver.read(c, int(memories[2]))
-    driver.close()
+    with memories_of(a, b, c) as memories:
+        kernel = imported(tmp_path / "out", "gemm").load()
+        stub.calls()
+        kernel(None, *memories, *map(np.int32, (3, 5, 4)), m=3, n=5, k=4)
+        (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
     assert (c == 4).all()
     assert launch.endswith("group 16 32 1 shared 81920" + " cooperative" * is_cooperative)
 
@@ -419,10 +434,7 @@ def test_opencl_loader_passes_the_local_memory(tmp_path: Path) -> None:
     import pyopencl as cl
 
     spec, program = gemm_program()
-    device = OpenClDevice(find_device())
-    where = provenance(device.environment("a compiler"))
-    device.close()
-    write_dispatcher(tmp_path / "out", program, spec, where, opencl_kernels(spec, program))
+    write_for_opencl(tmp_path / "out", spec, program)
     context = cl.create_some_context(interactive=False)
     queue = cl.CommandQueue(context)
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

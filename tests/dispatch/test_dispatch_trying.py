@@ -12,17 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.core.records import Environment
 from harness.dispatch.loaders.trying import FirstCalls, first_calls
 from harness.dispatch.nodes import Leaf
-from harness.dispatch.package import cuda_kernels, opencl_kernels, write_dispatcher
 from harness.dispatch.program import DispatchProgram, EnsembleChoice
-from harness.measure.backends.cuda_bindings import BindingsDriver
-from harness.measure.backends.cuda_pycuda import load_pycuda
-from harness.measure.backends.nvcc import Nvcc
 from harness.space_file import Spec, load_spec
-from tests.dispatch.test_dispatch_package import imported, product, provenance
-from tests.helpers.dispatch_examples import PROVENANCE, mvmul_program
+from tests.dispatch.test_dispatch_package import (
+    imported,
+    memories_of,
+    product,
+    pycuda_context,
+    write_for_cuda,
+    write_for_opencl,
+)
+from tests.helpers.dispatch_examples import mvmul_program
 from tests.helpers.stub_driver import StubDriver, needs_pycuda
 
 MVMUL = Path(__file__).parents[2] / "spaces" / "mvmul.yaml"
@@ -162,8 +164,7 @@ def test_nothing_is_remembered_where_nothing_is_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacking", "message"),
-    [("select_top", "--choice ensemble"), ("launch_size", "host module's")],
+    ("lacking", "message"), [("select_top", "--choice ensemble"), ("launch_size", "host module's")]
 )
 def test_what_cannot_be_tried_is_refused(lacking: str, message: str) -> None:
     module = dispatcher()
@@ -191,15 +192,8 @@ def test_opencl_kernel_tries_its_shortlist_and_later_processes_remember(
 ) -> None:
     cl = pytest.importorskip("pyopencl")
     queue = cl.CommandQueue(cl.create_some_context(interactive=False))
-    program, path = unsure_program(), tmp_path / "choices.json"
-    kernels = opencl_kernels(spec, program)
-    device = queue.device
-    where = dataclasses.replace(
-        PROVENANCE.environment,
-        device=f"{device.name.strip()}, {device.max_compute_units} compute units",
-        platform=device.platform.name.strip(),
-    )
-    write_dispatcher(tmp_path / "out", program, spec, provenance(where), kernels)
+    path = tmp_path / "choices.json"
+    write_for_opencl(tmp_path / "out", spec, unsure_program())
     module = imported(tmp_path / "out")
     kernel = module.load(queue.context, try_top=3, remember=path)
     for _ in range(9):
@@ -215,10 +209,8 @@ def test_opencl_kernel_tries_its_shortlist_and_later_processes_remember(
 
 def tried_on_cuda(tmp_path: Path, spec: Spec, arguments: tuple[Any, ...], stub: StubDriver) -> None:
     """Write a dispatcher, and call it nine times."""
-    program, path = unsure_program(), tmp_path / "choices.json"
-    where = provenance(Environment("cuda", "Stand-in GPU", "CUDA 13.0", "580", "nvcc 13.0 sm_90"))
-    kernels = cuda_kernels(spec, program, Nvcc("sm_90").compile)
-    write_dispatcher(tmp_path / "out", program, spec, where, kernels)
+    path = tmp_path / "choices.json"
+    write_for_cuda(tmp_path / "out", spec, unsure_program())
     kernel = imported(tmp_path / "out").load(try_top=3, remember=path)
     stub.calls()
     for _ in range(9):
@@ -236,14 +228,9 @@ def tried_on_cuda(tmp_path: Path, spec: Spec, arguments: tuple[Any, ...], stub: 
 @pytest.mark.pycuda
 @needs_pycuda
 def test_pycuda_kernel_tries_its_shortlist(spec: Spec, tmp_path: Path, stub: StubDriver) -> None:
-    driver = load_pycuda()
-    driver.init()
-    context = driver.Device(0).retain_primary_context()
-    context.push()
     a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
-    tried_on_cuda(tmp_path, spec, (driver.In(a), driver.In(x), driver.Out(y)), stub)
-    context.pop()
-    context.detach()
+    with pycuda_context() as driver:
+        tried_on_cuda(tmp_path, spec, (driver.In(a), driver.In(x), driver.Out(y)), stub)
     assert (y == 600).all()
 
 
@@ -253,14 +240,7 @@ def test_cuda_bindings_kernel_tries_its_shortlist(
 ) -> None:
     pytest.importorskip("cuda.bindings")
     monkeypatch.setenv("HARNESS_CUDA_PACKAGE", "cuda-bindings")
-    driver = BindingsDriver()
-    driver.init()
-    driver.open(0)
     a, x, y = np.ones((50, 300), "f4"), np.full(300, 2, "f4"), np.zeros(50, "f4")
-    memories = [driver.allocate(array.nbytes) for array in (a, x, y)]
-    for memory, array in zip(memories, (a, x), strict=False):
-        driver.write(int(memory), array)
-    tried_on_cuda(tmp_path, spec, tuple(memories), stub)
-    driver.read(y, int(memories[2]))
-    driver.close()
+    with memories_of(a, x, y) as memories:
+        tried_on_cuda(tmp_path, spec, tuple(memories), stub)
     assert (y == 600).all()

@@ -14,7 +14,7 @@ from harness.core.arrays import Array
 from harness.core.records import Config
 from harness.dispatch.learners import Fixed, Static
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.portfolio import first_applicable, greedy_portfolio, static_order
+from harness.dispatch.portfolio import greedy_portfolio
 from harness.dispatch.verdict import (
     Judged,
     PairedComparison,
@@ -45,12 +45,6 @@ def printed(logs: list[float], groups: list[int] | None = None) -> Judged:
     return Judged("it", np.array(logs), numbers, np.zeros(len(logs), dtype=bool))
 
 
-def test_slowdown_is_over_the_best_known_and_a_tie_is_none() -> None:
-    tied = np.array([[False, True, False]])
-    matrix = table([[2.0, 2.02, 6.0]], best_s=np.array([1.0]), tied=tied)
-    assert matrix.slowdown.tolist() == [[2.0, 1.0, 6.0]]
-
-
 def test_failure_counts_twice_the_largest_slowdown_of_its_input() -> None:
     matrix = table([[1.0, 3.0, INF], [1.0, 1.0, 1.0]])
     np.testing.assert_allclose(np.exp(matrix.log_slowdown[0]), [1.0, 3.0, 6.0])
@@ -69,12 +63,6 @@ def test_no_choice_is_one_that_failed() -> None:
     found = judged("it", table([[1.0, 3.0], [1.0, 2.0]]), np.array([-1, 1]))
     np.testing.assert_allclose(found.slowdown, [6.0, 2.0])
     assert found.failures == 1
-
-
-def test_candidate_that_lacks_a_measurement_may_not_be_chosen() -> None:
-    matrix = table([[1.0, NAN], [1.0, 0.5]])
-    assert matrix.complete().applies.tolist() == [[True, False], [True, False]]
-    assert matrix.best_s.tolist() == [1.0, 0.5]
 
 
 @pytest.mark.parametrize(("count", "parts"), [(30, 16), (64, 16), (65, 5)])
@@ -149,11 +137,6 @@ def test_no_gain_is_seldom_told_as_one(groups: int) -> None:
     assert alarms <= 0.05 * 400
 
 
-def test_percentile_is_that_of_the_inputs() -> None:
-    logs = [math.log(1 + index / 100) for index in range(100)]
-    assert printed(logs).percentile_99 == pytest.approx(1.98)
-
-
 def test_better_is_what_the_whole_interval_tells() -> None:
     slow = printed([0.3, 0.2, 0.4, 0.3])
     assert compare(printed([0.0, 0.0, 0.1, 0.1]), slow).is_better
@@ -169,21 +152,6 @@ def test_portfolio_adds_what_gains_most_and_ends_where_nothing_does() -> None:
     )
     assert greedy_portfolio(matrix) == [2, 0, 1]
     assert greedy_portfolio(matrix, most=1) == [2]
-
-
-def test_static_order_starts_with_what_is_best_where_it_applies() -> None:
-    # The second is best, but applies to one input alone; then the third.
-    times = [[3.0, 1.0, 2.0], [3.0, 9.0, 1.0], [1.0, 9.0, 1.5]]
-    applies = np.array([[True, True, True], [True, False, True], [True, False, True]])
-    matrix = table(times, applies=applies)
-    assert static_order(matrix) == (1, 2, 0)
-    chosen = first_applicable(np.array([[1, 2, 0]]), applies)
-    assert chosen.tolist() == [1, 2, 2]
-
-
-def test_first_applicable_is_none_where_nothing_applies() -> None:
-    applies = np.array([[False, True], [False, False]])
-    assert first_applicable(np.array([[0, 1]]), applies).tolist() == [1, -1]
 
 
 def test_the_interval_of_single_inputs_is_students() -> None:

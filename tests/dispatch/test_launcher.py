@@ -345,9 +345,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
     monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
     monkeypatch.setattr(
-        dispatching,
-        "learners",
-        lambda names: [STATIC, *(DISPATCHERS[name] for name in names)],
+        dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
     )
 
 

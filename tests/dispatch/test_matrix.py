@@ -70,9 +70,10 @@ def test_slowdowns_are_logarithms_where_a_candidate_applies() -> None:
     assert made.best.tolist() == [0, 0]
 
 
-def test_a_tie_is_no_slowdown() -> None:
-    made = matrix([[1.0, 1.02, 3.0]], tied=np.array([[True, True, False]]))
-    assert made.slowdown.tolist() == [[1.0, 1.0, 3.0]]
+def test_slowdown_is_over_the_best_known_and_a_tie_is_none() -> None:
+    tied = np.array([[False, True, False]])
+    made = matrix([[2.0, 2.02, 6.0]], best_s=np.array([1.0]), tied=tied)
+    assert made.slowdown.tolist() == [[2.0, 1.0, 6.0]]
 
 
 def test_where_all_fail_a_failure_is_twice_the_best() -> None:

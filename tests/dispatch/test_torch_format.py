@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.dispatch.package import opencl_kernels, write_dispatcher
-from harness.measure.backends.opencl import find_device
-from harness.measure.backends.opencl_device import OpenClDevice
 from harness.space_file import load_spec
-from tests.dispatch.test_dispatch_package import provenance
+from tests.dispatch.test_dispatch_package import write_for_opencl
 from tests.helpers.dispatch_examples import mvmul_program
 
 torch = pytest.importorskip("torch", reason="PyTorch is not here: pip install torch")
@@ -27,20 +24,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The module that makes operators, of mvmul on the OpenCL device that is here."""
-    device = OpenClDevice(find_device())
-    environment, limits = device.environment("a compiler"), device.limits.names()
-    device.close()
     folder = tmp_path_factory.mktemp("torch") / "out"
-    spec, program = load_spec(ROOT / "spaces" / "mvmul.yaml"), mvmul_program()
-    write_dispatcher(
-        folder,
-        program,
-        spec,
-        provenance(environment),
-        opencl_kernels(spec, program),
-        limits,
-        formats=("torch",),
-    )
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    write_for_opencl(folder, spec, mvmul_program(), formats=("torch",))
     sys.path.insert(0, str(folder))
     yield importlib.import_module("mvmul.torch_op")
     sys.path.remove(str(folder))

@@ -111,7 +111,4 @@ def test_the_page_has_the_table(results: Results) -> None:
     assert timed == {"inputs"}, "times of other rounds would differ from those of the finals"
     section = next(s for s in every if s.anchor == "by-input")
     assert section.table is not None
-    assert [row[0] for row in section.table.rows] == [
-        *INPUTS,
-        "geometric mean",
-    ]
+    assert [row[0] for row in section.table.rows] == [*INPUTS, "geometric mean"]

@@ -102,10 +102,7 @@ def test_where_choosing_does_not_pay_one_configuration_is_named() -> None:
             "the default; nothing better was found.",
         ),
         (Single(DEFAULT, inputs=4), "Keep the default on every input; nothing better was found."),
-        (
-            Single(SMALL),
-            "Use BLOCK=16 on every input. Its speed-up over the default is not known.",
-        ),
+        (Single(SMALL), "Use BLOCK=16 on every input. Its speed-up over the default is not known."),
         (
             Single(DEFAULT, lacking="Only one configuration was measured on all inputs: default."),
             "Use BLOCK=16: 2.00x to 2.00x over the default on 4 of 4 inputs. Only one "

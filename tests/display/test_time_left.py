@@ -1,4 +1,4 @@
-"""The time left is that of the whole run; a clock is simulated."""
+"""The time left is that of the stage; a clock is simulated."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 
 from harness.core.records import Outcome, Timing
 from harness.display.time_left import TimeLeft
-from harness.search import Ahead
-from tests.helpers.replays import FormulaMeasurer, Tests, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, Tests, make_spec, opened, ran
 
 
 class Clock:
@@ -31,50 +30,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def begin_second_input(clock: Clock, left: TimeLeft, ahead: Ahead) -> None:
-    left.begin_stage(Ahead(search=1))
-    clock.work(left, 4)
-    left.begin_stage(ahead)
-
-
-def test_other_inputs_and_later_stages_count(clock: Clock) -> None:
+def test_nothing_is_said_of_a_stage_that_has_only_begun(clock: Clock) -> None:
     left = TimeLeft()
-    begin_second_input(clock, left, Ahead(search=100, after=20))
-    clock.work(left, 4)
-    assert left.seconds(6) == pytest.approx(6 + 100 + 20)
-    assert left.text(6) == "about 2 min left"
-
-
-def test_the_builds_of_the_first_input_are_not_expected_of_the_others(clock: Clock) -> None:
-    left = TimeLeft()
-    left.begin_stage(Ahead(search=100, after=20))
-    clock.work(left, 4, each_s=9)
-    assert left.text(6) == "about 54 s left on this input"
-    left.begin_stage(Ahead(search=90, after=20))
-    clock.work(left, 4)
-    assert left.seconds(6) == pytest.approx(6 + 90 + 20)
-
-
-def test_the_search_ends_at_the_time_limit_and_later_stages_follow(clock: Clock) -> None:
-    left = TimeLeft()
-    begin_second_input(clock, left, Ahead(search=1000, after=20, stop_at=clock.now_s + 14))
-    clock.work(left, 4)
-    assert left.seconds(6) == pytest.approx(6 + 20)
-
-
-def test_a_step_of_a_later_stage_may_weigh_more_than_a_measurement(clock: Clock) -> None:
-    left = TimeLeft()
-    left.begin_stage(Ahead())
-    clock.work(left, 4)
-    left.begin_stage(Ahead(after=3, weight=2))
-    assert left.seconds(5) == pytest.approx(5 * 2 + 3)
-
-
-def test_nothing_is_said_of_a_run_that_has_only_begun(clock: Clock) -> None:
-    left = TimeLeft()
-    left.begin_stage(None)
     clock.work(left, 2)
-    assert left.seconds(10) is None
     assert left.text(10) == ""
 
 
@@ -84,41 +42,30 @@ def test_nothing_is_said_of_a_run_that_has_only_begun(clock: Clock) -> None:
 )
 def test_the_time_has_a_unit_that_fits(clock: Clock, each_s: float, text: str) -> None:
     left = TimeLeft()
-    left.begin_stage(None)
     clock.work(left, 4, each_s)
     assert left.text(100) == text
 
 
-def test_the_first_input_of_a_campaign_knows_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stages: list[tuple[str, int, Ahead | None, int]] = []
-    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
-    database = tmp_path / "r.db"
-    with opened(make_spec(tmp_path), database, FormulaMeasurer(), test_limit=5) as (campaign, _):
-        campaign.run()
-    (_, steps, first, stored), (_, _, last, _) = stages[:2]
-    assert first is not None
-    assert last is not None
-    assert (steps, first.search, last.search, stored) == (5, 5, 0, 0)
-    assert first.after == last.after > 0
+Stage = tuple[str, int, int]
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> list[Stage]:
+    """The stages that begin, in order."""
+    found: list[Stage] = []
+    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: found.append(stage))
+    return found
 
 
 def test_a_stage_that_was_interrupted_knows_what_the_database_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stages: list[Stage]
 ) -> None:
     spec, database = make_spec(tmp_path), tmp_path / "r.db"
-    stopped = FormulaMeasurer(stop_after=4)
-    with (
-        opened(spec, database, stopped, test_limit=9) as (campaign, _),
-        pytest.raises(KeyboardInterrupt),
-    ):
-        campaign.run()
-    stages: list[tuple[str, int, Ahead | None, int]] = []
-    monkeypatch.setattr(Tests, "begin_stage", lambda _, *stage: stages.append(stage))
-    with opened(spec, database, FormulaMeasurer(), test_limit=9) as (campaign, _):
-        campaign.run()
-    assert [(steps, stored) for _, steps, _, stored in stages[:2]] == [(9, 4), (9, 0)]
+    with pytest.raises(KeyboardInterrupt):
+        ran(spec, database, FormulaMeasurer(stop_after=4), test_limit=9)
+    stages.clear()
+    ran(spec, database, test_limit=9)
+    assert [(steps, stored) for _, steps, stored in stages[:2]] == [(9, 4), (9, 0)]
 
 
 def test_the_time_of_a_campaign_is_estimated_from_its_first_tests(

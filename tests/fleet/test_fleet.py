@@ -28,11 +28,10 @@ from harness.core.flag_file import FlagFile
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Input, Measurement, Outcome, Timing
 from harness.fleet import measurers, wire
-from harness.fleet.address import check_address, local_count
 from harness.fleet.agent import Agent
 from harness.fleet.bundle import Bundle, pack, unpacked
-from harness.fleet.cluster import Member, WorkerLost
-from harness.fleet.fleet_device import FleetDevice
+from harness.fleet.cluster import FleetDevice, Member, WorkerLost
+from harness.fleet.engine import check_address, local_count
 from harness.fleet.held import Held
 from harness.fleet.late import LateDevices
 from harness.fleet.measurers import Opener, open_measurers
@@ -45,7 +44,7 @@ from harness.fleet.messages import (
     OfferedDevice,
     WorkerAnswer,
 )
-from harness.fleet.remote_builds import RemoteBuilds
+from harness.fleet.remote_device import RemoteBuilds
 from harness.fleet.serving import check_can_serve
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker

@@ -15,7 +15,7 @@ from harness.core.records import Config, Input, Outcome
 from harness.fleet import worker
 from harness.fleet.agent import Agent
 from harness.fleet.bundle import Bundle, pack_program
-from harness.fleet.fleet_device import FleetDevice
+from harness.fleet.cluster import FleetDevice
 from harness.fleet.measurers import FleetRequest, fleet_measurers
 from harness.fleet.remote_programs import ProgramOpener, RemotePrograms
 from harness.measure.choose import fitted_to

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from harness.measure.process_status import STATE, status_field
+from harness.measure.programs.sandbox import STATE, status_field
 
 ADVICE = "no PostgreSQL server here (Debian: apt-get install postgresql)"
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.analysis.inputs import InputReport
 from harness.core.records import (
     Config,
     Environment,
@@ -189,3 +191,22 @@ def opened(
             yield Campaign(plan, measurer, store, tests), tests
         finally:
             store.close()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A campaign that has ended: what it reported, and the tests that its display has seen."""
+
+    campaign: Campaign
+    reports: Sequence[InputReport]
+    tests: Tests
+
+    def tested(self, problem: Input) -> list[Config]:
+        """The configurations that were tested on an input, in order."""
+        return [t.measurement.config for t in self.tests if t.plan.problem == problem]
+
+
+def ran(spec: Spec, database: Path, measurer: Measurer | None = None, **options: Any) -> Ran:
+    """Run a campaign on a database, on the formula where no measurer is given."""
+    with opened(spec, database, measurer or FormulaMeasurer(), **options) as (campaign, tests):
+        return Ran(campaign, campaign.run(), tests)

@@ -15,13 +15,13 @@ from harness.core.errors import LaunchFailed, SpecError, UsageError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Environment
 from harness.measure.backends import opencl_device
-from harness.measure.backends.cache_flush import last_cache_bytes
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.opencl import DeviceName, OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.backends.opencl_memory import last_cache_bytes
 from harness.measure.choose import open_measurer, with_cache
 from harness.results.rows import environment_of, environment_row
 from harness.space_file import load_spec

@@ -14,13 +14,13 @@ from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
 from harness.core.records import Build, DeviceLimits
 from harness.measure.backends import cuda, cuda_driver, opencl
+from harness.measure.backends.base import why_unlaunchable, why_unloadable
 from harness.measure.backends.choose import choose
+from harness.measure.backends.cubin import pack_arguments
 from harness.measure.backends.cuda import describe_package, device_arch, load_driver, usable_gpu
 from harness.measure.backends.cuda_api import PACKAGE
 from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.backends.cuda_driver import CudaGpu, driver_version, forbidden_files, list_gpus
-from harness.measure.backends.kernel_parameters import pack_arguments
-from harness.measure.backends.launch_checks import why_unlaunchable, why_unloadable
 from tests.helpers.compilers import needs_nvcc
 
 LIMITS = DeviceLimits(

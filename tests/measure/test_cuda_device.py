@@ -35,7 +35,7 @@ from harness.measure.backends.cuda_stream import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.backends.empty_kernel import require_working
 from harness.measure.backends.guard_zones import ZONE_BYTES
 from harness.measure.backends.nvcc import Nvcc
-from harness.measure.sensors import SensorFacts, open_sensors
+from harness.measure.sensors.choose import SensorFacts, open_sensors
 from harness.measure.verify import NAN
 from tests.helpers.stub_driver import PYCUDA, StubDriver, needs_pycuda
 from tests.helpers.stub_nvml import BUS, Script

@@ -12,8 +12,8 @@ import pytest
 from harness.core.program import Launch
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure import build_queue, device_client
-from harness.measure.deduplicate import EqualCode
 from harness.measure.kernels import KernelMeasurer
+from harness.measure.local import EqualCode
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import load_spec
 from tests.helpers.compilers import needs_nvcc

@@ -13,8 +13,12 @@ from harness.core.errors import BuildFailed, SpecError
 from harness.core.kernel_name import check_kernel_name, plain_name, reference_lines
 from harness.core.program import Launch, Program
 from harness.core.records import Config
-from harness.measure.backends.kernel_parameters import packed_arguments, parameter_places
-from harness.measure.backends.kernel_symbols import kernel_symbol, readable
+from harness.measure.backends.cubin import (
+    kernel_symbol,
+    packed_arguments,
+    parameter_places,
+    readable,
+)
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.nvrtc import Nvrtc
 from harness.space import ConstrainedSpace

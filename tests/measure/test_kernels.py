@@ -32,8 +32,8 @@ from harness.core.records import (
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import DeviceWorker, Together
-from harness.measure.kernel_job import KernelJob, failed_job
+from harness.measure.device_worker import DeviceWorker
+from harness.measure.kernel_job import KernelJob
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.plausibility import Refusal
@@ -357,26 +357,6 @@ def test_survivors_that_are_lost_together_again_have_that_outcome(fake: Fake) ->
     local, space = fake(lives=5)
     found = local.measure_interleaved(space, FOUR, list(space)[:2], rounds=2)
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
-
-
-@pytest.mark.parametrize("culprit", [1, 3, 4])
-def test_one_that_breaks_the_rounds_of_others_alone_fails(fake: Fake, culprit: int) -> None:
-    local, space = fake()
-    together, sizes = local._together, list[int]()
-
-    def breaking(jobs: Any, block: Any) -> Together:
-        sizes.append(len(jobs))
-        if len(jobs) > 1 and any(job.config == Config({"V": culprit}) for job in jobs):
-            lost = LaunchFailed("it broke")
-            return Together([failed_job(job, lost, 1.0) for job in jobs], complete=False)
-        return together(jobs, block)
-
-    with mock.patch.object(local, "_together", breaking):
-        configs = [Config({"V": value}) for value in (1, 2, 3, 4)]
-        found = local.measure_interleaved(space, FOUR, configs, rounds=2)
-    assert [m.config for m in found if m.timing is None] == [Config({"V": culprit})]
-    assert "breaks what it is interleaved with: it broke" in found[culprit - 1].message
-    assert sizes == [4, 1, 1, 1, 1, 4, *[3] * culprit]
 
 
 def test_the_first_configuration_is_built_alone(fake: Fake, tmp_path: Path) -> None:

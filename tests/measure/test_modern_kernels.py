@@ -10,8 +10,8 @@ import pytest
 from harness.core.program import Launch
 from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.choose import Backend
+from harness.measure.backends.cubin import kernel_symbol
 from harness.measure.backends.cuda_device import CudaDevice
-from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.nvrtc import Nvrtc
 from harness.measure.kernel_data import make_kernel_data

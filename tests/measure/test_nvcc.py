@@ -12,10 +12,15 @@ import pytest
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary, Program
 from harness.measure.backends import cubin, nvcc
+from harness.measure.backends.cuda_binary import (
+    Resources,
+    parse_resources,
+    without_resources,
+    worst_of,
+)
 from harness.measure.backends.elf import sections
 from harness.measure.backends.nvcc import Nvcc, find_nvcc, supported_archs
 from harness.measure.backends.nvrtc import Nvrtc
-from harness.measure.backends.ptxas import Resources, parse_resources, without_resources, worst_of
 from harness.measure.build_cache import digests
 from tests.helpers.compilers import needs_nvcc, needs_nvrtc
 from tests.helpers.planted import SOON_S, until

@@ -14,10 +14,9 @@ import pytest
 from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.program import Binary, Program
-from harness.measure.backends import nvrtc, nvrtc_headers
+from harness.measure.backends import nvrtc
+from harness.measure.backends.cubin import kernel_symbol, parameter_places
 from harness.measure.backends.elf import sections
-from harness.measure.backends.kernel_parameters import parameter_places
-from harness.measure.backends.kernel_symbols import kernel_symbol
 from harness.measure.backends.nvrtc import Nvrtc, load_nvrtc
 from harness.measure.build_cache import BuildCache, digests
 from harness.measure.occupancy import occupancy
@@ -205,7 +204,7 @@ def test_headers_of_the_toolkit_are_looked_for_where_a_file_is_in_no_folder_of_t
 ):
     (tmp_path / "mine.h").touch()
     asked = Program(text, (), (str(tmp_path),))
-    assert nvrtc_headers.includes_others(asked, ()) == needs
+    assert nvrtc.includes_others(asked, ()) == needs
 
 
 # ------------------------------------------------------------------------- commands

@@ -39,7 +39,7 @@ from harness.measure.programs.sandbox import (
     end_programs_when_terminated,
     run_command,
 )
-from harness.measure.sensors import rapl
+from harness.measure.sensors import energy as rapl
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern

@@ -19,12 +19,15 @@ from harness.core.errors import HostTooSlow
 from harness.core.records import Environment, Outcome
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
-from harness.measure.sensors import SensorFacts, Sensors, SensorUnavailable, log, open_sensors
+from harness.measure.sensors import choose
 from harness.measure.sensors import energy as energy_module
+from harness.measure.sensors.choose import SensorFacts, Sensors, open_sensors
 from harness.measure.sensors.energy import (
     CounterReader,
     CounterUpdate,
+    RaplCounter,
     RepeatedRun,
+    SensorUnavailable,
     counted,
     energy_of,
     energy_of_runs,
@@ -33,9 +36,13 @@ from harness.measure.sensors.energy import (
     power_spread,
     repeat,
 )
-from harness.measure.sensors.nvml import NvmlGpu, load_nvml, of_both
-from harness.measure.sensors.processes import other_processes, processes_notice
-from harness.measure.sensors.rapl import RaplCounter
+from harness.measure.sensors.nvml import (
+    NvmlGpu,
+    load_nvml,
+    of_both,
+    other_processes,
+    processes_notice,
+)
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import fake_job
 from tests.helpers.fakes import Array, FakeDevice
@@ -406,7 +413,7 @@ def test_a_host_that_is_too_slow_meanwhile_costs_the_energy_alone(
     def too_slow(*_: object) -> None:
         raise HostTooSlow("the device waited in vain")
 
-    monkeypatch.setattr(log, "measure_energy", too_slow)
+    monkeypatch.setattr(choose, "measure_energy", too_slow)
     _, found = measured(Sensors(None, meter, SensorFacts()), meter)
     assert "energy_j" not in found
 

@@ -11,8 +11,8 @@ from benchmarks import measuring_clock
 from harness.core.program import Binary, Launch, Program
 from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
+from harness.measure.backends.cuda_stream import LEAST_NS, clock_of
 from harness.measure.backends.nvcc import Nvcc
-from harness.measure.backends.sm_clock import LEAST_NS, clock_of
 from harness.measure.clock_watch import ClockWatch
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob

@@ -8,7 +8,7 @@ import pytest
 
 from harness.commands import check, tune
 from harness.core.records import Input
-from harness.measure import weak_tests as weak
+from harness.measure import kernel_checks as weak
 from harness.measure.kernel_data import make_kernel_data
 from harness.measure.verify import Tolerance
 

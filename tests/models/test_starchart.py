@@ -28,8 +28,15 @@ from harness.models.starchart import (
     published_growth,
     settings_below,
 )
-from harness.models.starchart.regression import fit
+from harness.models.starchart.regression import (
+    ErrorSummary,
+    as_plain,
+    fit,
+    relative_errors,
+    summarize,
+)
 from harness.models.starchart.text import percent
+from harness.stats import Estimate
 
 KMEANS = pd.read_csv(Path(__file__).parents[1] / "data/starchart/kmeans.csv", comment="#")
 KMEANS_PARAMETERS = ["ppb", "tpp", "consec"]
@@ -264,17 +271,14 @@ def test_a_value_between_two_known_ones_falls_where_its_box_says() -> None:
     assert low.box.holds(unseen).tolist() == [True, False, True, False]
 
 
-def test_picture_has_a_place_for_each_node_of_the_text() -> None:
+def test_picture_has_a_place_for_each_node_of_the_text_and_the_conditions() -> None:
     tree = kmeans("wattage", relative_threshold=1e-3)
     placed = lay_out(tree, depth=2)
     assert [node.depth for node in placed] == [0, 1, 2, 2, 1, 2, 2]
     assert placed[0].text.splitlines()[1:] == ["(500)", "tpp: 76.7%"]
     assert [node.condition for node in placed[1:]][0::3] == ["tpp <= 5", "tpp >= 6"]
     assert placed[0].x == sum(node.x for node in placed if node.parent == 0) / 2
-
-
-def test_picture_has_the_conditions() -> None:
-    figure = draw(kmeans("wattage", relative_threshold=1e-2), depth=2)
+    figure = draw(tree, depth=2)
     assert any("tpp <= 5" in text.get_text() for text in figure.axes[0].texts)
 
 
@@ -448,3 +452,62 @@ def test_tables_that_do_not_fit_are_not_pooled() -> None:
 def test_what_cannot_be_grown_is_told(growing: Callable[[], object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         growing()
+
+
+# ---------------------------------------------------------------------------- regression, by hand
+
+
+def test_the_interval_of_a_median_is_of_order_statistics() -> None:
+    """Of 100, the 41st and the 60th: 50 -+ 1.96 x 5 rounded outwards."""
+    errors = np.random.default_rng(0).permutation(np.arange(1.0, 101.0))
+    found = summarize(errors)
+    assert found.median == Estimate(50.5, 41.0, 60.0)
+    assert (found.ninth_decile, found.count) == (pytest.approx(90.1), 100)
+
+
+def test_the_interval_of_few_is_all_of_them() -> None:
+    assert summarize(np.array([3.0, 1.0, 2.0])).median == Estimate(2.0, 1.0, 3.0)
+    assert summarize(np.array([4.0])) == ErrorSummary(Estimate(4.0, 4.0, 4.0), 4.0, 1)
+
+
+def test_errors_are_relative_and_those_of_a_group_count_once() -> None:
+    predicted, actual = np.array([1.5, 1.0, -3.0, 9.0]), np.array([1.0, 2.0, -2.0, 0.0])
+    assert relative_errors(predicted, actual).median.value == 0.5
+    assert relative_errors(predicted, actual).count == 3
+    grouped = relative_errors(np.array([2.0, 1.0, 5.0]), np.array([1.0, 1.0, 1.0]), ["a", "a", "b"])
+    assert (grouped.median.low, grouped.median.high, grouped.count) == (0.5, 4.0, 2)
+
+
+def test_sums_of_squares_and_gains_are_in_the_units_of_the_values() -> None:
+    columns, values = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([10.0, 12.0, 20.0, 26.0])
+    found = fit(columns, values, threshold=0.01)
+    assert found.means == pytest.approx([17.0, 11.0, 23.0])
+    assert found.sse == pytest.approx([164.0, 2.0, 18.0])
+    assert found.gains == pytest.approx([144 / 164, 0.0, 0.0])
+    assert found.predict(np.array([[1.0], [0.0]])) == pytest.approx([23.0, 11.0])
+    whole = fit(columns, values, threshold=0.9)
+    assert whole.means == pytest.approx([17.0]), "144 / 164 is less than the threshold"
+
+
+def test_equal_values_have_one_leaf() -> None:
+    found = fit(np.array([[0.0], [1.0]]), np.array([3.0, 3.0]), threshold=0.0)
+    assert (found.means.tolist(), found.sse.tolist()) == ([3.0], [0.0])
+
+
+def test_a_split_that_gains_just_the_threshold_is_made() -> None:
+    columns, values = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([10.0, 12.0, 20.0, 26.0])
+    found = fit(columns, values, threshold=0.01)
+    gain = float(found.gains[0])
+    thresholds = np.array([gain, np.nextafter(gain, 1.0), 0.02])
+    predicted = found.predict_for(thresholds, np.array([[0.0], [1.0]]))
+    assert predicted == pytest.approx(np.array([[11.0, 23.0], [17.0, 17.0], [11.0, 23.0]]))
+    (at_the_least,) = found.predict_for(np.array([gain]), np.array([[0.0], [1.0]]))
+    assert at_the_least == pytest.approx([11.0, 23.0])
+
+
+def test_only_finite_tables_are_plain() -> None:
+    plain = as_plain(np.array([[1.0, 2.0]]))
+    assert plain is not None
+    assert (plain.dtype, plain.tolist()) == (np.float32, [[1.0, 2.0]])
+    for other in (np.array([[1.0, np.inf]]), np.array([1.0, 2.0]), np.zeros((0, 2))):
+        assert as_plain(other) is None

@@ -89,15 +89,10 @@ def test_columns_may_stand_in_any_order_with_others_between(path: Path, spec: Sp
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("BLOCK", "64.0"),
-        ("BLOCK", " 64 "),
-        ("BLOCK", "6.4e1"),
-        ("UNROLL", "1.0"),
-        ("CACHE", "False"),
-        ("m", "64.0"),
-        ("n", "4.096e3"),
+        ("BLOCK", "64.0"), ("BLOCK", " 64 "), ("BLOCK", "6.4e1"), ("UNROLL", "1.0"),
+        ("CACHE", "False"), ("m", "64.0"), ("n", "4.096e3"),
     ],
-)
+)  # fmt: skip
 def test_value_may_be_written_as_spreadsheets_and_pandas_do(
     path: Path, spec: Spec, name: str, text: str
 ) -> None:
@@ -234,27 +229,6 @@ def test_truncated_row_says_where(path: Path, spec: Spec) -> None:
         open_replay(path, spec)
 
 
-def test_last_cell_that_may_be_cut_is_a_warning(path: Path, spec: Spec) -> None:
-    write_csv(path, [{**CELLS, "time_s": 0.00125}])
-    assert open_replay(path, spec).warnings == ()
-    path.write_bytes(path.read_bytes().rstrip()[:-1])
-    (message,) = open_replay(path, spec).warnings
-    assert message.startswith(
-        f"{path}: the last line has no newline. If the file was cut short, its "
-    )
-    assert "its last cell is incomplete: time_s = 0.0012." in message
-
-
-def test_samples_that_differ_in_another_column_are_a_warning(path: Path, spec: Spec) -> None:
-    write_csv(path, [{**CELLS, "remark": text, "kind": "x"} for text in "aab"])
-    recording = open_replay(path, spec)
-    assert only(recording).timing == Timing((1e-3,) * 3, StopReason.RECORDED)
-    assert recording.warnings == (
-        f"{path}:4: counts as another sample of a row above, though it differs in remark, which "
-        "the space does not have",
-    )
-
-
 def test_column_that_is_there_twice_is_refused(path: Path, spec: Spec) -> None:
     path.write_text(",".join([*CELLS, "time_s"]) + "\n")
     with pytest.raises(RecordingError, match="has the column time_s twice"):
@@ -286,20 +260,15 @@ def test_recording_that_is_no_file_says_what_to_give(tmp_path: Path, spec: Spec,
 # ---------------------------------------------------------------------- flags
 
 
-def test_flag_columns_show_the_compiler(path: Path, flag_spec: Spec) -> None:
-    write_csv(path, [{**CELLS, "maxrregcount": "", "use_fast_math": "True"}])
+@pytest.mark.parametrize("text", ["", "absent", "Absent"])
+def test_flag_columns_show_the_compiler(path: Path, flag_spec: Spec, text: str) -> None:
+    write_csv(path, [{**CELLS, "maxrregcount": text, "use_fast_math": "True"}])
     recording = open_replay(path, flag_spec)
     assert recording.compiler == "nvcc"
     config = Config({**VALUES, "maxrregcount": None, "use_fast_math": True})
     assert only(recording).config == config
     space = ConstrainedSpace.of(flag_spec, Input(FEATURES), None, recording.compiler)
     assert space.is_legal(config)
-
-
-@pytest.mark.parametrize("text", ["", "absent", "Absent"])
-def test_absent_flag_may_be_an_empty_cell(path: Path, flag_spec: Spec, text: str) -> None:
-    write_csv(path, [{**CELLS, "maxrregcount": text, "use_fast_math": "false"}])
-    assert only(open_replay(path, flag_spec)).config["maxrregcount"] is None
 
 
 def test_recording_without_flags_has_no_compiler(path: Path, flag_spec: Spec) -> None:
@@ -309,17 +278,19 @@ def test_recording_without_flags_has_no_compiler(path: Path, flag_spec: Spec) ->
     assert only(recording).config == CONFIG
 
 
-def test_flags_of_two_compilers_are_refused(path: Path, flag_spec: Spec) -> None:
-    write_csv(path, [{**CELLS, "use_fast_math": "true", "cl_mad_enable": "true"}])
-    with pytest.raises(
-        RecordingError, match="has flags of nvcc and opencl; keep those of one compiler"
-    ):
-        open_replay(path, flag_spec)
-
-
-def test_flags_of_a_compiler_are_all_there(path: Path, flag_spec: Spec) -> None:
-    write_csv(path, [{**CELLS, "use_fast_math": "true"}])
-    with pytest.raises(RecordingError, match="lacks maxrregcount"):
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"use_fast_math": "true", "cl_mad_enable": "true"},
+         "has flags of nvcc and opencl; keep those of one compiler"),
+        ({"use_fast_math": "true"}, "lacks maxrregcount"),
+    ],
+)  # fmt: skip
+def test_flags_are_all_those_of_one_compiler(
+    path: Path, flag_spec: Spec, flags: dict[str, object], message: str
+) -> None:
+    write_csv(path, [{**CELLS, **flags}])
+    with pytest.raises(RecordingError, match=message):
         open_replay(path, flag_spec)
 
 
@@ -375,23 +346,16 @@ def test_recorded_flags_show_the_compiler(database: Path, flag_spec: Spec) -> No
     assert recording.measure(space, problem, config, None).time_s == 1e-3
 
 
-def test_other_parameters_are_refused(database: Path, spec: Spec) -> None:
-    record(database, spec, timed(Config({"OLD": 1}), 1e-3))
-    with pytest.raises(RecordingError, match="holds configurations of OLD, but"):
-        open_replay(database, spec)
-
-
-def test_other_program_is_refused(database: Path, spec: Spec) -> None:
-    record(database, spec, timed(CONFIG, 1e-3))
-    changed = dataclasses.replace(spec, functions=("another",))
-    with pytest.raises(RecordingError, match="holds measurements of formula, but none of formula"):
-        open_replay(database, changed)
-
-
-def test_database_without_measurements_is_refused(database: Path, spec: Spec) -> None:
+def test_a_database_of_something_else_is_refused(database: Path, spec: Spec) -> None:
     record(database, spec)
     with pytest.raises(RecordingError, match="holds no measurement of formula"):
         open_replay(database, spec)
+    record(database, spec, timed(Config({"OLD": 1}), 1e-3))
+    with pytest.raises(RecordingError, match="holds configurations of OLD, but"):
+        open_replay(database, spec)
+    changed = dataclasses.replace(spec, functions=("another",))
+    with pytest.raises(RecordingError, match="holds measurements of formula, but none of formula"):
+        open_replay(database, changed)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])

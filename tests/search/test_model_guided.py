@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,8 @@ from harness.search.techniques.gaussian_process import ALTERNATE_FROM, LITTLE, G
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
-from tests.helpers.replays import FormulaMeasurer, Tests, make_spec, opened
+from tests.helpers.replays import FormulaMeasurer, Tests, make_spec, ran
+from tests.helpers.results_examples import query
 
 VALLEY = """\
 name: valley
@@ -163,8 +163,7 @@ def share_faster(space: Space, config: Config) -> float:
 def best_after(tests: int, technique: str, seed: int, folder: Path) -> float:
     spec, measurer = make_spec(folder, VALLEY), FormulaMeasurer(lambda _, c: valley_s(c))
     options = {"technique": [technique], "test_limit": tests, "seed": seed}
-    with opened(spec, folder / f"{technique}{seed}.db", measurer, **options) as (campaign, _):
-        (report,) = campaign.run()
+    (report,) = ran(spec, folder / f"{technique}{seed}.db", measurer, **options).reports
     assert report.best is not None
     return report.best.time_s
 
@@ -356,21 +355,14 @@ def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
 # -------------------------------------------------------------------------------- runs
 
 
-def rows(database: Path, query: str) -> list[tuple[object, ...]]:
-    with sqlite3.connect(database) as connection:
-        return connection.execute(query).fetchall()
-
-
 def requestors(database: Path) -> set[object]:
-    return {row[0] for row in rows(database, "select distinct requestor from tests")}
+    return {row[0] for row in query(database, "select distinct requestor from tests")}
 
 
 def guided_run(folder: Path, **options: object) -> tuple[FormulaMeasurer, Tests]:
     """Run a campaign in the folder's one database; return its measurer and its tests."""
     measurer, chosen = FormulaMeasurer(), {"technique": ["GaussianProcess"], **options}
-    with opened(make_spec(folder), folder / "r.db", measurer, **chosen) as (campaign, tests):
-        campaign.run()
-    return measurer, tests
+    return measurer, ran(make_spec(folder), folder / "r.db", measurer, **chosen).tests
 
 
 def test_the_same_command_again_measures_nothing_although_more_is_known_by_then(
@@ -392,9 +384,7 @@ def test_a_larger_budget_goes_on_from_the_tests_of_every_input(tmp_path: Path) -
     assert not set(first.asked) & set(measurer.asked)
 
 
-def test_beside_another_technique_each_learns_and_nothing_is_measured_twice(
-    tmp_path: Path,
-) -> None:
+def test_beside_another_technique_each_learns_and_nothing_is_measured_twice(tmp_path: Path) -> None:
     measurer, tests = guided_run(tmp_path, technique=["GaussianProcess", "PureRandom"])
     assert requestors(tmp_path / "r.db") >= {"seed", "GaussianProcess", "PureRandom"}
     assert len(measurer.asked) == len(set(measurer.asked))
@@ -408,7 +398,7 @@ def test_a_uniform_draw_is_marked_apart_from_the_proposals_of_the_model(
     assert "GaussianProcess" in requestors(tmp_path / "r.db")
     monkeypatch.setattr(Memory, "unseen", lambda self, _: self.space.encode_all([]))
     guided_run(tmp_path, test_limit=12, label="drawn")
-    drawn = rows(
+    drawn = query(
         tmp_path / "r.db",
         "select distinct requestor from tests join runs on runs.id = run_id where label = 'drawn'",
     )
@@ -425,14 +415,9 @@ def remembered(space: Space, configs: Sequence[Config]) -> Memory:
     return memory
 
 
-def test_all_results_are_a_sample_until_there_are_too_many_to_fit(space: Space) -> None:
-    few = space.sample(random.Random(3), 200)
-    sample = remembered(space, few).sample()
-    assert sorted(sample.times_s) == sorted(map(valley_s, few))
-
-
-def test_a_sample_of_many_results_has_the_fastest_and_others(space: Space) -> None:
-    many = space.sample(random.Random(3), 1000)
+def test_a_sample_has_all_results_and_of_too_many_the_fastest_and_others(space: Space) -> None:
+    few, many = (space.sample(random.Random(3), count) for count in (200, 1000))
+    assert sorted(remembered(space, few).sample().times_s) == sorted(map(valley_s, few))
     times_s = sorted(map(valley_s, many))
     sample = remembered(space, many).sample()
     assert len(sample.times_s) == len(np.unique(sample.points, axis=0)) == MOST_POINTS
@@ -464,25 +449,12 @@ def test_candidates_are_distinct_and_unseen(space: Space) -> None:
 # ---------------------------------------------------------------------- two models, by hand
 
 
-class Fitted:
+class Fitted(Flat):
     """A model of this evidence that remembers the outputs of its last fit."""
-
-    def __init__(self, evidence: float) -> None:
-        self.evidence, self.fits = evidence, 0
-        self.outputs: Array = np.empty(0)
 
     def fit(self, points: Array, outputs: Array, learn: bool) -> None:
         assert learn
-        self.outputs, self.fits = outputs, self.fits + 1
-
-    def believe(self, points: Array) -> None:
-        raise NotImplementedError
-
-    def means(self, points: Array) -> Array:
-        raise NotImplementedError
-
-    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
-        raise NotImplementedError
+        super().fit(points, outputs, learn)
 
 
 def between(count: int, *models: Fitted) -> GaussianProcess:
@@ -503,8 +475,8 @@ def test_each_model_learns_what_its_mean_leaves_and_the_likelier_is_kept() -> No
     sample = sample_of([1.0, np.e, np.e**2, np.e**4], [5.0, 6.0, 7.0, 9.0])
     outputs = (np.log(sample.times_s) - 1.75) / sample.spread + 3.0
     technique._learn(sample, outputs)
-    assert constant.outputs == pytest.approx(outputs - 3.0)
-    assert prior.outputs == pytest.approx(0.0), "the prior is right but for its unit"
+    assert constant.outputs == [pytest.approx(outputs - 3.0)]
+    assert prior.outputs == [pytest.approx([0.0] * 4)], "the prior is right but for its unit"
     assert technique._likelier == 1
 
 
@@ -512,7 +484,7 @@ def test_a_prior_says_nothing_of_times_that_are_all_equal() -> None:
     prior = Fitted(2.0)
     technique = between(2, Fitted(1.0), prior)
     technique._learn(sample_of([1.0, 1.0], [5.0, 7.0]), np.zeros(2))
-    assert prior.outputs.tolist() == [0.0, 0.0]
+    assert prior.outputs == [[0.0, 0.0]]
 
 
 def test_models_are_learnt_anew_when_results_have_grown_by_a_tenth() -> None:
@@ -522,16 +494,5 @@ def test_models_are_learnt_anew_when_results_have_grown_by_a_tenth() -> None:
     for count in (20, 21, 22, 24, 25):
         technique._memory = cast(Memory, SimpleNamespace(count=count))
         technique._learn(sample_of([1.0, 2.0], [0.0, 0.0]), np.zeros(2))
-        fits.append(model.fits)
+        fits.append(len(model.outputs))
     assert fits == [1, 1, 2, 2, 3]
-
-
-def test_a_likelier_prior_is_used_alone_until_there_are_many_results() -> None:
-    used = []
-    for count in (ALTERNATE_FROM - 1, ALTERNATE_FROM, ALTERNATE_FROM + 1, ALTERNATE_FROM + 2):
-        technique = between(count, Fitted(1.0), Fitted(2.0))
-        technique._likelier, technique._used = 1, used[-1] if used else 0
-        used.append(technique._next_model())
-    assert used == [1, 0, 1, 0]
-    technique._likelier = 0
-    assert technique._next_model() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import random
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from opentuner.search.manipulator import (
     EnumParameter,
     IntegerParameter,
     LogIntegerParameter,
-    PowerOfTwoParameter,
 )
 
 from harness.core.errors import HostModuleError, UsageError
@@ -23,9 +21,11 @@ from harness.search import EndReason, drivers, resolve_techniques
 from harness.search.drivers import InMemorySearchDriver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator, opentuner_parameter
 from harness.space import ConstrainedSpace
-from harness.space_file import Parameter
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from harness.space_file import Parameter, Spec
+from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
+from tests.helpers.results_examples import query
 
+ONE_INPUT = SPACE.replace(", {m: 4096, n: 64}", "")
 SMALL = """\
 name: small
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
@@ -67,16 +67,22 @@ def test_a_flag_without_an_order_is_an_enumeration(values: tuple[Value, ...]) ->
     assert isinstance(made, EnumParameter)
 
 
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    return make_spec(tmp_path)
+
+
+@pytest.fixture
+def manipulator(spec: Spec) -> SpaceManipulator:
+    return SpaceManipulator(ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0))
+
+
 def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it(
-    tmp_path: Path,
+    manipulator: SpaceManipulator,
 ) -> None:
-    spec = make_spec(tmp_path)
-    manipulator = SpaceManipulator(
-        ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0)
-    )
     kinds = {parameter.name: type(parameter) for parameter in manipulator.params}
     assert kinds == {
-        "BLOCK": PowerOfTwoParameter,
+        "BLOCK": OrderedParameter,
         "TILE": OrderedParameter,
         "UNROLL": IntegerParameter,
         "DEPTH": LogIntegerParameter,
@@ -85,19 +91,25 @@ def test_each_kind_of_parameter_becomes_the_opentuner_parameter_that_searches_it
     }
 
 
-def test_an_ordered_list_is_searched_by_position_and_stored_by_value(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
-    manipulator = SpaceManipulator(
-        ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0)
-    )
-    tile = manipulator.parameters_dict(manipulator.seed_config())["TILE"]
+def test_an_ordered_list_is_searched_by_position_and_stored_by_value(
+    manipulator: SpaceManipulator,
+) -> None:
     config = manipulator.seed_config()
+    tile = manipulator.parameters_dict(config)["TILE"]
     tile.set_value(config, 4)
     assert (config["TILE"], tile.get_value(config)) == (6, 4)
 
 
-def test_an_illegal_proposal_becomes_a_legal_neighbour(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
+def test_every_power_of_two_is_searched_by_its_exponent() -> None:
+    powers = tuple(2**exponent for exponent in range(32))
+    parameter = opentuner_parameter(Parameter("BLOCK", "power_of_two", powers, "launch", 1))
+    config: dict[str, Value] = {"BLOCK": 1}
+    parameter.set_value(config, 29)
+    assert (config["BLOCK"], parameter.get_value(config)) == (2**29, 29)
+    assert parameter.legal_range(config) == (0, 31)
+
+
+def test_an_illegal_proposal_becomes_a_legal_neighbour(spec: Spec) -> None:
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     proposed = {**space.default, "UNROLL": 3}
     assert space.why_illegal(proposed) == "`UNROLL <= TILE` is false with UNROLL=3, TILE=1"
@@ -106,11 +118,7 @@ def test_an_illegal_proposal_becomes_a_legal_neighbour(tmp_path: Path) -> None:
     assert sum(proposed[name] != value for name, value in space.default.items()) <= 2
 
 
-def test_values_of_another_type_are_another_configuration(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
-    manipulator = SpaceManipulator(
-        ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0)
-    )
+def test_values_of_another_type_are_another_configuration(manipulator: SpaceManipulator) -> None:
     config = manipulator.seed_config()
     found = {manipulator.hash_config({**config, "TILE": value}) for value in (1, 1.0, True, "1")}
     assert len(found) == 4
@@ -119,38 +127,19 @@ def test_values_of_another_type_are_another_configuration(tmp_path: Path) -> Non
 
 
 def test_a_configuration_does_not_change_with_the_proposal_it_was_made_from(
-    tmp_path: Path,
+    manipulator: SpaceManipulator,
 ) -> None:
-    spec = make_spec(tmp_path)
     driver: Any = InMemorySearchDriver.__new__(InMemorySearchDriver)
-    driver._configurations = {}
-    driver.manipulator = SpaceManipulator(
-        ConstrainedSpace.of(spec, spec.inputs[0], None), random.Random(0)
-    )
-    proposal = driver.manipulator.seed_config()
+    driver._configurations, driver.manipulator = {}, manipulator
+    proposal = manipulator.seed_config()
     configuration = driver.get_configuration(proposal)
     proposal["DEPTH"] = 64
-    assert configuration.data == driver.manipulator.seed_config()
-
-
-def test_the_same_seed_proposes_the_same_configurations_and_another_seed_others(
-    tmp_path: Path,
-) -> None:
-    spec = make_spec(tmp_path)
-    asked = []
-    for number, seed in enumerate((7, 7, 8)):
-        measurer = FormulaMeasurer()
-        with opened(spec, tmp_path / f"{number}.db", measurer, seed=seed) as (campaign, _):
-            campaign.run()
-        asked.append(measurer.asked)
-    assert asked[0] == asked[1]
-    assert asked[0] != asked[2]
+    assert configuration.data == manipulator.seed_config()
 
 
 def test_a_space_smaller_than_the_budget_ends_when_it_is_exhausted(tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path, SMALL), FormulaMeasurer(lambda *_: 1e-3)
-    with opened(spec, tmp_path / "r.db", measurer, test_limit=1000) as (campaign, _):
-        (report,) = campaign.run()
+    (report,) = ran(spec, tmp_path / "r.db", measurer, test_limit=1000).reports
     assert report.is_exhausted
     assert report.measured == len(measurer.asked) == 1 + 4 + 4
     assert {config for _, config in measurer.asked} == set(
@@ -158,67 +147,88 @@ def test_a_space_smaller_than_the_budget_ends_when_it_is_exhausted(tmp_path: Pat
     )
 
 
-def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(tmp_path: Path) -> None:
-    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, tests):
-        campaign.run()
-    first = [t for t in tests if t.plan.problem == spec.inputs[0]]
-    second = [t for t in tests if t.plan.problem == spec.inputs[1]]
-    winner = first[-1].best
+def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(
+    spec: Spec, tmp_path: Path
+) -> None:
+    found = ran(spec, tmp_path / "r.db")
+    winner = found.reports[0].best
     assert winner is not None
-    assert winner.config in [t.measurement.config for t in second[:2]]
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        rows = database.execute("select tuning_run_id, count(*) from result group by 1").fetchall()
-        paths = database.execute("select distinct path from input").fetchall()
-    assert [count for _, count in rows] == [40, 40]
+    default = found.campaign.space(spec.inputs[1]).default
+    assert found.tested(spec.inputs[1])[:2] == [default, winner.config]
+    counts = query(tmp_path / "r.db", "select count(*) from result group by tuning_run_id")
+    paths = query(tmp_path / "r.db", "select distinct path from input")
+    assert counts == [(40,), (40,)]
     assert sorted(paths) == sorted((problem.json,) for problem in spec.inputs)
 
 
-def test_every_winner_is_measured_on_every_input(tmp_path: Path) -> None:
-    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", measurer, test_limit=10) as (campaign, _):
+class Told(FormulaMeasurer):
+    """It remembers the best times that it is told, and the configurations that it is to expect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bests: list[float | None] = []
+        self.expected: list[Config] = []
+
+    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+        self.bests.append(best_s)
+        return super().measure(space, problem, config, best_s)
+
+    def expect(self, space: Any, configs: Any) -> None:
+        self.expected += configs
+
+
+def test_a_measurer_is_told_the_best_time_and_what_is_not_known_yet(tmp_path: Path) -> None:
+    spec, told, again = make_spec(tmp_path, ONE_INPUT), Told(), Told()
+    tests = ran(spec, tmp_path / "r.db", told).tests
+    bests = [test.best and test.best.time_s for test in tests]
+    assert told.bests[:40] == [None, *bests[:39]]
+    times_s = [test.measurement.time_s for test in tests]
+    assert bests == [min(times_s[: place + 1]) for place in range(40)]
+    ran(spec, tmp_path / "r.db", again, technique=["PureRandom"])
+    assert not set(again.expected) & {config for _, config in told.asked}
+    assert set(again.expected) >= {config for _, config in again.asked} != set()
+
+
+def test_every_winner_is_measured_on_every_input(spec: Spec, tmp_path: Path) -> None:
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=10) as (campaign, _):
         reports = campaign.run()
         times = campaign.times()
     winners = [report.best.config for report in reports if report.best]
     assert all(winner in times[problem] for winner in winners for problem in spec.inputs)
 
 
-def test_an_interrupted_run_goes_on_without_measuring_anything_twice(tmp_path: Path) -> None:
-    spec, database = make_spec(tmp_path), tmp_path / "r.db"
-    whole = FormulaMeasurer()
-    with opened(spec, tmp_path / "whole.db", whole) as (campaign, _):
-        expected = campaign.run()
-    cut = FormulaMeasurer(stop_after=25)
-    with opened(spec, database, cut) as (campaign, _), pytest.raises(KeyboardInterrupt):
-        campaign.run()
-    rest = FormulaMeasurer()
-    with opened(spec, database, rest) as (campaign, tests):
-        found = campaign.run()
+def test_an_interrupted_run_goes_on_without_measuring_anything_twice(
+    spec: Spec, tmp_path: Path
+) -> None:
+    whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=25), FormulaMeasurer()
+    database = tmp_path / "r.db"
+    expected = ran(spec, tmp_path / "whole.db", whole).reports
+    with pytest.raises(KeyboardInterrupt):
+        ran(spec, database, cut)
+    found = ran(spec, database, rest)
     assert cut.asked + rest.asked == whole.asked
-    assert [t.replayed for t in tests[:25]] == [True] * 25
-    assert [r.best and r.best.config for r in found] == [r.best and r.best.config for r in expected]
-    with sqlite3.connect(database) as connection:
-        assert connection.execute("select count(*) from tuning_run").fetchone() == (2,)
-        assert connection.execute("select count(*) from result").fetchone() == (80,)
-        states = connection.execute("select state from runs").fetchall()
-    assert states == [("complete",), ("complete",)]
+    assert [t.replayed for t in found.tests[:25]] == [True] * 25
+    assert [r.best and r.best.config for r in found.reports] == [
+        r.best and r.best.config for r in expected
+    ]
+    assert query(database, "select count(*) from tuning_run") == [(2,)]
+    assert query(database, "select count(*) from result") == [(80,)]
+    assert query(database, "select state from runs") == [("complete",), ("complete",)]
 
 
 def test_a_replay_that_is_written_in_one_go_keeps_what_a_search_keeps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, kept = make_spec(tmp_path), []
+    kept = []
     monkeypatch.setattr(drivers, "_WRITE_EVERY_S", float("inf"))
     for is_replay in (False, True):
         place = tmp_path / f"{is_replay}.db"
         monkeypatch.setattr(FormulaMeasurer, "is_replay", is_replay)
-        with opened(spec, place, FormulaMeasurer()) as (campaign, _):
-            campaign.run()
-        with sqlite3.connect(place) as database:
-            kept.append([database.execute(query).fetchall() for query in _KEPT])
-            assert database.execute("pragma foreign_key_check").fetchall() == []
+        ran(spec, place)
+        kept.append([query(place, sql) for sql in _KEPT])
+        assert query(place, "pragma foreign_key_check") == []
     assert kept[0] == kept[1]
-    assert [len(rows) for rows in kept[0][:2]] == [80, 80]
+    assert [len(found) for found in kept[0][:2]] == [80, 80]
 
 
 _KEPT = (
@@ -236,11 +246,11 @@ _KEPT = (
 
 @pytest.mark.parametrize("is_replay", [True, False])
 def test_a_technique_that_fails_ends_the_run_with_its_own_error(
-    is_replay: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_replay: bool, spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from opentuner.search.technique import PureRandom  # patched, since harness.search is here
 
-    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
+    measurer, database = FormulaMeasurer(), tmp_path / "r.db"
     propose = PureRandom.desired_configuration
 
     def propose_twenty(self: Any) -> Any:
@@ -251,200 +261,155 @@ def test_a_technique_that_fails_ends_the_run_with_its_own_error(
     monkeypatch.setattr(PureRandom, "desired_configuration", propose_twenty)
     monkeypatch.setattr(FormulaMeasurer, "is_replay", is_replay)
     monkeypatch.setattr(drivers, "_WRITE_EVERY_S", float("inf"))  # replayed tests are not kept
-    with (
-        opened(spec, tmp_path / "r.db", measurer, technique=["PureRandom"]) as (campaign, _),
-        pytest.raises(ZeroDivisionError, match="of the technique") as raised,
-    ):
-        campaign.run()
+    with pytest.raises(ZeroDivisionError, match="of the technique") as raised:
+        ran(spec, database, measurer, technique=["PureRandom"])
     assert raised.value.__context__ is None
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        states = database.execute("select t.state, r.state from tuning_run t, runs r").fetchall()
-        kept = database.execute("select count(*) from tests").fetchone()
-        assert database.execute("pragma foreign_key_check").fetchall() == []
+    states = query(database, "select t.state, r.state from tuning_run t, runs r")
     assert states == [("ABORTED", "interrupted")]
-    assert kept == (0 if is_replay else 20,)
-
-
-def test_a_finished_command_run_again_measures_nothing(tmp_path: Path) -> None:
-    spec, again = make_spec(tmp_path), FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        campaign.run()
-    with opened(spec, tmp_path / "r.db", again) as (campaign, _):
-        campaign.run()
-    assert again.asked == []
+    assert query(database, "select count(*) from tests") == [(0 if is_replay else 20,)]
+    assert query(database, "pragma foreign_key_check") == []
 
 
 def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = make_spec(tmp_path)
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, before):
-        campaign.run()
-        searched = campaign.searched
-    asked = []
+    before = ran(spec, tmp_path / "r.db")
+    asked, again = [], FormulaMeasurer()
     monkeypatch.setattr(InMemorySearchDriver, "main", lambda self: asked.append(self))
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, after):
-        campaign.run()
-        assert campaign.searched == searched
-        assert campaign.state.replayed == sum(found.tests for found in searched.values())
-    assert asked == []
-    assert [(t.measurement, t.ordinal, t.best, t.replayed) for t in after] == [
-        (t.measurement, t.ordinal, t.best, True) for t in before
+    after = ran(spec, tmp_path / "r.db", again)
+    searched = after.campaign.searched
+    assert searched == before.campaign.searched
+    assert after.campaign.state.replayed == sum(found.tests for found in searched.values())
+    assert asked == again.asked == []
+    assert [(t.measurement, t.ordinal, t.best, t.replayed) for t in after.tests] == [
+        (t.measurement, t.ordinal, t.best, True) for t in before.tests
     ]
 
 
 def test_a_search_that_has_ended_has_the_tests_of_its_limit_after_a_higher_one(
-    tmp_path: Path,
+    spec: Spec, tmp_path: Path
 ) -> None:
-    spec, found = make_spec(tmp_path), []
+    found = []
     for limit in (4, 6, 4, 4):
-        measurer = FormulaMeasurer()
-        with opened(spec, tmp_path / "r.db", measurer, test_limit=limit) as (campaign, _):
-            campaign.run()
-            found.append({searched.tests for searched in campaign.searched.values()})
+        searched = ran(spec, tmp_path / "r.db", test_limit=limit).campaign.searched
+        found.append({each.tests for each in searched.values()})
     assert found == [{4}, {6}, {4}, {4}]
 
 
 @pytest.mark.parametrize("ended", list(EndReason)[:3])
 def test_a_note_that_a_search_has_ended_is_believed_only_with_its_tests(
-    ended: EndReason, tmp_path: Path
+    ended: EndReason, spec: Spec, tmp_path: Path
 ) -> None:
-    spec, again = make_spec(tmp_path), FormulaMeasurer()
     with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=5) as (campaign, _):
         campaign.run()
         store = campaign.state.store
         for run_id in campaign.state.runs.values():  # as if tests of a longer run were lost
             store._update_run(run_id, test_limit=9, notes={"ended": ended.value})
         store.commit()
-    with opened(spec, tmp_path / "r.db", again, test_limit=9) as (campaign, _):
-        campaign.run()
-        assert {found.tests for found in campaign.searched.values()} == {9}
+    again = FormulaMeasurer()
+    searched = ran(spec, tmp_path / "r.db", again, test_limit=9).campaign.searched
+    assert {found.tests for found in searched.values()} == {9}
     assert again.asked
 
 
 @pytest.mark.parametrize(("first", "then"), [(15, 25), (40, 100), (1, 7)])
 def test_a_larger_budget_goes_on_from_the_tests_that_were_made(
-    first: int, then: int, tmp_path: Path
+    first: int, then: int, spec: Spec, tmp_path: Path
 ) -> None:
-    spec, more = make_spec(tmp_path), FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), test_limit=first) as (campaign, before):
-        campaign.run()
-    with opened(spec, tmp_path / "r.db", more, test_limit=then) as (campaign, after):
-        campaign.run()
+    more = FormulaMeasurer()
+    before = ran(spec, tmp_path / "r.db", test_limit=first)
+    after = ran(spec, tmp_path / "r.db", more, test_limit=then)
     for problem in spec.inputs:
-        tested = [t.measurement.config for t in before if t.plan.problem == problem]
-        again = [t.measurement.config for t in after if t.plan.problem == problem]
-        assert again[:first] == tested
-        assert len(again) == then
+        assert after.tested(problem)[:first] == before.tested(problem)
+        assert len(after.tested(problem)) == then
     winners_elsewhere = len(spec.inputs)
     assert len(more.asked) <= 2 * (then - first) + winners_elsewhere
 
 
-def test_another_technique_uses_what_was_measured_already(tmp_path: Path) -> None:
-    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        campaign.run()
-    other = FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", other, technique=["PureRandom"]) as (campaign, _):
-        campaign.run()
+def test_another_technique_uses_what_was_measured_already(spec: Spec, tmp_path: Path) -> None:
+    measurer, other = FormulaMeasurer(), FormulaMeasurer()
+    ran(spec, tmp_path / "r.db", measurer)
+    ran(spec, tmp_path / "r.db", other, technique=["PureRandom"])
     assert not set(other.asked) & set(measurer.asked)
 
 
-def test_fresh_measures_everything_anew(tmp_path: Path) -> None:
-    spec, again = make_spec(tmp_path), FormulaMeasurer()
-    first = FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", first) as (campaign, _):
-        campaign.run()
-    with opened(spec, tmp_path / "r.db", again, fresh=True) as (campaign, _):
-        campaign.run()
+def test_fresh_measures_everything_anew(spec: Spec, tmp_path: Path) -> None:
+    first, again = FormulaMeasurer(), FormulaMeasurer()
+    ran(spec, tmp_path / "r.db", first)
+    ran(spec, tmp_path / "r.db", again, fresh=True)
     assert again.asked == first.asked
 
 
-def test_a_failed_configuration_never_wins_and_is_kept_with_its_reason(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
+def test_a_failed_configuration_never_wins_and_is_kept_with_its_reason(
+    spec: Spec, tmp_path: Path
+) -> None:
     measurer = FormulaMeasurer(lambda problem, config: float("inf") if config["CACHE"] else 1e-3)
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        reports = campaign.run()
+    reports = ran(spec, tmp_path / "r.db", measurer).reports
     assert all(report.best and not report.best.config["CACHE"] for report in reports)
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        failed = database.execute(
-            "select count(*), min(message), max(median_s) from measurements where outcome <> 'ok'"
-        ).fetchone()
-        errors = database.execute("select count(*) from result where state = 'ERROR'").fetchone()
-    assert failed[0] == errors[0] > 0
-    assert failed[1:] == ("as the formula has it", None)
+    wanted = "count(*), min(message), max(median_s)"
+    ((count, *failed),) = query(
+        tmp_path / "r.db", f"select {wanted} from measurements where outcome <> 'ok'"
+    )
+    errors = query(tmp_path / "r.db", "select count(*) from result where state = 'ERROR'")
+    assert [(count,)] == errors != [(0,)]
+    assert failed == ["as the formula has it", None]
 
 
-def test_a_space_in_which_everything_fails_says_so_and_ends(tmp_path: Path) -> None:
-    spec, measurer = make_spec(tmp_path), FormulaMeasurer(lambda *_: float("inf"))
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        reports = campaign.run()
+def test_a_space_in_which_everything_fails_says_so_and_ends(spec: Spec, tmp_path: Path) -> None:
+    measurer = FormulaMeasurer(lambda *_: float("inf"))
+    reports = ran(spec, tmp_path / "r.db", measurer).reports
     assert [report.best for report in reports] == [None, None]
     assert len(measurer.asked) == 80
 
 
-def test_stop_after_ends_the_search_and_keeps_what_there_is(tmp_path: Path) -> None:
-    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", measurer, stop_at=0.0) as (campaign, _):
-        campaign.run()
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        states = database.execute("select state from runs").fetchall()
-    assert states == [("interrupted",), ("interrupted",)]
-
-
 def test_an_input_whose_data_cannot_be_made_is_left_out_and_the_others_go_on(
-    tmp_path: Path,
+    spec: Spec, tmp_path: Path
 ) -> None:
-    spec = make_spec(tmp_path)
-
     class Broken(FormulaMeasurer):
         def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
             if problem == spec.inputs[0]:
                 raise HostModuleError("kernel.py: arguments() raised MemoryError")
             return super().measure(space, problem, config, best_s)
 
-    with opened(spec, tmp_path / "r.db", Broken()) as (campaign, _):
-        first, second = campaign.run()
+    found = ran(spec, tmp_path / "r.db", Broken())
+    first, second = found.reports
     assert first.best is None
     assert "MemoryError" in first.note
     assert second.best is not None
-    assert list(campaign.state.left_out) == [spec.inputs[0]]
+    assert list(found.campaign.state.left_out) == [spec.inputs[0]]
 
 
-def test_time_that_is_up_ends_the_tests_within_a_generation(tmp_path: Path) -> None:
-    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
-    with opened(spec, tmp_path / "r.db", measurer, stop_at=0.0) as (campaign, tests):
-        reports = campaign.run()
-    assert list(tests) == measurer.asked == []
-    assert [report.note for report in reports] == ["not measured: the time was up"] * 2
+def test_time_that_is_up_ends_the_search_and_leaves_its_runs_interrupted(
+    spec: Spec, tmp_path: Path
+) -> None:
+    measurer = FormulaMeasurer()
+    found = ran(spec, tmp_path / "r.db", measurer, stop_at=0.0)
+    assert list(found.tests) == measurer.asked == []
+    assert [report.note for report in found.reports] == ["not measured: the time was up"] * 2
+    assert query(tmp_path / "r.db", "select state from runs") == [("interrupted",)] * 2
 
 
-def test_a_space_without_a_legal_configuration_on_the_device_says_why(tmp_path: Path) -> None:
-    spec, measurer = make_spec(tmp_path), FormulaMeasurer()
-    tiny = DeviceLimits(8, (8, 8, 8), (1, 1, 1), 1024, 1, 1)
-    measurer.limits = tiny
-    with opened(spec, tmp_path / "r.db", measurer) as (campaign, _):
-        reports = campaign.run()
+def test_a_space_without_a_legal_configuration_on_the_device_says_why(
+    spec: Spec, tmp_path: Path
+) -> None:
+    measurer = FormulaMeasurer()
+    measurer.limits = DeviceLimits(8, (8, 8, 8), (1, 1, 1), 1024, 1, 1)
+    reports = ran(spec, tmp_path / "r.db", measurer).reports
     assert measurer.asked == []
     assert not any(report.is_exhausted for report in reports)
     assert all("no configuration is legal" in report.note for report in reports)
     assert all("BLOCK" in report.note for report in reports)
 
 
-def test_another_parallelism_is_another_run(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
+def test_another_parallelism_is_another_run(spec: Spec, tmp_path: Path) -> None:
     for parallelism in (4, 1):
-        measurer = FormulaMeasurer()
-        with opened(spec, tmp_path / "r.db", measurer, parallelism=parallelism) as (campaign, _):
-            campaign.run()
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        counts = database.execute("select count(*) from tests group by run_id").fetchall()
+        ran(spec, tmp_path / "r.db", parallelism=parallelism)
+    counts = query(tmp_path / "r.db", "select count(*) from tests group by run_id")
     assert counts == [(40,)] * 4
 
 
-def test_what_need_not_end_alike_is_tried_again(tmp_path: Path) -> None:
+def test_what_need_not_end_alike_is_tried_again(spec: Spec, tmp_path: Path) -> None:
     """What found no memory on the device is, and what hung, with a later deadline."""
-    spec, database = make_spec(tmp_path), tmp_path / "r.db"
 
     class Hanging(FormulaMeasurer):
         def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
@@ -458,42 +423,28 @@ def test_what_need_not_end_alike_is_tried_again(tmp_path: Path) -> None:
     asked = []
     for timeout_s in (3.0, 3.0, 5.0):
         measurer = Hanging()
-        changed = spec.with_measure({"timeout_s": timeout_s})
-        with opened(changed, database, measurer) as (campaign, _):
-            campaign.run()
+        ran(spec.with_measure({"timeout_s": timeout_s}), tmp_path / "r.db", measurer)
         asked.append(measurer.asked)
     assert asked[1] == [one for one in asked[0] if not one[1]["CACHE"] and one[1]["BLOCK"] == 256]
     assert asked[2] == [one for one in asked[0] if one[1]["CACHE"] or one in asked[1]]
     assert asked[1]
 
 
-def test_finals_are_measured_again_for_other_repeats(tmp_path: Path) -> None:
-    spec, database = make_spec(tmp_path), tmp_path / "r.db"
+def test_finals_are_measured_again_for_other_repeats(spec: Spec, tmp_path: Path) -> None:
     for repeats in (5, 5, 9):
         changed = spec.with_measure({"repeats": repeats})
-        with opened(changed, database, FormulaMeasurer(interleaves=True)) as (campaign, _):
-            campaign.run()
-    with sqlite3.connect(database) as connection:
-        turns = connection.execute("select count(distinct turn) from measurements").fetchone()
-    assert turns == (2 * 3 * len(spec.inputs),)  # for 5 and for 9
+        ran(changed, tmp_path / "r.db", FormulaMeasurer(interleaves=True))
+    turns = query(tmp_path / "r.db", "select count(distinct turn) from measurements")
+    assert turns == [(2 * 3 * len(spec.inputs),)]  # for 5 and for 9
 
 
-def test_the_database_keeps_no_command_line_of_ours(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        campaign.run()
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        (args,) = database.execute("select args from tuning_run limit 1").fetchone()
-    assert b"r.db" not in args
-
-
-def test_opentuner_can_read_what_was_written(tmp_path: Path) -> None:
+def test_opentuner_can_read_what_was_written_and_no_command_line_is_there(
+    spec: Spec, tmp_path: Path
+) -> None:
     from opentuner import resultsdb
     from opentuner.resultsdb.models import Result, TuningRun
 
-    spec = make_spec(tmp_path)
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
-        campaign.run()
+    ran(spec, tmp_path / "r.db")
     engine, session = resultsdb.connect(f"sqlite:///{tmp_path / 'r.db'}")
     try:
         run = session().query(TuningRun).first()
@@ -504,6 +455,8 @@ def test_opentuner_can_read_what_was_written(tmp_path: Path) -> None:
     finally:
         session.remove()
         engine.dispose()
+    ((args,),) = query(tmp_path / "r.db", "select args from tuning_run limit 1")
+    assert b"r.db" not in args
 
 
 def test_an_unknown_technique_is_answered_with_the_nearest(tmp_path: Path) -> None:

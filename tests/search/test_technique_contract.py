@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -26,77 +26,63 @@ from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 from tests.helpers.replays import SPACE, FormulaMeasurer, Tests, Times, formula_s, make_spec
 
-SMALL = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64, 256], default: 64}
-  UNROLL: {type: integer, min: 1, max: 4, default: 1}
-constraints: [UNROLL * 16 <= BLOCK]
-launch: {group: [BLOCK], grid: [1]}
-inputs: {features: [n], values: [{n: 1}]}
-"""
-ONE_POINT = """\
-name: one
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [64], default: 64}
-  CACHE: {values: [true], role: choice, default: true}
-launch: {group: [BLOCK], grid: [1]}
-inputs: {features: [n], values: [{n: 1}]}
-"""
-CONDITIONAL = """\
-name: conditional
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {type: power_of_two, min: 16, max: 256, role: launch, default: 64}
-  LAYOUT: {values: [row, column, tiled], role: choice, default: row}
-  TILE: {values: [1, 2, 4, 8], default: 2, when: LAYOUT == 'tiled'}
-  CACHE: {type: boolean, default: false, when: TILE > 2}
-  UNROLL: {type: integer, min: 1, max: 8, default: 1, when: BLOCK >= 64}
-  DEPTH: {type: log_integer, min: 1, max: 64, default: 8, when: LAYOUT != 'row'}
-constraints: [UNROLL <= BLOCK / 16]
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 1}]}
-"""
+
+def space_of(
+    parameters: Mapping[str, str], constraint: str = "n == 1", group: str = "BLOCK", grid: str = "1"
+) -> str:
+    """A space of one input, n=1, with these parameters."""
+    listed = "".join(f"  {name}: {{{values}}}\n" for name, values in parameters.items())
+    return (
+        "name: drawn\nkernel: {function: kernel, source: kernel.cl, host: kernel.py}\n"
+        f"parameters:\n{listed}constraints: [{constraint}]\n"
+        f'launch: {{group: [{group}], grid: ["{grid}"]}}\n'
+        "inputs: {features: [n], values: [{n: 1}]}\n"
+    )
+
+
+TO_4 = "type: integer, min: 1, max: 4, default: 1"
+SMALL = space_of(
+    {"BLOCK": "values: [16, 64, 256], default: 64", "UNROLL": TO_4}, "UNROLL * 16 <= BLOCK"
+)
+ONE_POINT = space_of(
+    {"BLOCK": "values: [64], default: 64", "CACHE": "values: [true], role: choice, default: true"}
+)
+CONDITIONAL = space_of(
+    {
+        "BLOCK": "type: power_of_two, min: 16, max: 256, role: launch, default: 64",
+        "LAYOUT": "values: [row, column, tiled], role: choice, default: row",
+        "TILE": "values: [1, 2, 4, 8], default: 2, when: LAYOUT == 'tiled'",
+        "CACHE": "type: boolean, default: false, when: TILE > 2",
+        "UNROLL": "type: integer, min: 1, max: 8, default: 1, when: BLOCK >= 64",
+        "DEPTH": "type: log_integer, min: 1, max: 64, default: 8, when: LAYOUT != 'row'",
+    },
+    "UNROLL <= BLOCK / 16",
+    grid="n",
+)
 # No two legal configurations differ in one parameter only, so that one of the nearest is chosen by
 # chance in place of an illegal proposal, as in a recording with gaps.
-APART = """\
-name: apart
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {type: integer, min: 1, max: 4, default: 1}
-  TILE: {type: integer, min: 1, max: 4, default: 1}
-  UNROLL: {type: integer, min: 1, max: 4, default: 1}
-  DEPTH: {type: integer, min: 1, max: 4, default: 1}
-constraints: [abs(BLOCK - TILE) + abs(UNROLL - DEPTH) == 0]
-launch: {group: [BLOCK], grid: [1]}
-inputs: {features: [n], values: [{n: 1}]}
-"""
-KINDS = itertools.cycle(
-    [
-        "{type: integer, min: 1, max: 8, default: 1}",
-        "{type: boolean, default: false}",
-        "{values: [row, column, block], default: row}",
-        "{type: power_of_two, min: 1, max: 64, default: 4}",
-    ]
+APART = space_of(
+    dict.fromkeys(("BLOCK", "TILE", "UNROLL", "DEPTH"), TO_4),
+    "abs(BLOCK - TILE) + abs(UNROLL - DEPTH) == 0",
 )
-HUNDRED = f"""\
-name: hundred
-kernel: {{function: kernel, source: kernel.cl, host: kernel.py}}
-parameters:
-{chr(10).join(f"  P{number}: {kind}" for number, kind in zip(range(100), KINDS, strict=False))}
-constraints: [P0 * P3 <= P4 * 16]
-launch: {{group: [P0], grid: ["{" + ".join(f"P{number}" for number in range(0, 100, 4))}"]}}
-inputs: {{features: [n], values: [{{n: 1}}]}}
-"""
+KINDS = (
+    "type: integer, min: 1, max: 8, default: 1",
+    "type: boolean, default: false",
+    "values: [row, column, block], default: row",
+    "type: power_of_two, min: 1, max: 64, default: 4",
+)
+HUNDRED = space_of(
+    {f"P{number}": KINDS[number % 4] for number in range(100)},
+    "P0 * P3 <= P4 * 16",
+    group="P0",
+    grid=" + ".join(f"P{number}" for number in range(0, 100, 4)),
+)
 
 WALK = "HillClimb"
 """It leaves nothing to chance, and ends where no parameter can rise, whatever was not measured."""
 
-# Populations that are larger than the test's budget; smaller, they come to a second generation.
-SMALL_POPULATION = {"BinaryGA": 12, "DifferentialEvolution_20_100": 12}
-SMALL_SWARM = 6
+# A population that is larger than the test's budget; smaller, it comes to a second generation.
+SMALL_POPULATION = {"DifferentialEvolution_20_100": 12}
 
 
 @dataclass(frozen=True)
@@ -185,8 +171,6 @@ def technique(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     registered = next((t for t in the_registry if t.name == name), None)
     if name in SMALL_POPULATION:
         monkeypatch.setattr(registered, "population_size", SMALL_POPULATION[name])
-    if name.startswith("pso-"):
-        monkeypatch.setattr(registered, "N", SMALL_SWARM)
     return name
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,9 +16,11 @@ from harness.search import EndReason, techniques
 from harness.search.interface import MAX_FREE_IN_A_ROW
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import UniformRandom, own_techniques
-from harness.search.techniques.hill_climb import steps_up
+from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace, Space
-from tests.helpers.replays import FormulaMeasurer, make_spec, opened
+from harness.space_file import Spec
+from tests.helpers.replays import FormulaMeasurer, Ran, make_spec, opened, ran
+from tests.helpers.results_examples import query
 
 # G-ADAPT's table of programs: the configurations that hill climbing tried per input.
 TRANSPOSE = """\
@@ -83,47 +84,33 @@ def test_own_techniques_are_listed_beside_those_of_opentuner() -> None:
 # ------------------------------------------------------------------------------ HillClimb
 
 
+def climbed(spec: Spec, folder: Path, measurer: FormulaMeasurer | None = None) -> Ran:
+    return ran(spec, folder / "r.db", measurer, technique=["HillClimb"])
+
+
 @pytest.mark.parametrize(("text", "published"), [(TRANSPOSE, 3.0), (REDUCTION, 5.0)])
 def test_hill_climbing_tests_as_many_configurations_an_input_as_published(
     text: str, published: float, tmp_path: Path
 ) -> None:
-    spec = make_spec(tmp_path, text)
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer(block_s), technique=["HillClimb"]) as (
-        campaign,
-        tests,
-    ):
-        reports = campaign.run()
-        (message,) = campaign.describe_tests()
-    counts = Counter(test.plan.problem for test in tests)
+    found = climbed(make_spec(tmp_path, text), tmp_path, FormulaMeasurer(block_s))
+    (message,) = found.campaign.describe_tests()
+    counts = Counter(test.plan.problem for test in found.tests)
     assert set(counts.values()) == {published}
     assert message.startswith(f"HillClimb tested {published} configurations an input")
-    assert [found.ended for found in campaign.searched.values()] == [EndReason.EXHAUSTED] * 3
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        rows = database.execute(
-            "select count(*), requestor from tests group by run_id, requestor"
-        ).fetchall()
-    assert rows == [(published, "HillClimb")] * 3
-    best = [report.best for report in reports]
+    assert [f.ended for f in found.campaign.searched.values()] == [EndReason.EXHAUSTED] * 3
+    asked = "select count(*), requestor from tests group by run_id, requestor"
+    assert query(tmp_path / "r.db", asked) == [(published, "HillClimb")] * 3
+    best = [report.best for report in found.reports]
     assert all(m and block_s(m.input, m.config) == 1e-3 for m in best)
 
 
 def test_the_climb_goes_to_the_best_step_even_where_that_is_worse(tmp_path: Path) -> None:
     times = {(1, 1): 1, (2, 1): 9, (1, 2): 5, (2, 2): 7, (1, 3): 8, (2, 3): 2, (4, 2): 6}
-    measurer = by_table(times)
-    with opened(grid(tmp_path), tmp_path / "r.db", measurer, technique=["HillClimb"]) as (
-        campaign,
-        tests,
-    ):
-        campaign.run()
-    assert points(tests) == [
-        (1, 1),
-        *((2, 1), (1, 2)),
-        *((2, 2), (1, 3)),
-        *((4, 2), (2, 3)),
-        *((4, 3), (2, 4)),
-        (4, 4),
-    ]
-    assert campaign.searched[campaign.spec.inputs[0]].ended is EndReason.TECHNIQUE
+    spec = grid(tmp_path)
+    found = climbed(spec, tmp_path, by_table(times))
+    pairs = [(2, 1), (1, 2), (2, 2), (1, 3), (4, 2), (2, 3), (4, 3), (2, 4)]
+    assert points(found.tests) == [(1, 1), *pairs, (4, 4)]
+    assert found.campaign.searched[spec.inputs[0]].ended is EndReason.TECHNIQUE
 
 
 def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path: Path) -> None:
@@ -143,11 +130,7 @@ def test_the_climb_skips_values_that_are_illegal_where_it_stands(tmp_path: Path)
 
 def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path: Path) -> None:
     spec = grid(tmp_path, "A * B >= 2")
-    with opened(spec, tmp_path / "r.db", by_table({}), technique=["HillClimb"]) as (
-        campaign,
-        tests,
-    ):
-        campaign.run()
+    tests = climbed(spec, tmp_path, by_table({})).tests
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
     nearest = space.nearest_legal(Config({"A": 1, "B": 1}), random.Random(0))
     assert tests[0].measurement.config == nearest
@@ -157,20 +140,12 @@ def test_the_climb_begins_beside_a_lowest_corner_that_is_illegal(tmp_path: Path)
 
 def test_the_climb_goes_on_where_everything_fails(tmp_path: Path) -> None:
     measurer = FormulaMeasurer(lambda *_: float("inf"))
-    with opened(grid(tmp_path), tmp_path / "r.db", measurer, technique=["HillClimb"]) as (
-        campaign,
-        tests,
-    ):
-        campaign.run()
-    assert points(tests)[-1] == (4, 4)
+    assert points(climbed(grid(tmp_path), tmp_path, measurer).tests)[-1] == (4, 4)
 
 
 def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), technique=["HillClimb"]) as (
-        campaign,
-        tests,
-    ):
+    spec, options = make_spec(tmp_path), {"technique": ["HillClimb"]}
+    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, tests):
         reports = campaign.run()
         times = campaign.times()
     default = campaign.space(spec.inputs[0]).default
@@ -182,12 +157,10 @@ def test_the_default_and_winners_elsewhere_are_measured_outside_the_climb(tmp_pa
 def test_a_climb_beside_another_technique_alternates_and_starts_from_the_default(
     tmp_path: Path,
 ) -> None:
-    spec, names = make_spec(tmp_path), ["HillClimb", "PureRandom"]
-    with opened(spec, tmp_path / "r.db", FormulaMeasurer(), technique=names) as (campaign, tests):
-        campaign.run()
-    assert tests[0].measurement.config == campaign.space(spec.inputs[0]).default
-    with sqlite3.connect(tmp_path / "r.db") as database:
-        asked = {row[0] for row in database.execute("select requestor from tests")}
+    spec = make_spec(tmp_path)
+    found = ran(spec, tmp_path / "r.db", technique=["HillClimb", "PureRandom"])
+    assert found.tests[0].measurement.config == found.campaign.space(spec.inputs[0]).default
+    asked = {row[0] for row in query(tmp_path / "r.db", "select requestor from tests")}
     assert asked >= {"seed", "HillClimb", "PureRandom"}
 
 
@@ -195,17 +168,12 @@ def test_a_climb_beside_another_technique_alternates_and_starts_from_the_default
 def test_an_own_technique_that_was_killed_goes_on_where_it_stopped(
     name: str, tmp_path: Path
 ) -> None:
-    spec, whole, rest = make_spec(tmp_path), FormulaMeasurer(), FormulaMeasurer()
-    with opened(spec, tmp_path / "whole.db", whole, technique=[name]) as (campaign, _):
-        campaign.run()
-    cut = FormulaMeasurer(stop_after=27)
-    with (
-        opened(spec, tmp_path / "r.db", cut, technique=[name]) as (campaign, _),
-        pytest.raises(KeyboardInterrupt),
-    ):
-        campaign.run()
-    with opened(spec, tmp_path / "r.db", rest, technique=[name]) as (campaign, tests):
-        campaign.run()
+    spec, database = make_spec(tmp_path), tmp_path / "r.db"
+    whole, cut, rest = FormulaMeasurer(), FormulaMeasurer(stop_after=27), FormulaMeasurer()
+    ran(spec, tmp_path / "whole.db", whole, technique=[name])
+    with pytest.raises(KeyboardInterrupt):
+        ran(spec, database, cut, technique=[name])
+    tests = ran(spec, database, rest, technique=[name]).tests
     assert cut.asked + rest.asked == whole.asked
     assert [test.replayed for test in tests][:28] == [True] * 27 + [False]
 
@@ -216,11 +184,9 @@ def test_a_seed_of_the_user_is_refused_by_a_technique_that_tests_only_its_own(
 ) -> None:
     spec = make_spec(tmp_path)
     seeds = (ConstrainedSpace.of(spec, spec.inputs[0], None).default,)
+    options = {"technique": [name], "seeds": seeds}
     with (
-        opened(spec, tmp_path / "r.db", FormulaMeasurer(), technique=[name], seeds=seeds) as (
-            campaign,
-            _,
-        ),
+        opened(spec, tmp_path / "r.db", FormulaMeasurer(), **options) as (campaign, _),
         pytest.raises(UsageError, match=f"does not go with {name} alone"),
     ):
         campaign.check_seeds()
@@ -245,33 +211,28 @@ class Refusing(FormulaMeasurer):
 
 
 @pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.OK])
-def test_refusals_are_not_counted_and_failures_are(outcome: Outcome, tmp_path: Path) -> None:
-    spec, measurer = make_spec(tmp_path), Refusing(outcome)
-    with opened(spec, tmp_path / "r.db", measurer, technique=["UniformRandom"]) as (
-        campaign,
-        tests,
-    ):
-        campaign.run()
-    mine = [test for test in tests if test.plan.problem == spec.inputs[0]]
+def test_refusals_are_not_counted_and_failures_are(
+    outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.search.interface.MAX_FREE_IN_A_ROW", 15)  # one that counts resets
+    spec = make_spec(tmp_path)
+    found = ran(spec, tmp_path / "r.db", Refusing(outcome), technique=["UniformRandom"])
+    mine = [test for test in found.tests if test.plan.problem == spec.inputs[0]]
     works = sum(test.measurement.outcome is Outcome.OK for test in mine)
     is_refusal = outcome in (Outcome.ILLEGAL, Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED)
     assert works < len(mine)
     assert (works if is_refusal else len(mine)) == 40
     assert mine[-1].ordinal == mine[-1].total == 40
-    assert campaign.searched[spec.inputs[0]].tests == 40
+    assert found.campaign.searched[spec.inputs[0]].tests == 40
 
 
 def test_a_device_that_refuses_everything_ends_the_sampling(tmp_path: Path) -> None:
     spec, measurer = make_spec(tmp_path), Refusing(Outcome.LAUNCH_FAILED, everything=True)
-    with opened(spec, tmp_path / "r.db", measurer, technique=["UniformRandom"]) as (
-        campaign,
-        tests,
-    ):
-        campaign.run()
-    found = campaign.searched[spec.inputs[0]]
-    assert (found.ended, found.tests) == (EndReason.REFUSED, 0)
-    assert len(tests) == 2 * MAX_FREE_IN_A_ROW
-    assert campaign.has_ended
+    found = ran(spec, tmp_path / "r.db", measurer, technique=["UniformRandom"])
+    searched = found.campaign.searched[spec.inputs[0]]
+    assert (searched.ended, searched.tests) == (EndReason.REFUSED, 0)
+    assert len(found.tests) == 2 * MAX_FREE_IN_A_ROW
+    assert found.campaign.has_ended
 
 
 def first_draw(space: Space, seed: int) -> Point:
@@ -296,24 +257,20 @@ def test_uniform_samples_are_spread_evenly_over_the_legal_configurations(tmp_pat
 def test_uniform_sampling_draws_without_replacement_until_the_space_is_exhausted(
     tmp_path: Path,
 ) -> None:
-    spec = grid(tmp_path, "A >= B")
-    with opened(
-        spec, tmp_path / "r.db", by_table({}), technique=["UniformRandom"], test_limit=1000
-    ) as (campaign, tests):
-        (report,) = campaign.run()
-    assert sorted(points(tests)) == [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4)]
-    assert report.is_exhausted
-    assert campaign.searched[spec.inputs[0]].ended is EndReason.EXHAUSTED
+    spec, options = grid(tmp_path, "A >= B"), {"technique": ["UniformRandom"], "test_limit": 1000}
+    found = ran(spec, tmp_path / "r.db", by_table({}), **options)
+    assert sorted(points(found.tests)) == [
+        (1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 3), (4, 4)
+    ]  # fmt: skip
+    assert found.reports[0].is_exhausted
+    assert found.campaign.searched[spec.inputs[0]].ended is EndReason.EXHAUSTED
 
 
 def test_a_larger_budget_goes_on_from_the_samples_that_were_drawn(tmp_path: Path) -> None:
     spec, name = make_spec(tmp_path), ["UniformRandom"]
-    drawn = []
-    for limit in (15, 40):
-        with opened(
-            spec, tmp_path / "r.db", FormulaMeasurer(), technique=name, test_limit=limit
-        ) as (campaign, tests):
-            campaign.run()
-        drawn.append([t.measurement.config for t in tests if t.plan.problem == spec.inputs[0]])
-    assert drawn[1][: len(drawn[0])] == drawn[0]
-    assert len(drawn[1]) > len(drawn[0])
+    first, then = (
+        ran(spec, tmp_path / "r.db", technique=name, test_limit=limit).tested(spec.inputs[0])
+        for limit in (15, 40)
+    )
+    assert then[: len(first)] == first
+    assert len(then) > len(first)

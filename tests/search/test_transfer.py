@@ -140,8 +140,7 @@ def test_a_range_of_a_billion_values_is_never_listed() -> None:
 
 def test_failures_are_source_rows_and_illegal_configurations_are_not() -> None:
     recording = recorded(
-        "BX TILE",
-        {(7,): [((16, 1), 1.0), ((16, 2), Outcome.CRASHED), ((16, 3), Outcome.ILLEGAL)]},
+        "BX TILE", {(7,): [((16, 1), 1.0), ((16, 2), Outcome.CRASHED), ((16, 3), Outcome.ILLEGAL)]}
     )
     task = one_task(space(), recording)
     assert seconds(space(), task) == {(16, 1): 2.0, (16, 2): math.inf}

@@ -13,7 +13,7 @@ from harness.commands import check
 from harness.commands.check.targets import ARCHITECTURE_LIMITS
 from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.choose import Backend
-from harness.search.techniques.hill_climb import steps_up
+from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from tests.helpers.planted import measured

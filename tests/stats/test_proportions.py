@@ -1,10 +1,12 @@
-"""Shares of failures, against scipy's own."""
+"""Shares of failures, against scipy's own, and corrections for several tests."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from scipy import stats
 
+from harness.stats.multiple_tests import benjamini_hochberg, holm, holm_levels
 from harness.stats.proportions import clopper_pearson
 
 
@@ -21,3 +23,39 @@ def test_a_share_need_not_be_of_whole_successes() -> None:
     found = clopper_pearson(0.25, 10, alpha=0.1)
     assert found.low == pytest.approx(stats.beta(2.5, 8.5).ppf(0.05))
     assert found.high == pytest.approx(stats.beta(3.5, 7.5).ppf(0.95))
+
+
+# ---------------------------------------------------------------------------------- several tests
+
+
+def test_p_values_count_by_how_many_are_not_smaller() -> None:
+    assert holm(np.array([0.01, 0.02, 0.03])) == pytest.approx([0.03, 0.04, 0.04])
+    assert holm(np.array([0.03, 0.01])) == pytest.approx([0.03, 0.02])
+    # 2 x 0.04, 4 x 0.01, 0.6, 3 x 0.013 and no less than before
+    assert holm(np.array([0.04, 0.01, 0.6, 0.013])) == pytest.approx([0.08, 0.04, 0.6, 0.04])
+
+
+def test_no_adjusted_p_value_exceeds_1() -> None:
+    assert holm(np.array([0.9, 0.6, 0.4])).tolist() == [1.0, 1.0, 1.0]
+    assert holm(np.array([0.01, 0.9])) == pytest.approx([0.02, 0.9])
+
+
+def test_levels_stop_where_the_first_is_not_rejected() -> None:
+    found = holm_levels(np.array([0.04, 0.001, 0.03, 0.5]), 0.06)
+    assert found == pytest.approx([0.06 / 3, 0.06 / 4, 0.06 / 3, 0.06 / 3])
+
+
+def test_a_p_value_at_its_level_is_rejected() -> None:
+    assert holm_levels(np.array([0.025, 0.9]), 0.05) == pytest.approx([0.025, 0.05])
+    assert holm_levels(np.array([0.01, 0.02]), 0.05) == pytest.approx([0.025, 0.05])
+
+
+def test_false_discoveries_count_by_how_many_are_not_larger() -> None:
+    # 4 x 0.01, 4 / 3 x 0.04, 4 / 2 x 0.03 and no more than the next, 0.2
+    found = benjamini_hochberg(np.array([0.01, 0.04, 0.03, 0.2]))
+    assert found == pytest.approx([0.04, 0.16 / 3, 0.16 / 3, 0.2])
+    assert benjamini_hochberg(np.array([0.9, 0.8])) == pytest.approx([0.9, 0.9])
+    assert benjamini_hochberg(np.array([])).tolist() == []
+    p_values = np.random.default_rng(0).random(60) ** 3
+    expected = stats.false_discovery_control(p_values)
+    assert benjamini_hochberg(p_values) == pytest.approx(expected)

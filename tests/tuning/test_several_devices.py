@@ -23,7 +23,7 @@ from harness.space_file import Spec
 from harness.tuning.baton import Baton
 from harness.tuning.devices import EqualDevices
 from tests.helpers.planted import until
-from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened
+from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened, ran
 
 VALUES = ", ".join(f"{{m: {64 << number}, n: {4096 >> number}}}" for number in range(5))
 MANY = SPACE.replace("{m: 64, n: 4096}, {m: 4096, n: 64}", VALUES)
@@ -79,19 +79,17 @@ class Scripted(FormulaMeasurer):
         self.is_closed = True
 
 
-class Broken(Scripted):
-    """A device on which everything crashes from a number of measurements on."""
+def crashing(is_wrong: Callable[[Scripted, Config], bool], uuid: str = "") -> Scripted:
+    """A device on which some measurements crash, after they were asked for."""
 
-    def __init__(self, after: int) -> None:
-        super().__init__("GPU-broken")
-        self._after = after
-
-    def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
-        """Crash."""
-        found = super().measure(space, problem, config, best_s)
-        if len(self.asked) <= self._after:
+    class Crashing(Scripted):
+        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
+            found = super().measure(space, problem, config, best_s)
+            if is_wrong(self, config):
+                return Measurement(config, problem, Outcome.CRASHED, message="it fell off the bus")
             return found
-        return Measurement(config, problem, Outcome.CRASHED, message="it fell off the bus")
+
+    return Crashing(uuid)
 
 
 def tuned(
@@ -99,14 +97,11 @@ def tuned(
 ) -> tuple[Sequence[InputReport], Results, list[str]]:
     """The reports, what is stored, and the warnings."""
     warnings: list[str] = []
-    with opened(spec, database, measurer_of(devices), **options) as (campaign, display):
+    measurer = equal(*devices) if len(devices) > 1 else devices[0]
+    with opened(spec, database, measurer, **options) as (campaign, display):
         display.warn = warnings.append  # type: ignore[assignment, method-assign]
         reports = campaign.run()
     return reports, the_one(read_results([str(database)])), warnings
-
-
-def measurer_of(devices: Sequence[Scripted]) -> Any:
-    return equal(*devices) if len(devices) > 1 else devices[0]
 
 
 def equal(*devices: Scripted) -> EqualDevices:
@@ -123,16 +118,8 @@ def stored(results: Results) -> Counter[tuple[object, ...]]:
 
 
 def verdicts(reports: Sequence[InputReport]) -> list[tuple[object, ...]]:
-    return [
-        (
-            r.problem,
-            r.best and r.best.config,
-            r.baseline and r.baseline.config,
-            r.speedup,
-            r.measured,
-        )
-        for r in reports
-    ]
+    configs = [(r.best and r.best.config, r.baseline and r.baseline.config) for r in reports]
+    return [(r.problem, *c, r.speedup, r.measured) for r, c in zip(reports, configs, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -183,18 +170,12 @@ def test_what_is_compared_of_an_input_is_measured_on_one_device(tmp_path: Path) 
 
 
 def test_a_seed_repeats_the_search_of_one_device(tmp_path: Path) -> None:
-    """One device takes the way without threads, and the inputs in their order."""
-    spec = make_spec(tmp_path, MANY)
-    asked = []
-    for name in ("a", "b"):
-        device = Scripted()
-        tuned(spec, tmp_path / f"{name}.db", [device], test_limit=12)
-        asked.append(device.asked)
-    shared = Scripted()
-    with opened(spec, tmp_path / "c.db", equal(shared), test_limit=12) as (campaign, _):
-        campaign.run()
-    assert asked[0] == asked[1]
-    assert asked[0] == shared.asked, "nor does it matter that it could be shared"
+    """One device takes the way without threads, and the inputs in their order; nor does it matter
+    that it could be shared."""
+    spec, devices = make_spec(tmp_path, MANY), [Scripted() for _ in range(3)]
+    for number, measurer in enumerate((*devices[:2], equal(devices[2]))):
+        ran(spec, tmp_path / f"{number}.db", measurer, test_limit=12)
+    assert devices[0].asked == devices[1].asked == devices[2].asked
 
 
 def test_an_interrupted_campaign_continues_and_measures_nothing_twice(tmp_path: Path) -> None:
@@ -247,17 +228,23 @@ def test_an_error_of_one_device_ends_the_campaign_and_keeps_what_is_stored(tmp_p
     assert len(lost) <= 2, "what the two others were measuring"
 
 
+def fails_after(count: int) -> Callable[[int], None]:
+    """A device that cannot be opened after so many measurements."""
+
+    def fail(number: int) -> None:
+        if number > count:
+            raise BackendUnavailable("the device cannot be opened")
+
+    return fail
+
+
 def test_a_device_that_fails_again_and_again_is_taken_out(
     tmp_path: Path, alone: tuple[Any, Any]
 ) -> None:
-    spec = make_spec(tmp_path, SMALL)
-
-    def fail(number: int) -> None:
-        if number > 20:
-            raise BackendUnavailable("the device cannot be opened")
-
-    devices = [Scripted("GPU-0"), Scripted("GPU-1", fail), Scripted("GPU-2")]
-    reports, several, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
+    devices = [Scripted("GPU-0"), Scripted("GPU-1", fails_after(20)), Scripted("GPU-2")]
+    reports, several, warnings = tuned(
+        make_spec(tmp_path, SMALL), tmp_path / "r.db", devices, test_limit=1000
+    )
     assert (verdicts(reports), stored(several)) == alone
     (warning,) = warnings
     assert warning.startswith("device 1 (GPU-1) failed 3 times in a row and is not used any more")
@@ -280,11 +267,7 @@ def test_a_device_that_fails_now_and_then_goes_on(tmp_path: Path) -> None:
 
 
 def test_the_last_device_that_fails_ends_the_campaign(tmp_path: Path) -> None:
-    def fail(number: int) -> None:
-        if number > 4:
-            raise BackendUnavailable("the device cannot be opened")
-
-    devices = [Scripted(before=fail), Scripted(before=fail)]
+    devices = [Scripted(before=fails_after(4)), Scripted(before=fails_after(4))]
     with pytest.raises(BackendUnavailable, match="cannot be opened"):
         tuned(make_spec(tmp_path, MANY), tmp_path / "r.db", devices, test_limit=12)
 
@@ -293,8 +276,11 @@ def test_crashes_that_only_one_device_has_are_not_the_kernels_fault(
     tmp_path: Path, alone: tuple[Any, Any]
 ) -> None:
     """What crashed on a device that is taken out is measured again on others."""
-    spec, devices = make_spec(tmp_path, SMALL), [Broken(after=15), Scripted("GPU-1")]
-    reports, results, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
+    broken = crashing(lambda device, _: len(device.asked) > 15, "GPU-broken")
+    devices = [broken, Scripted("GPU-1")]
+    reports, results, warnings = tuned(
+        make_spec(tmp_path, SMALL), tmp_path / "r.db", devices, test_limit=1000
+    )
     assert verdicts(reports) == alone[0]
     last = {(m.input, m.config): m.outcome for m in (row.measurement for row in results.rows)}
     assert Outcome.CRASHED not in last.values()
@@ -304,17 +290,9 @@ def test_crashes_that_only_one_device_has_are_not_the_kernels_fault(
 
 
 def test_crashes_of_kernels_take_no_device_out(tmp_path: Path) -> None:
-    class Crashing(Scripted):
-        def measure(self, space: Any, problem: Input, config: Config, best_s: float | None) -> Any:
-            found = super().measure(space, problem, config, best_s)
-            if config["LAYOUT"] == "row":
-                return found
-            return Measurement(config, problem, Outcome.CRASHED, message="a bad kernel")
-
-    devices = [Crashing(), Crashing()]
-    reports, _, warnings = tuned(
-        make_spec(tmp_path, SMALL), tmp_path / "r.db", devices, test_limit=1000
-    )
+    devices = [crashing(lambda _, config: config["LAYOUT"] != "row") for _ in range(2)]
+    spec = make_spec(tmp_path, SMALL)
+    reports, _, warnings = tuned(spec, tmp_path / "r.db", devices, test_limit=1000)
     assert not warnings
     assert all(r.best and r.best.config["LAYOUT"] == "row" for r in reports)
 
@@ -396,20 +374,17 @@ def test_devices_share_the_time_of_a_campaign(tmp_path: Path) -> None:
     """Five inputs on three devices, of which two search two inputs."""
     spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted(), Scripted()]
     assert len(spec.inputs) == 5
-    limits: dict[str, Any] = {"test_limit": 2000, "stop_at": time.monotonic() + 6}
-    with opened(spec, tmp_path / "r.db", equal(*devices), **limits) as (campaign, _):
-        began_s = time.monotonic()
-        reports = campaign.run()
-        assert time.monotonic() - began_s < 30
+    began_s = time.monotonic()
+    limits: dict[str, Any] = {"test_limit": 2000, "stop_at": began_s + 6}
+    reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
+    assert time.monotonic() - began_s < 30
     assert all(report.best for report in reports)
 
 
 def test_no_measurement_begins_when_the_time_of_several_devices_is_up(tmp_path: Path) -> None:
-    devices = [Scripted(), Scripted()]
-    spec = make_spec(tmp_path, MANY)
+    spec, devices = make_spec(tmp_path, MANY), [Scripted(), Scripted()]
     limits: dict[str, Any] = {"test_limit": 20, "stop_at": time.monotonic() - 1}
-    with opened(spec, tmp_path / "r.db", equal(*devices), **limits) as (campaign, _):
-        reports = campaign.run()
+    reports = ran(spec, tmp_path / "r.db", equal(*devices), **limits).reports
     assert not [device.asked for device in devices if device.asked]
     assert {report.note for report in reports} == {"not measured: the time was up"}
 

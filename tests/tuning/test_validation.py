@@ -64,11 +64,7 @@ def noise_s(problem: Input, config: Config) -> float:
 
 
 def run(
-    folder: Path,
-    measurer: FormulaMeasurer,
-    target: float = 0.15,
-    text: str = SPACE,
-    **options: Any,
+    folder: Path, measurer: FormulaMeasurer, target: float = 0.15, text: str = SPACE, **options: Any
 ) -> Any:
     """The campaign of one validation, and its reports."""
     spec = make_spec(folder, text)
@@ -253,9 +249,7 @@ class Failing(FormulaMeasurer):
 
 
 @pytest.mark.usefixtures("few_reserved")
-def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(
-    tmp_path: Path,
-) -> None:
+def test_failures_count_as_samples_without_a_time_and_refusals_do_not_count(tmp_path: Path) -> None:
     (tmp_path / "wrong").mkdir()
     (tmp_path / "refused").mkdir()
     wrong = validation(tmp_path / "wrong", Failing(Outcome.WRONG_RESULT), test_limit=10)

@@ -15,9 +15,8 @@ from harness.commands.check.targets import CompileTarget, fitted_spec, target_sp
 from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
-from harness.measure.backends.kernel_parameters import packed_arguments, parameter_places
-from harness.measure.backends.kernel_symbols import kernel_symbol
-from harness.measure.backends.launch_checks import why_unloadable
+from harness.measure.backends.base import why_unloadable
+from harness.measure.backends.cubin import kernel_symbol, packed_arguments, parameter_places
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernel_data import KernelData
 from harness.measure.occupancy import Occupancy, occupancy

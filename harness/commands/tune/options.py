@@ -115,7 +115,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         type=Path,
         metavar="FILE",
         help="YAML file that describes the columns of a CSV recording (default: NAME.mapping.yaml "
-        "or NAME.yaml beside it)",
+        "beside it)",
     )
 
 

@@ -1,24 +1,32 @@
-"""Hash what a cubin executes: equal for equal machine code.
+"""What a cubin says of its kernels: their code, their names, and where their arguments lie.
 
-A cubin is an ELF file. Its bytes always differ under two sets of flags, even where every
-instruction agrees, and depend on the folder of the source. The hash leaves out three things:
+A cubin is an ELF file. Three things are read from it:
 
-- the note `.note.nv.tkinfo`, which holds the command line of ptxas;
-- the requested register limit, one record of `.nv.info.*` (the used registers stay in);
-- the hash of the source's folder in names with internal linkage, such as
-  `_INTERNAL_47d4193a_9_kernel_cu_...`.
-
-All else counts: code, constants, shared memory and its alignment, symbols, launch bounds, the
-architecture and its features.
+- A hash, equal for equal machine code (`machine_code_sha256`).
+- The name of a kernel. C++ mangles the names of kernels that are not extern "C", by the rules of
+  the Itanium C++ ABI. A name that is more than a word has a variable with the kernel's address in
+  the source (see `harness.core.kernel_name`); the relocations hold the mangled name of that kernel.
+- The offset and the size of each parameter, in the section `.nv.info.KERNEL`, but not whether it is
+  a pointer. The driver copies as many bytes as the kernel takes, whatever it is given.
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from harness.core.errors import LaunchFailed
+from harness.core.kernel_name import is_plain, reference_name
+from harness.core.machine import libc
+from harness.core.program import Launch
+from harness.core.text import first_few
 from harness.measure.backends.elf import ElfSection, sections
 
 _FLAGS_AT = slice(0x30, 0x34)
@@ -26,15 +34,35 @@ _FLAGS_AT = slice(0x30, 0x34)
 _SYMBOL = struct.Struct("<IBBHQQ")
 _IS_KERNEL = 0x10  # STO_CUDA_ENTRY, a bit of a symbol's `other`
 _IS_VARIABLE = 1  # STT_OBJECT, the type in a symbol's `info`
+_INFO = b".nv.info."  # and a kernel's name
 _TOOL_NOTE = b".note.nv.tkinfo"
 _INFO_RECORD = struct.Struct("<BBH")
 _RECORD_WITH_PAYLOAD = 0x04
 _REGISTER_LIMIT = 0x1B
+_PARAMETER = 0x17  # EIATTR_KPARAM_INFO
+_PARAMETER_BYTES = 0x19  # EIATTR_CBANK_PARAM_SIZE
+_PAYLOAD = struct.Struct("<IHHI")
+_SIZE_SHIFT = 18
+_RELOCATION = struct.Struct("<QQq")
+_SHORT_RELOCATION = struct.Struct("<QQ")
+_WITH_ADDEND = 4
+_VARIABLES = (b".rela.nv.global.init", b".rel.nv.global.init")
 _MODULE_HASH = re.compile(rb"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_")
 
 
 def machine_code_sha256(cubin: bytes) -> str:
     """Return the SHA-256 in hexadecimal of the sections of a cubin that decide what it does.
+
+    The bytes of a cubin always differ under two sets of flags, even where every instruction agrees,
+    and depend on the folder of the source. The hash leaves out three things:
+
+    - the note `.note.nv.tkinfo`, which holds the command line of ptxas;
+    - the requested register limit, one record of `.nv.info.*` (the used registers stay in);
+    - the hash of the source's folder in names with internal linkage, such as
+      `_INTERNAL_47d4193a_9_kernel_cu_...`.
+
+    All else counts: code, constants, shared memory and its alignment, symbols, launch bounds, the
+    architecture and its features.
 
     Raises ValueError for anything but a complete 64-bit little-endian ELF file.
     """
@@ -50,27 +78,37 @@ def kernel_names(cubin: bytes) -> list[str]:
 
     C++ mangles the name of a kernel without extern "C". Raises what `sections` raises.
     """
-    return sorted(name for name, _, other in _symbols(cubin) if other & _IS_KERNEL)
+    return sorted(each.name for each in _symbols(cubin) if each.other & _IS_KERNEL)
 
 
 def variable_names(cubin: bytes) -> list[str]:
     """Return the names of a cubin's variables, such as `__constant__` arrays."""
-    found = (name for name, info, _ in _symbols(cubin) if info & 0xF == _IS_VARIABLE)
+    found = (each.name for each in _symbols(cubin) if each.info & 0xF == _IS_VARIABLE)
     return sorted(name for name in found if not name.startswith("."))  # the compiler's own
 
 
-def _symbols(cubin: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield the name of each symbol, its `info` and its `other`."""
+class _Symbol(NamedTuple):
+    name: str
+    info: int
+    other: int
+    address: int
+
+
+def _symbols(cubin: bytes) -> list[_Symbol]:
+    """Return the symbols in their order, by which relocations name them."""
     parts = {section.name: section.content for section in sections(cubin)}
     names = parts.get(b".strtab", b"")
-    for name, info, other, *_ in _SYMBOL.iter_unpack(parts.get(b".symtab", b"")):
-        yield names[name : names.index(b"\0", name)].decode(), info, other
+    return [
+        _Symbol(names[name : names.index(b"\0", name)].decode(), info, other, address)
+        for name, info, other, _, address, _ in _SYMBOL.iter_unpack(parts.get(b".symtab", b""))
+    ]
 
 
 def _identity(section: ElfSection) -> bytes:
     content = section.content
-    if section.name.startswith(b".nv.info."):
-        content = _without_register_limit(content)
+    if section.name.startswith(_INFO):
+        kept = (r for attribute, _, r in _info_records(content) if attribute != _REGISTER_LIMIT)
+        content = b"".join(kept)
     return section._replace(name=_masked(section.name), content=_masked(content)).identity
 
 
@@ -79,18 +117,174 @@ def _masked(text: bytes) -> bytes:
     return _MODULE_HASH.sub(rb"\g<1>00000000_", text)
 
 
-def _without_register_limit(records: bytes) -> bytes:
-    """Return the records of an `.nv.info.*` section without the one that holds `maxrregcount`.
+def _info_records(content: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the attribute and the value of each record of an `.nv.info.*` section, and the record.
 
     A record is a format byte, an attribute byte and two bytes of value. In one of the formats the
     value is the size of a payload that follows.
     """
-    kept = bytearray()
     begin = 0
-    while begin < len(records):
-        layout, attribute, value = _INFO_RECORD.unpack_from(records, begin)
+    while begin < len(content):
+        layout, attribute, value = _INFO_RECORD.unpack_from(content, begin)
         end = begin + _INFO_RECORD.size + (value if layout == _RECORD_WITH_PAYLOAD else 0)
-        if attribute != _REGISTER_LIMIT:
-            kept += records[begin:end]
+        yield attribute, value, content[begin:end]
         begin = end
-    return bytes(kept)
+
+
+class ParameterPlace(NamedTuple):
+    """Where a parameter lies among a kernel's parameters, in bytes."""
+
+    offset: int
+    size_bytes: int
+
+
+def parameter_places(cubin: bytes, symbol: str) -> tuple[ParameterPlace, ...] | None:
+    """Return the places of a kernel's parameters, in order; None where the cubin does not say."""
+    name = _INFO + symbol.encode()
+    content = next((s.content for s in sections(cubin) if s.name == name), None)
+    if content is None:
+        return None
+    found: dict[int, ParameterPlace] = {}
+    has_any = False
+    for attribute, value, record in _info_records(content):
+        if attribute == _PARAMETER and len(record) == _INFO_RECORD.size + _PAYLOAD.size:
+            _, ordinal, offset, packed = _PAYLOAD.unpack_from(record, _INFO_RECORD.size)
+            found[ordinal] = ParameterPlace(offset, packed >> _SIZE_SHIFT)
+        has_any = has_any or (attribute == _PARAMETER_BYTES and value > 0)
+    is_complete = sorted(found) == list(range(len(found))) and bool(found) == has_any
+    return tuple(found[ordinal] for ordinal in sorted(found)) if is_complete else None
+
+
+def packed_arguments(
+    launch: Launch,
+    values: Sequence[np.generic],
+    are_arrays: Sequence[bool],
+    places: Sequence[ParameterPlace] | None,
+) -> bytes:
+    """Return a launch's arguments as the driver takes them, each where the kernel has it.
+
+    An array's value is its address. Raises LaunchFailed for another number of arguments than the
+    kernel's, and for one of another size.
+    """
+    if places is None:
+        return pack_arguments(values)
+    if len(values) != len(places):
+        named = ", ".join(map(str, launch.arguments)) or "none"
+        raise LaunchFailed(
+            f"{launch.function} takes {len(places)} arguments, but the host module passes "
+            f"{len(values)}: {named}"
+        )
+    packed = bytearray()
+    passed = zip(launch.arguments, values, are_arrays, places, strict=True)
+    for position, (name, value, is_array, place) in enumerate(passed, start=1):
+        content = value.tobytes()
+        if len(content) != place.size_bytes:
+            kind = "an array, whose address has" if is_array else f"{value.dtype}, which has"
+            raise LaunchFailed(
+                f"argument {position} of {launch.function}, {name}, has {place.size_bytes} bytes "
+                f"in the kernel, but the host module passes {kind} {len(content)}"
+            )
+        packed += b"\0" * (place.offset - len(packed)) + content
+    return bytes(packed)
+
+
+def pack_arguments(values: Sequence[np.generic]) -> bytes:
+    """Return arguments of a kernel that does not say where they lie: each at a multiple of its own
+    size.
+
+    This is the layout of C, and of CUDA's complex numbers (float2, double2), whose alignment
+    is their size. Structures (numpy.void) have the alignment of their dtype.
+    """
+    packed = bytearray()
+    for value in values:
+        structure = isinstance(value, np.void)
+        alignment = value.dtype.alignment if structure else value.dtype.itemsize
+        packed += b"\0" * (-len(packed) % alignment)
+        packed += value.tobytes()
+    return bytes(packed)
+
+
+def kernel_symbol(cubin: bytes, function: str) -> str:
+    """Return the name by which the driver knows a kernel of the space.
+
+    Raises LookupError, with the kernels that are there, where no kernel or several have the name.
+    """
+    names = kernel_names(cubin)
+    if function in names:
+        return function
+    if not is_plain(function):
+        return _referenced(cubin, function)
+    found = [name for name in names if _is_named(name, function)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise LookupError(
+            f"{len(found)} kernels are called `{function}`: {_listed(found)}. Name one with its "
+            f"parameters' types in kernel.function, such as `{readable(found[0])}`"
+        )
+    there = f"its kernels are {_listed(names)}" if names else "it has no kernel"
+    raise LookupError(
+        f"`{function}` is not in the binary; {there}. A template needs its arguments, and a kernel "
+        f"in a namespace the namespace's name, as in `lib::{function}<float, 16>`"
+    )
+
+
+def _is_named(mangled: str, word: str) -> bool:
+    """Whether a mangled name is that of a kernel outside of named namespaces, and no template."""
+    name = f"{len(word)}{re.escape(word)}"
+    hidden = rf"N\d+_(?:GLOBAL__N_|INTERNAL_)\w*?{name}E"
+    return re.match(rf"_Z(?:L?{name}(?!I)|{hidden})", mangled) is not None
+
+
+def _referenced(cubin: bytes, function: str) -> str:
+    """Return the kernel whose address the variable of a name holds."""
+    symbols, variable = _symbols(cubin), reference_name(function)
+    where = next((each.address for each in reversed(symbols) if each.name == variable), None)
+    for offset, index in _relocations(cubin):
+        if offset == where:
+            return symbols[index].name
+    raise LookupError(
+        f"the binary does not say which kernel `{function}` is; its kernels are "
+        f"{_listed(kernel_names(cubin))}. Declare it `__global__`, and build it with this space"
+    )
+
+
+def _relocations(cubin: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the offset of each variable's relocation, and the index of its symbol."""
+    for section in sections(cubin):
+        if section.name in _VARIABLES:
+            has_addend = section.kind == _WITH_ADDEND
+            layout = _RELOCATION if has_addend else _SHORT_RELOCATION
+            for offset, info, *_ in layout.iter_unpack(section.content):
+                yield offset, info >> 32
+
+
+def _listed(names: Sequence[str]) -> str:
+    return first_few([f"`{readable(name)}`" for name in names], ", ")
+
+
+@lru_cache(maxsize=1024)
+def readable(mangled: str) -> str:
+    """Return a C++ name as a person writes it; the mangled name where that is not known."""
+    demangle = _demangler()
+    if demangle is None or not mangled.startswith("_Z"):
+        return mangled
+    status = ctypes.c_int()
+    address = demangle(mangled.encode(), None, None, ctypes.byref(status))
+    if not address:
+        return mangled
+    try:
+        return ctypes.string_at(address).decode().removeprefix("void ")
+    finally:
+        libc().free(address)
+
+
+@lru_cache(maxsize=1)
+def _demangler() -> Any:
+    """Return abi::__cxa_demangle of the C++ library; None where there is none."""
+    try:
+        demangle = ctypes.CDLL("libstdc++.so.6").__cxa_demangle
+    except (OSError, AttributeError):
+        return None
+    demangle.restype = ctypes.c_void_p
+    return demangle

@@ -1,18 +1,88 @@
-"""Make the record of a CUDA build from a compiler's cubin and report."""
+"""What nvcc and NVRTC have in common: architectures, the report of ptxas, the record of a build."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from harness.core.errors import BuildFailed
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
-from harness.measure.backends.cubin import machine_code_sha256
-from harness.measure.backends.kernel_symbols import readable
-from harness.measure.backends.ptxas import parse_resources, without_resources, worst_of
+from harness.core.text import nearest
+from harness.measure.backends.cubin import machine_code_sha256, readable
 from harness.measure.compiler_warnings import require_obeyed
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The resources of one function; None where ptxas does not report them.
+
+    `spill_bytes` is the sum of the spilled stores and loads of one thread.
+    """
+
+    registers: int | None = None
+    shared_bytes: int | None = None
+    spill_bytes: int | None = None
+
+
+_FUNCTION = re.compile(r"^ptxas info\s*: Function properties for (\S+)")
+_FRAME = r"(?:ptxas\s+\.)?\s+\d+ bytes stack frame,"  # NVRTC puts "ptxas ." before it
+_SPILL = re.compile(rf"^{_FRAME} (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"^ptxas info\s*: Used (\d+) registers")
+_SHARED = re.compile(r"\b(\d+)(?:\+\d+)? bytes smem")
+_ROUTINE = re.compile(
+    r"^ptxas info\s*: (\d+ bytes gmem|Compiling entry function|Function properties|Used \d|"
+    rf"Compile time|Overriding maximum register limit)|^{_FRAME}"
+)
+
+
+def parse_resources(report: str) -> dict[str, Resources]:
+    """Return the resources of each function by its (mangled) name.
+
+    For functions that are called and not inlined, ptxas reports only spills: their registers
+    count as the kernel's.
+    """
+    functions: dict[str, Resources] = {}
+    name = ""
+    for line in report.splitlines():
+        if found := _FUNCTION.match(line):
+            name = found[1]
+            functions[name] = Resources()
+        elif name and (found := _SPILL.match(line)):
+            spill_bytes = int(found[1]) + int(found[2])
+            functions[name] = replace(functions[name], spill_bytes=spill_bytes)
+        elif name and (found := _USED.match(line)):
+            shared = _SHARED.search(line)
+            functions[name] = replace(
+                functions[name],
+                registers=int(found[1]),
+                shared_bytes=int(shared[1]) if shared else 0,
+            )
+    return functions
+
+
+def worst_of(functions: Iterable[Resources]) -> Resources:
+    """Return the largest of each resource over all functions; None where none reports it."""
+    known = tuple(functions)
+    return Resources(
+        registers=_largest(each.registers for each in known),
+        shared_bytes=_largest(each.shared_bytes for each in known),
+        spill_bytes=_largest(each.spill_bytes for each in known),
+    )
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def without_resources(report: str) -> str:
+    """Return the report without the lines of resources: only warnings and errors."""
+    kept = (line for line in report.splitlines() if not _ROUTINE.match(line))
+    return "\n".join(kept).strip()
+
 
 SOURCE_NAME = "kernel.cu"
 """The name of the source in messages about what has no `#line`."""
@@ -69,3 +139,41 @@ def readable_log(report: str) -> str:
     if "uses too much shared data" in log:
         log += f"\n{_DYNAMIC}"
     return re.sub(rf'\n+\d+ errors? detected in the compilation of "{SOURCE_NAME}"\.', "", log)
+
+
+def checked_arch(
+    compiler: str, arch: str, known: Sequence[str], accepts: Callable[[str], bool], cure: str
+) -> str:
+    """Return an architecture that a compiler knows.
+
+    `compiler` is its name and version, and `known` what it lists: `accepts` is asked for those with
+    a feature suffix, which none lists. `cure` installs another release, with {} for older or newer.
+    Raises UsageError for a malformed name, BackendUnavailable for one that is not known.
+    """
+    choice = f"compiles for {', '.join(known)}"
+    if not re.fullmatch(r"sm_\d+[af]?", arch):
+        hint, name = _nearest(arch, known), compiler.partition(" ")[0]
+        raise UsageError(f"{arch!r} is not an architecture of {name}{hint} It {choice}")
+    if arch not in known and not (arch.rstrip("af") in known and accepts(arch)):
+        raise BackendUnavailable(
+            f"{compiler} does not compile for {arch}: it {choice}. {_advice(arch, known, cure)}"
+        )
+    return arch
+
+
+def _nearest(arch: str, known: Sequence[str]) -> str:
+    near = nearest(arch, known, cutoff=0.5)
+    return f"; did you mean `{near}`?" if near else "."
+
+
+def _advice(arch: str, known: Sequence[str], cure: str) -> str:
+    """Say which release knows an architecture that this one does not know."""
+    number, numbers = _number(arch), sorted(map(_number, known))
+    if not numbers or numbers[0] <= number <= numbers[-1]:
+        return f"No release may know it{_nearest(arch, known)}"
+    age, other = ("old", "an older") if number < numbers[0] else ("new", "a newer")
+    return f"The device is too {age} for this release: {cure.format(other)}"
+
+
+def _number(arch: str) -> int:
+    return int("".join(filter(str.isdigit, arch)))

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
+from harness.measure.backends.base import why_unloadable
 from harness.measure.backends.cuda import load_driver
 from harness.measure.backends.cuda_api import CooperativeDriver
 from harness.measure.backends.cuda_driver import (
@@ -30,7 +31,6 @@ from harness.measure.backends.cuda_driver import (
 from harness.measure.backends.cuda_module import CudaModule
 from harness.measure.backends.cuda_stream import TimedStream
 from harness.measure.backends.driver_device import DriverDevice
-from harness.measure.backends.launch_checks import why_unloadable
 from harness.measure.clock_watch import ClockWatch
 
 _KEPT_MODULES = 2  # of a configuration and its twin

@@ -14,23 +14,21 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
-from harness.measure.backends.cubin import variable_names
+from harness.measure.backends.base import three, why_unlaunchable
+from harness.measure.backends.cubin import (
+    ParameterPlace,
+    kernel_symbol,
+    packed_arguments,
+    parameter_places,
+    variable_names,
+)
 from harness.measure.backends.cuda_api import (
     CooperativeDriver,
     CudaDriver,
     Shape,
     no_cooperative,
 )
-from harness.measure.backends.driver_device import BoundArray
-from harness.measure.backends.kernel_parameters import (
-    ParameterPlace,
-    packed_arguments,
-    parameter_places,
-)
-from harness.measure.backends.kernel_symbols import kernel_symbol
-from harness.measure.backends.launch_checks import three, why_unlaunchable
-
-_KEPT_LAUNCHES = 64  # of configurations of the same machine code
+from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray
 
 Bound = Mapping[str, BoundArray | np.generic]
 """The bound arguments of a device; another object after each `bind`."""
@@ -100,7 +98,7 @@ class CudaModule:
 
         Raises LaunchFailed for what the device or the kernel does not allow.
         """
-        if bound is not self._bound or len(self._prepared) == _KEPT_LAUNCHES:
+        if bound is not self._bound or len(self._prepared) == KEPT_LAUNCHES:
             self._bound = bound
             self._prepared.clear()
         kept = self._prepared.get(id(launches))

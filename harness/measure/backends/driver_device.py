@@ -22,6 +22,11 @@ from harness.measure.clock_watch import ClockWatch
 _FILLED_BYTES = 1 << 18  # at most, to see the clock's tick
 
 
+KEPT_LAUNCHES = 64
+"""So many launches that were checked are kept: more than are interleaved. Host modules may yield
+new ones in every run."""
+
+
 class BoundArray(NamedTuple):
     """An array argument: what kernels get, the memory around it with its guard zones, and the
     array's shape and type on the host."""

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.flag_file import with_values
 from harness.core.program import Binary, Program
-from harness.measure.backends.cuda_arch import checked_arch
-from harness.measure.backends.cuda_binary import SOURCE_NAME, cuda_binary, readable_log
+from harness.measure.backends.cuda_binary import (
+    SOURCE_NAME,
+    checked_arch,
+    cuda_binary,
+    readable_log,
+)
 from harness.measure.build_cache import digests
-from harness.measure.compiler_command import run_in_group
+from harness.source.kernel_source import INCLUDE
 
 COMPILE_TIMEOUT_S = 120.0
 _BINARY_NAME = "kernel.cubin"
 _READ_NAME = "kernel.d"
 _CURE = "install {} toolkit, and set CUDACXX to its nvcc"
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include\b[ \t]*(?:"([^"\n]+)")?', re.MULTILINE)
 
 # nvcc obeys these variables: builds under different values must not be mixed up.
 ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
@@ -229,7 +234,7 @@ def _reads_others(program: Program) -> bool:
     if any("include" in option for option in program.options) or any(map(_is_set, ENVIRONMENT)):
         return True
     texts = (program.text, *program.includes)
-    names = (found[1] for text in texts for found in _INCLUDE.finditer(text))
+    names = (quoted for text in texts for quoted, _, _ in INCLUDE.findall(text))
     folders = [Path(folder) for folder in program.include_dirs]
     return any(not name or not any((f / name).is_file() for f in folders) for name in names)
 
@@ -254,3 +259,32 @@ def _without_paths(output: str, folder: Path) -> str:
     """Remove the temporary folder and the numbers of nvcc's intermediate files from the output."""
     output = output.replace(f"{folder}/", "").replace(str(folder), ".")
     return re.sub(r"\btmpxft_[0-9a-f]+_[0-9a-f]+-\d+_", "", output)
+
+
+def run_in_group(command: Sequence[str], folder: Path, timeout_s: float) -> tuple[int | None, str]:
+    """Run a command in a folder; return its exit status, None after a timeout, and its output.
+
+    The command has a process group of its own, which is killed as a whole: nvcc's children
+    (cicc, ptxas) would otherwise outlive it. Raises OSError where it cannot start.
+    """
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        return None, output
+    return process.returncode, output

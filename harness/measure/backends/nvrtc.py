@@ -13,7 +13,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,15 @@ from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import cache_folder
 from harness.core.flag_file import with_values
 from harness.core.program import Binary, Program
-from harness.measure.backends.cuda_arch import checked_arch
-from harness.measure.backends.cuda_binary import SOURCE_NAME, cuda_binary, readable_log
-from harness.measure.backends.nvrtc_headers import headers, includes_others, why_untracked
+from harness.measure.backends.cuda_binary import (
+    SOURCE_NAME,
+    checked_arch,
+    cuda_binary,
+    readable_log,
+)
 from harness.measure.build_cache import digests
 from harness.measure.forked import ForkLost, run_forked
+from harness.source.kernel_source import INCLUDE, included_files
 
 COMPILE_TIMEOUT_S = 120.0
 _EMPTY = 'extern "C" __global__ void f() {}\n'
@@ -235,3 +239,46 @@ def _failure(status: str, log: str) -> str:
     elif status == "NVRTC_ERROR_INVALID_OPTION":
         lines.append(f"This is no option of NVRTC. {_USE_NVCC}")
     return "\n".join(lines)
+
+
+def why_untracked(program: Program) -> str | None:
+    """Return why the files that NVRTC would read cannot be found; None where they can."""
+    option = next((option for option in program.options if "include" in option), None)
+    if option is not None:
+        return f"the option `{option}` reads a file"
+    macro = next((macro for _, _, macro in _includes(program) if macro), None)
+    return None if macro is None else f"`#include {macro}` names its file by a macro"
+
+
+def includes_others(program: Program, folders: Sequence[Path]) -> bool:
+    """Say whether a program includes files that are neither in its folders nor in these."""
+    searched = (*map(Path, program.include_dirs), *folders)
+    names = (quoted or bracketed for quoted, bracketed, _ in _includes(program))
+    return any(not any((f / name).is_file() for f in searched) for name in names if name)
+
+
+def _includes(program: Program) -> Iterator[tuple[str, str, str]]:
+    for text in (program.text, *program.includes):
+        yield from INCLUDE.findall(text)
+
+
+def headers(program: Program, toolkit: Sequence[Path], known: Path | None) -> list[str]:
+    """Return the files that a program includes, in whatever branch, from its folders and those of
+    a toolkit.
+
+    Files below `known`, which the compiler's release stands for, are left out.
+    """
+    folders = (*map(Path, program.include_dirs), *toolkit)
+    if not folders:
+        return []
+    first, *others = folders
+    found: set[Path] = set()
+    waiting = [(first / "kernel.cu", program.text)]
+    while waiting:
+        including, text = waiting.pop()
+        for path in included_files(including, text, first, tuple(others)):
+            if path in found or (known is not None and path.is_relative_to(known)):
+                continue
+            found.add(path)
+            waiting.append((path, path.read_text(encoding="utf-8", errors="replace")))
+    return sorted(map(str, found))

@@ -18,11 +18,9 @@ from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.kernel_name import plain_name
 from harness.core.program import Argument, Binary, Contents, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.backends.cache_flush import CacheFlush, last_cache_bytes
-from harness.measure.backends.driver_device import BoundArray, DriverDevice
+from harness.measure.backends.base import three, why_unlaunchable
+from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray, DriverDevice
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.backends.launch_checks import three, why_unlaunchable
-from harness.measure.backends.loaded_variables import LoadedVariables
 from harness.measure.backends.opencl import (
     DeviceName,
     build_program,
@@ -31,14 +29,19 @@ from harness.measure.backends.opencl import (
     load_pyopencl,
 )
 from harness.measure.backends.opencl_arguments import KernelParameter, local_position, why_unfit
-from harness.measure.backends.opencl_memory import DeviceMemory, DriverMemory, ProcessMemory
-from harness.measure.backends.thread_memory import ThreadMemory, is_known
+from harness.measure.backends.opencl_memory import (
+    CacheFlush,
+    DeviceMemory,
+    DriverMemory,
+    ProcessMemory,
+    last_cache_bytes,
+)
+from harness.measure.backends.thread_memory import LoadedVariables, ThreadMemory, is_known
 
 POCL = "Portable Computing Language"
 """PoCL's name of its platform."""
 
 _MAX_GRID = 2**31 - 1
-_KEPT_LAUNCHES = 64  # more than are interleaved; host modules may yield new ones in every run
 _KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
 
 
@@ -282,7 +285,7 @@ class OpenClDevice(DriverDevice):
     def _launch(self, module: _LoadedProgram, launch: Launch) -> float:
         checked = self._checked.get(id(launch))
         if checked is None or checked.launch is not launch or checked.module is not module:
-            if len(self._checked) == _KEPT_LAUNCHES:
+            if len(self._checked) == KEPT_LAUNCHES:
                 self._checked.clear()
             checked = self._checked[id(launch)] = self._check(module, launch)
         kernel, size = checked.kernel, checked.size

@@ -3,20 +3,25 @@
 PoCL runs kernels on threads of this process, in the memory of its buffers. A copy through the
 queue wakes these threads and then waits for them, which takes longer than most copies. So the
 memory of PoCL's buffers is allocated here, as PoCL would allocate it, and read and written in
-place.
+place. Caches are emptied between runs, so that a timed run finds none of its data there.
 """
 
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import LaunchFailed
-from harness.measure.backends.loaded_variables import libc
+from harness.core.machine import libc
+
+_SOURCE = "kernel void flush(global ulong8 *memory) { memory[get_global_id(0)] = 0; }"
+_LINE_BYTES = 64  # of a ulong8
+
+_GPU_CACHE_BYTES = 1 << 27
+"""Some drivers state the size of a GPU's first cache. No last one is larger than twice this."""
 
 _ALIGNMENT = 128
 """PoCL aligns its own buffers so: where data lie can make a kernel faster or slower."""
@@ -87,7 +92,7 @@ class ProcessMemory:
                 self._context, flags.READ_WRITE | flags.USE_HOST_PTR, hostbuf=memory
             )
         except self._cl.Error:
-            _libc().free(address)
+            libc().free(address)
             raise
         self._addresses[buffer] = address
         return buffer
@@ -96,7 +101,7 @@ class ProcessMemory:
         self._queue.finish()  # what empties the caches may run, if the launch behind it was refused
         address = self._addresses.pop(buffer)
         buffer.release()
-        _libc().free(address)
+        libc().free(address)
 
     def write(self, buffer: Any, offset: int, array: npt.NDArray[Any]) -> None:
         ctypes.memmove(self._addresses[buffer] + offset, array.ctypes.data, array.nbytes)
@@ -114,14 +119,31 @@ class ProcessMemory:
 def _allocated(size_bytes: int) -> int | None:
     """Return the address of new memory; None where there is no room."""
     address = ctypes.c_void_p()
-    failed = _libc().posix_memalign(ctypes.byref(address), _ALIGNMENT, size_bytes)
+    sizes = ctypes.c_size_t(_ALIGNMENT), ctypes.c_size_t(size_bytes)
+    failed = libc().posix_memalign(ctypes.byref(address), *sizes)
     return None if failed else address.value
 
 
-@lru_cache(maxsize=1)
-def _libc() -> ctypes.CDLL:
-    library = libc()
-    library.posix_memalign.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
-    library.free.argtypes = (ctypes.c_void_p,)
-    library.free.restype = None
-    return library
+def last_cache_bytes(device: Any, is_cpu: bool) -> int:
+    """Return the size of a device's last cache; of a GPU, 128 MiB or more."""
+    stated = int(device.global_mem_cache_size)
+    return stated if is_cpu and stated else max(stated, _GPU_CACHE_BYTES)
+
+
+class CacheFlush:
+    """A kernel that writes to more memory than the caches hold, on all threads of the device.
+
+    The driver's own filling of memory runs on one thread of PoCL, whose other threads keep what
+    their own caches hold.
+    """
+
+    def __init__(self, cl: Any, context: Any, queue: Any) -> None:
+        self._cl, self._queue = cl, queue
+        program = cl.Program(context, _SOURCE).build(cache_dir=False)
+        self._kernel = cl.Kernel(program, "flush")
+
+    def queue(self, memory: Any, size_bytes: int) -> None:
+        """Queue the kernel: what is queued next finds empty caches."""
+        self._kernel.set_args(memory)
+        lines = size_bytes // _LINE_BYTES
+        self._cl.enqueue_nd_range_kernel(self._queue, self._kernel, (lines,), None)

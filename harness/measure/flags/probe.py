@@ -20,8 +20,7 @@ from typing import Protocol
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.program import Binary, Program, family
-from harness.measure.backends.nvcc import ENVIRONMENT
-from harness.measure.compiler_command import run_in_group
+from harness.measure.backends.nvcc import ENVIRONMENT, run_in_group
 from harness.measure.compiler_warnings import conflicts
 from harness.space_file.flags.model import ANY_FILE, Setting
 

@@ -34,8 +34,7 @@ from harness.measure.programs.sandbox import (
     run_command,
 )
 from harness.measure.run_folder import require_room
-from harness.measure.sensors.energy import counted, energy_of_runs
-from harness.measure.sensors.rapl import RaplCounter
+from harness.measure.sensors.energy import RaplCounter, counted, energy_of_runs
 from harness.measure.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK

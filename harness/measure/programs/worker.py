@@ -23,8 +23,7 @@ from harness.measure.programs.runner import (
     run_twice,
 )
 from harness.measure.programs.sandbox import end_programs_when_terminated
-from harness.measure.sensors import SensorUnavailable
-from harness.measure.sensors.rapl import RaplCounter
+from harness.measure.sensors.energy import RaplCounter, SensorUnavailable
 from harness.measure.trial import RunFailed, outcome_of
 
 T = TypeVar("T")

@@ -1,13 +1,20 @@
-"""Choose the sensors of a device, and say why some are missing."""
+"""Choose the sensors of a device, say why some are missing, and read them beside a measurement."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from harness.core.errors import HostTooSlow
 from harness.core.records import Environment
-from harness.measure.sensors.energy import EnergyCounter, SensorUnavailable
-from harness.measure.sensors.nvml import NvmlGpu, load_nvml
-from harness.measure.sensors.rapl import RaplCounter
+from harness.measure.sensors.energy import (
+    EnergyCounter,
+    RaplCounter,
+    SensorUnavailable,
+    measure_energy,
+)
+from harness.measure.sensors.nvml import NvmlGpu, load_nvml, of_both
 
 PCI_BUS_ID = "pci_bus_id"
 """The note of an environment by which NVML finds the GPU."""
@@ -70,3 +77,32 @@ def _denied(gpu: NvmlGpu | None) -> tuple[str, ...]:
         f"NVML refuses {call} ({reason}): its values are left out"
         for call, reason in gpu.denied.items()
     )
+
+
+class SensorLog:
+    """The `observed` state and energy of one configuration; nothing without sensors."""
+
+    def __init__(self, sensors: Sensors | None) -> None:
+        self.observed: dict[str, float] = {}
+        self._sensors = sensors
+
+    def read(self) -> None:
+        """Read the state, before the samples and after them."""
+        if self._sensors is not None:
+            self.observed = of_both(self.observed, self._sensors.state())
+
+    def measure_energy(
+        self,
+        run: Callable[[], float],
+        restore: Callable[[], float],
+        verify: Callable[[], None],
+        seconds: float,
+    ) -> None:
+        """Measure the energy of a run, as `harness.measure.sensors.energy` says.
+
+        A host that is too slow meanwhile does not undo the samples: the energy stays unknown.
+        """
+        counter = None if self._sensors is None else self._sensors.counter
+        if counter is not None:
+            with contextlib.suppress(HostTooSlow):
+                self.observed |= measure_energy(run, restore, verify, counter, seconds)

@@ -1,4 +1,4 @@
-"""The project's own search techniques, one a file, registered with OpenTuner's."""
+"""The project's own search techniques, registered with OpenTuner's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from opentuner.search import technique
 
 from harness.search.techniques.gaussian_process import GaussianProcess
-from harness.search.techniques.hill_climb import HillClimb
-from harness.search.techniques.self_contained import SelfContained
-from harness.search.techniques.uniform_random import REFUSALS, UniformRandom
+from harness.search.techniques.self_contained import (
+    REFUSALS,
+    HillClimb,
+    SelfContained,
+    UniformRandom,
+)
 
 OWN: tuple[technique.SearchTechnique, ...] = (
     GaussianProcess(),

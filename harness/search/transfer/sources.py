@@ -1,15 +1,25 @@
-"""The data that a search learns from before its first test: recordings and other inputs."""
+"""The data that a search learns from before its first test: recordings, other inputs, and other
+devices in the database."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.models.transfer_prior import SourceTask, TransferData
 from harness.recordings.recording import Recording
+from harness.results import WARM_START, MeasurementRows, RunPlan, Store
+from harness.results.other_devices import (
+    DeviceResults,
+    as_note,
+    from_note,
+    other_devices,
+    read_device,
+)
+from harness.results.selecting import refusing_damage
 from harness.search.transfer.recording import TransferSource, most_alike
 from harness.space import Space
 
@@ -63,16 +73,84 @@ class TransferSources:
         tasks = [task for source in self.of(space) for task in source.tasks(problem)]
         tasks += stored
         alike = most_alike(problem, {other: len(found) for other, found in measured.items()})
-        of_inputs = (_task_of_input(space, other, measured[other]) for other in alike)
+        of_inputs = (task_of(space, other, measured[other]) for other in alike)
         tasks += [task for task in of_inputs if task is not None]
         sources = tuple(_without_foreign_features(tasks, problem))
         return TransferData(problem, sources) if sources else None
 
 
-def _task_of_input(
-    space: Space, other: Input, measured: Iterable[Measurement]
-) -> SourceTask | None:
-    """Keep the measurements of another input that are points of a space; None where all failed."""
+class StoredSources:
+    """What other devices measured of the program that a campaign tunes.
+
+    A run notes which results it starts from, and how far they went. So it goes on with the same
+    ones, however many are added meanwhile.
+    """
+
+    def __init__(self, store: Store, wanted: bool, warn: Callable[[str], None]) -> None:
+        """`wanted` says whether new runs start from them."""
+        self._store = store
+        self._wanted = wanted
+        self._warn = warn
+        self._now: tuple[DeviceResults, ...] | None = None
+        self._of_run: dict[Input, tuple[DeviceResults, ...]] = {}
+        self._rows: dict[DeviceResults, Mapping[Input, MeasurementRows]] = {}
+        self._tasks: dict[tuple[DeviceResults, Input], SourceTask | None] = {}
+
+    def of(self, plan: RunPlan) -> tuple[DeviceResults, ...]:
+        """Return the results that a run began with, or will begin with."""
+        if plan.problem not in self._of_run:
+            self._of_run[plan.problem] = self._found(plan)
+        return self._of_run[plan.problem]
+
+    def _found(self, plan: RunPlan) -> tuple[DeviceResults, ...]:
+        store = self._store
+        begun = store.notes_of_begun(plan)
+        if begun is not None:
+            with refusing_damage(store.connection):
+                return from_note(begun.get(WARM_START, "[]"))
+        if not self._wanted:
+            return ()
+        if self._now is None:  # once a command: its inputs start from the same results
+            self._now = store.read(
+                lambda: other_devices(store.connection, plan.spec, plan.environment)
+            )
+        return self._now
+
+    def notes(self, plan: RunPlan) -> Mapping[str, str]:
+        """Return the note of a run that begins; none where no other device has results."""
+        sources = self.of(plan)
+        return {WARM_START: as_note(sources)} if sources else {}
+
+    def tasks(self, plan: RunPlan, space: Space) -> list[SourceTask]:
+        """Return what these results teach about a run's input: of each device, the inputs that
+        are most like it."""
+        found = []
+        for source in self.of(plan):
+            rows = self._read(plan, source)
+            for other in most_alike(plan.problem, {p: len(own) for p, own in rows.items()}):
+                if (source, other) not in self._tasks:
+                    measured = rows[other].measurements()
+                    self._tasks[source, other] = task_of(space, other, measured)
+                task = self._tasks[source, other]
+                found += [] if task is None else [task]
+        return found
+
+    def _read(self, plan: RunPlan, source: DeviceResults) -> Mapping[Input, MeasurementRows]:
+        store = self._store
+        if source not in self._rows:
+            self._rows[source] = store.read(
+                lambda: read_device(store.connection, plan.spec, source)
+            )
+            if not self._rows[source]:
+                self._warn(
+                    f"the results of {source.device}, from which the search began, are no longer "
+                    "in the database; it goes on without them"
+                )
+        return self._rows[source]
+
+
+def task_of(space: Space, other: Input, measured: Iterable[Measurement]) -> SourceTask | None:
+    """Keep the measurements of an input that are points of a space; None where all failed."""
     kept = [m for m in measured if m.outcome is not Outcome.ILLEGAL and space.is_point(m.config)]
     if all(m.outcome is not Outcome.OK for m in kept):
         return None
