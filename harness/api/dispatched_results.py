@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import ClassVar
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.core.text import counted
-from harness.dispatch.recorded import recorded_spec
 from harness.dispatch.study import AUTO
 from harness.results.tuned_space import TunedSpace
 from harness.results.view import Results, the_one
-from harness.space_file import Spec, load_spec
+from harness.space_file import Parameter, Spec, load_spec
+from harness.space_file.model import Measure, Search, Verify
 
 
 @dataclass(frozen=True)
@@ -140,3 +141,30 @@ def describe(results: Results) -> str:
 def device_name(environment: Environment) -> str:
     """Name a device; one that was measured with cold and with warm caches counts as two."""
     return ", ".join(filter(None, (environment.device, environment.caches)))
+
+
+def recorded_spec(results: Results) -> Spec:
+    """Make a space of the recorded parameters, values and inputs. It has no kernel, so that a
+    dispatcher for it only chooses."""
+    campaign, default = results.campaign, results.default
+    inputs = tuple(results.measured)
+    return Spec(
+        path=Path(results.databases[0]),
+        name=re.sub(r"\W", "_", campaign.space_name, flags=re.ASCII),
+        title=campaign.title,
+        functions=(campaign.space_name,),
+        sources={},
+        host=Path(results.databases[0]),
+        parameters=tuple(
+            Parameter(name, "enum", tuple(results.rows.values_of(name)), "source", value)
+            for name, value in default.items()
+        ),
+        constraints=(),
+        launch=None,
+        features=tuple(dict.fromkeys(name for problem in inputs for name in problem)),
+        inputs=inputs,
+        verify=Verify(),
+        measure=Measure(),
+        search=Search(),
+        host_text="",
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import re
 from collections.abc import Mapping, Sequence
@@ -19,12 +20,12 @@ from harness.api.dispatched_results import (
     results_of,
     space_of,
 )
+from harness.constraints.expression import Expression
 from harness.core.config_diff import difference
 from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.text import counted, suggestion
-from harness.dispatch.candidates import matrix_of
-from harness.dispatch.current_space import in_current_space
+from harness.dispatch.candidates import applies_where, matrix_of
 from harness.dispatch.dispatcher import KernelFile, Provenance
 from harness.dispatch.formats import check_formats
 from harness.dispatch.learnt import LearntSelector
@@ -56,8 +57,9 @@ from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
 from harness.measure.backends.cuda_compilers import NVCC, name_of, open_cuda_compiler
 from harness.models.encoding.columns import tuned_range
-from harness.results import without_password
+from harness.results import MeasurementRows, without_password
 from harness.results.caveats import record_lines
+from harness.results.compatible import with_known_values
 from harness.results.versions import EVERY
 from harness.results.view import Results, read_results
 from harness.space_file import Spec
@@ -326,3 +328,36 @@ def _kernels(
     if backend == "command" and not why_no_programs(spec):
         return program_files(spec, program)
     return ()
+
+
+def in_current_space(results: Results, spec: Spec) -> tuple[Results, list[str]]:
+    """Keep the results that the space allows as it is now, under its current constraints; also
+    return notices of what is left out. The kernel must be the measured one."""
+    kept, gone = with_known_values(results.rows, {p.name: p.allows for p in spec.parameters})
+    notices = []
+    if len(kept) < len(results.rows):
+        left_out = counted(len(results.rows) - len(kept), "measurement")
+        notices.append(
+            f"Left out: {left_out} with values that {spec.path} no longer has: {', '.join(gone)}."
+        )
+    texts = tuple(constraint.expression.text for constraint in spec.constraints)
+    if set(texts) == set(results.campaign.constraints):
+        return dataclasses.replace(results, all_rows=kept), notices
+    campaign = dataclasses.replace(results.campaign, constraints=texts)
+    now = dataclasses.replace(results, campaign=campaign, all_rows=kept)
+    legal = _legal(now)
+    if len(legal) < len(kept):
+        left_out = counted(len(kept) - len(legal), "measurement")
+        notices.append(
+            f"The constraints of {spec.path} have changed since it was last tuned: {left_out} "
+            "that they no longer allow are left out."
+        )
+    return dataclasses.replace(now, all_rows=legal), notices
+
+
+def _legal(results: Results) -> MeasurementRows:
+    """Keep the rows that the constraints allow."""
+    applies = applies_where(map(Expression, results.constraints), results.limits)
+    columns, rows = results.rows.columns, results.rows.selected.tolist()
+    legal = [applies(columns.inputs.at(row), columns.configs.at(row)) for row in rows]
+    return results.rows.where(np.array(legal, dtype=np.bool_))

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.analysis.inputs import InputReport
-from harness.api.picture import Picture
 from harness.core.config_diff import DEFAULT
 from harness.core.errors import UsageError
+from harness.core.files import WRITTEN_BY, write_output
 from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
 from harness.display.inputs import best_configuration, best_time, default_time, format_speedup
@@ -274,3 +274,29 @@ def open_results(
     return [
         TuneResults(found) for found in read_results(list(map(str, named)), space, builds=False)
     ]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as SVG."""
+
+    svg: str
+
+    def __post_init__(self) -> None:
+        # The report's pictures take the colours of its page.
+        plain = self.svg.replace("var(--paper)", "white").replace("currentColor", "#444")
+        object.__setattr__(self, "svg", plain)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the SVG file, in place of an earlier picture of harness; return its path.
+
+        Raises UsageError where another file is there.
+        """
+        write_output(Path(path), f"<!-- {WRITTEN_BY} -->{self.svg}")
+        return Path(path)
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"Picture({len(self.svg):,} characters of SVG; .save(path) writes it)"

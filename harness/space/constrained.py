@@ -9,8 +9,9 @@ that satisfy the others are drawn until one satisfies these too, and the count i
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +24,9 @@ from harness.core.records import LIMIT_NAMES, Config, DeviceLimits, Input, Value
 from harness.space.draws import Draws
 from harness.space.judge import Judge
 from harness.space.launches import launch_constraints, launch_of
-from harness.space.points import PointArray, Points, near_indices
+from harness.space.points import PointArray, Points, near_indices, step_size
 from harness.space.protocol import Space
-from harness.space.relevance import Relevance
-from harness.space.repair import repaired
+from harness.space.relevance import Move, Relevance
 from harness.space_file import LaunchPlan, Parameter, Spec
 
 _REPAIR_CANDIDATES = 64
@@ -192,3 +192,49 @@ class ConstrainedSpace(Space):
     def launch(self, config: Config, function: str, arguments: Sequence[str]) -> Launch:
         """Return the launch of a configuration; raises ExpressionError where a size is no int."""
         return launch_of(self._launch, self.judge.values(config), function, arguments)
+
+
+_REACH = 8
+
+
+def repaired(judge: Judge, relevance: Relevance, config: Config) -> Config | None:
+    """Return the nearest legal configuration that differs in one parameter.
+
+    Nearness is the relative step on scales. Where none is legal, continue from the nearest that
+    breaks fewer constraints. Returns None where that leads nowhere.
+    """
+    here: Config | None = config
+    broken = judge.broken(judge.constraints, config)
+    while here is not None and broken:
+        here = _stepped(judge, relevance, here, broken)
+        broken = judge.broken(judge.constraints, here) if here is not None else []
+    return here
+
+
+def _stepped(
+    judge: Judge, relevance: Relevance, config: Config, broken: Sequence[Expression]
+) -> Config | None:
+    """Return the nearest change of one parameter that repairs everything, or else a part."""
+    shared = frozenset.intersection(*(constraint.names for constraint in broken))
+    for changed, naming in _steps(judge, relevance, config, shared):
+        if judge.satisfies(naming, changed):
+            return Config(changed)
+    named = frozenset.union(*(constraint.names for constraint in broken))
+    for changed, naming in _steps(judge, relevance, config, named) if len(broken) > 1 else ():
+        before = sum(constraint in naming for constraint in broken)
+        if len(judge.broken(naming, changed)) < before:
+            return Config(changed)
+    return None
+
+
+def _steps(
+    judge: Judge, relevance: Relevance, config: Config, names: Collection[str]
+) -> Iterator[Move]:
+    """Yield small changes of one of these parameters, the nearest first, with their constraints."""
+    steps: list[tuple[float, Parameter, int]] = []
+    for parameter, here in zip(judge.points.parameters, judge.points.encode(config), strict=True):
+        if parameter.name in names:
+            near = near_indices(parameter, here, _REACH)
+            steps += ((step_size(parameter, here, there), parameter, there) for there in near)
+    for _, parameter, there in sorted(steps, key=itemgetter(0)):
+        yield relevance.move(judge, config, parameter, there)

@@ -21,7 +21,7 @@ from harness.commands.analyse import main
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.results.ablation import Ablation, AblationStep, StepResult, ablation_lines
 from harness.stats.timing import TimeRatio
-from harness.tuning.ablation import ablate
+from harness.tuning.ablation_stage import ablate
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 
 DEFAULT: dict[str, Value] = {

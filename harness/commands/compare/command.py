@@ -10,15 +10,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.commands.compare.document import comparison_document
+from harness.api.documents import ComparedDocument, ComparedMeasurementDocument, CompareDocument
 from harness.commands.compare.rerun import RerunOptions, Sides, rerun
 from harness.commands.run import print_json
 from harness.compare import reports
-from harness.compare.comparison import Comparison, Rules, compare
+from harness.compare.comparison import ComparedRow, Comparison, Rules, compare
 from harness.compare.reading import read_kernel_results
-from harness.compare.table import comparison_table
+from harness.compare.table import comparison_table, summary
 from harness.core.errors import HarnessError, UsageError
 from harness.core.files import check_output, write_output
+from harness.core.records import Measurement
 from harness.display.formats import make_console
 from harness.display.text import print_line
 from harness.space_file import load_spec
@@ -126,3 +127,52 @@ def _compare(compared: _Compared, rules: Rules, outputs: _Outputs) -> int:
     status = REGRESSION if comparison.regressions else 0
     outputs.write(comparison, status)
     return status
+
+
+def comparison_document(comparison: Comparison, status: int) -> CompareDocument:
+    """Describe a comparison and the exit code of its command."""
+    least_certain = comparison.least_certain
+    return CompareDocument(
+        status=status,
+        level=comparison.rules.level,
+        threshold=comparison.rules.threshold,
+        tested=comparison.tested,
+        upper_limit=least_certain[1] if least_certain else None,
+        summary=summary(comparison),
+        counts=dict(comparison.counts),
+        notes=list(comparison.notes),
+        comparisons=list(map(_row, comparison.rows)),
+    )
+
+
+def _row(row: ComparedRow) -> ComparedDocument:
+    change = row.change
+    return ComparedDocument(
+        kernel=row.kernel,
+        device=row.environment.device,
+        cache=row.environment.cache,
+        input=dict(row.problem),
+        of=row.subject,
+        verdict=row.verdict.value,
+        base=_measured(row.base),
+        candidate=_measured(row.candidate),
+        ratio=change.ratio.value if change else None,
+        low=change.ratio.low if change else None,
+        high=change.ratio.high if change else None,
+        p_value=change.p_value if change else None,
+        upper_limit=row.upper_limit,
+        notes=list(row.notes),
+    )
+
+
+def _measured(measurement: Measurement | None) -> ComparedMeasurementDocument | None:
+    if measurement is None or measurement.timing is None:
+        return None
+    timing = measurement.timing
+    return ComparedMeasurementDocument(
+        configuration=dict(measurement.config),
+        median_s=timing.median_s,
+        time_s=timing.time_s,
+        statistic=timing.statistic.value,
+        samples=timing.count,
+    )
