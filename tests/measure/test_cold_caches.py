@@ -23,7 +23,6 @@ from harness.measure.backends.opencl import DeviceName, OpenClCompiler, find_dev
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.backends.opencl_memory import last_cache_bytes
 from harness.measure.choose import open_measurer, with_cache
-from harness.results.rows import environment_of, environment_row
 from harness.space_file import load_spec
 from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE
 from tests.helpers.stub_driver import StubDriver
@@ -185,12 +184,6 @@ def test_times_of_cold_and_of_warm_caches_are_of_two_environments() -> None:
     assert environment(COLD).fingerprint != environment(WARM).fingerprint
     assert str(environment(COLD)) == "a device (a platform, driver 1, cold caches)"
     assert str(environment(WARM)) == "a device (a platform, driver 1, warm caches)"
-
-
-def test_rows_of_older_versions_count_as_warm() -> None:
-    row = environment_row(environment(WARM))
-    assert environment_of({**row, "cache": None}) == environment(WARM)
-    assert environment_of(environment_row(environment(COLD))) == environment(COLD)
 
 
 def test_compare_refuses_to_mix_them() -> None:
