@@ -207,6 +207,8 @@ class _PythonWriter:
             return " * ".join(reals)
         divisor = self._dispatcher.tuned_of(column.features[1])
         is_safe = divisor is not None and not divisor.words and not divisor.holds(0)
+        if self._dispatcher.program.choice.predicts_times:
+            is_safe = False  # candidates are also listed for inputs outside of the tuned range
         return " / ".join(reals) if is_safe else f"_ratio({', '.join(reals)})"
 
     def _term(self, term: LinearTerm) -> str:

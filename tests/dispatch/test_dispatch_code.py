@@ -176,6 +176,9 @@ def test_a_learnt_shortlist_is_what_written_code_lists() -> None:
         assert found == [names[index] for index in row if index >= 0]
         lengths.add(len(found))
     assert len(lengths) > 1, "some inputs are unsure"
+    over_zero = {"m": 8, "n": 0, "s": 0.5, "t": "float"}
+    wanted = listed(written.program, over_zero, 3, applying(written.program, over_zero))
+    assert list(module["select_top"](3, **over_zero)) == wanted, "where C gets an infinity"
 
 
 def test_logarithms_have_the_same_bits_in_each_language(tmp_path: Path) -> None:
