@@ -2,7 +2,7 @@
 
 Inputs of a recording are drawn in a random order and tuned one after another, as a campaign of
 harness.tune does: each search starts from the winners of similar inputs, with the results of all
-earlier inputs as training data ("taught"). The same inputs are also searched independently
+earlier inputs as training data ("with transfer"). The same inputs are also searched independently
 ("alone"). For both
 
 - tests are distinct configurations, including failures; times are medians of recorded samples;
@@ -58,7 +58,7 @@ MILESTONES = (1, 3, 5, 10, 25)
 STARTS = (1, 2, 4, 10)
 """The first inputs of the groups of inputs: small ones first, where most is learnt."""
 
-ALONE, TAUGHT = "alone", "taught"
+ALONE, TRANSFER = "alone", "with transfer"
 
 
 # --------------------------------------------------------------------------------- the searches
@@ -121,7 +121,7 @@ def run(job: OrderJob) -> Array:
         plan = CampaignPlan(spec, options)
         measurer = ReplayMeasurer.of(recording)
         state = State(plan, measurer, store, SilentDisplay(), space=spaces.__getitem__)
-        searches = (Transferring if job.search == TAUGHT else Alone)(state)
+        searches = (Transferring if job.search == TRANSFER else Alone)(state)
         searches.run()
     courses = [_slowdowns(recording, problem, searches.courses[problem]) for problem in spec.inputs]
     return padded(courses, job.budget)
@@ -204,8 +204,8 @@ def groups(inputs: int) -> Iterator[tuple[str, slice]]:
 
 
 def figures(compared: Mapping[str, Array]) -> dict[str, Any]:
-    """Return the figures of each group of inputs and search, and the tests of a taught search over
-    those of one alone."""
+    """Return the figures of each group of inputs and search, and the tests of a search with
+    transfer over those of one alone."""
     found: dict[str, Any] = {}
     for name, part in groups(compared[ALONE].shape[1]):
         near = {search: tests_to_near(orders[:, part]) for search, orders in compared.items()}
@@ -218,7 +218,7 @@ def figures(compared: Mapping[str, Array]) -> dict[str, Any]:
                     for tests in within(MILESTONES, orders.shape[2])
                 },
             }
-        found[f"{name} {TAUGHT} over {ALONE}"] = ratio(near[TAUGHT], near[ALONE])
+        found[f"{name} {TRANSFER} over {ALONE}"] = ratio(near[TRANSFER], near[ALONE])
     return found
 
 
@@ -240,7 +240,7 @@ def main(args: argparse.Namespace) -> Figures:
         OrderJob(data, args.inputs, seed, args.budget, search)
         for data in sets
         for seed in range(args.seeds)
-        for search in (ALONE, TAUGHT)
+        for search in (ALONE, TRANSFER)
     ]
     courses: dict[str, dict[str, list[Array]]] = {}
     for job, order in in_processes(run, jobs, args.jobs, lambda job: f"{job.search} {job.seed}"):

@@ -93,12 +93,12 @@ class Job:
     def key(self, seed: int) -> str:
         """Describe a search."""
         landscape = self.ref.landscape
-        taught = [recorded(source).sha256[:8] for source in self._taught]
+        sources = [recorded(source).sha256[:8] for source in self._sources]
         parts = (landscape.recorded.sha256[:16], landscape.problem.json, self.entrant, self.limit)
-        return " ".join(map(str, (*parts, seed, *taught, code_digest())))
+        return " ".join(map(str, (*parts, seed, *sources, code_digest())))
 
     @property
-    def _taught(self) -> tuple[RecordingFile, ...]:
+    def _sources(self) -> tuple[RecordingFile, ...]:
         return self.warm_start if self.entrant.uses_warm_start else ()
 
     def course(self, row: Mapping[str, Any]) -> Course:

@@ -176,7 +176,9 @@ class _Mapping(StrictModel):
     features: Names = Field(default_factory=list)
     times: _TimeColumns = Field(description="the columns that hold times, and their unit")
     outcome: _OutcomeColumn = _OutcomeColumn()
-    ignore: Names = Field(default_factory=list, description="columns that tell nothing apart")
+    ignore: Names = Field(
+        default_factory=list, description="columns that may be left out, such as dates and comments"
+    )
 
     def columns(self) -> Columns:
         """Return the meaning of the columns."""

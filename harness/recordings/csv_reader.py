@@ -82,7 +82,7 @@ def _mapped_columns(file: CsvFile, mapping: Path | None) -> Columns:
     if unnamed:  # it may tell measurements apart that would else count as samples of one
         raise RecordingError(
             f"{path} does not say what the column {printable(unnamed[0])} of {file.path} is; name "
-            "it among `parameters` or `features`, or in `ignore` if it tells nothing apart"
+            "it among `parameters` or `features`, or in `ignore` if it may be left out"
         )
     return columns
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import mutation
-from benchmarks.mutation import Ended, Journal, Mutant
+from benchmarks.mutants import Mutant
+from benchmarks.mutation import Ended, Journal
 
 ROOT = Path(__file__).parents[2]
 TRIAL = """
@@ -33,7 +34,7 @@ def test_above():
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A clone in which harness/measure/ has one module."""
-    for name in ("benchmarks/mutation.py", "harness/__init__.py"):
+    for name in ("benchmarks/mutants.py", "benchmarks/mutation.py", "harness/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for room in ("core", "stats"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.transfer import ALONE, TAUGHT, DataSet, drawn, figures, groups, main, ratio
+from benchmarks.transfer import ALONE, TRANSFER, DataSet, drawn, figures, groups, main, ratio
 from benchmarks.transfer import tests_to_near as near
 from harness.core.errors import UsageError
 from harness.core.records import Input
@@ -37,9 +37,9 @@ def test_ratio_pairs_the_searches_of_one_input() -> None:
 
 def test_figures_are_by_groups() -> None:
     slow, fast = [math.inf, 2.0, 2.0, 1.0], [1.0] * 4
-    found = figures({ALONE: np.array([[slow] * 12]), TAUGHT: np.array([[slow] * 9 + [fast] * 3])})
-    assert found["4-9 taught over alone"].value == 1
-    assert found["10-12 taught over alone"].value == pytest.approx(0.25)
+    found = figures({ALONE: np.array([[slow] * 12]), TRANSFER: np.array([[slow] * 9 + [fast] * 3])})
+    assert found["4-9 with transfer over alone"].value == 1
+    assert found["10-12 with transfer over alone"].value == pytest.approx(0.25)
     assert found["10-12 alone"]["near, median"].value == 4
     assert [found["1 alone"][f"after {tests}"].value for tests in (1, 3)] == [0, 0.5]
 

@@ -182,7 +182,7 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
     assert tune.main(replaying) == 0
     assert len(configs_of(replaying, 2)) == 4
     techniques = [row[0] for row in rows(replaying, "select technique from runs order by id")]
-    assert techniques[0].startswith("GaussianProcess (taught by ")
+    assert techniques[0].startswith("GaussianProcess (with data of ")
     assert techniques[1] == "GaussianProcess"
 
 

@@ -46,6 +46,7 @@ DOORS = {
     "jinja2": ("harness/dispatch/rendering.py", "harness/report/page.py"),
     "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
     "joblib": ("harness/core/kept.py",),
+    "pcpp": ("harness/source/live_text.py",),
     "pebble": ("harness/measure/processes.py",),
     "filelock": ("harness/core/locks.py",),
     "platformdirs": ("harness/core/files.py",),

@@ -317,7 +317,7 @@ def test_a_run_with_a_warm_start_is_another_run() -> None:
     one = recorded("BX", {(7,): [((16,), 1.0)]})
     other = dataclasses.replace(one, sha256="cd" * 32)
     assert stored_technique(("A", "B"), []) == "A,B"
-    assert stored_technique(("A",), [one, other]) == "A (taught by abababab, cdcdcdcd)"
+    assert stored_technique(("A",), [one, other]) == "A (with data of abababab, cdcdcdcd)"
 
 
 def test_of_many_rows_the_inputs_most_alike_fill_a_forest() -> None:

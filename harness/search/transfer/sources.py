@@ -33,7 +33,7 @@ def first_legal(space: Space, best: Iterable[Measurement | None]) -> Iterator[Co
 def stored_technique(names: Sequence[str], recordings: Iterable[Recording]) -> str:
     """Name a run's technique as the database stores it: a warm start makes it another run."""
     digests = [recording.sha256[:8] for recording in recordings]
-    return ",".join(names) + (f" (taught by {', '.join(digests)})" if digests else "")
+    return ",".join(names) + (f" (with data of {', '.join(digests)})" if digests else "")
 
 
 class TransferSources:
