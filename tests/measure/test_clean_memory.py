@@ -89,7 +89,6 @@ def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
 
     def overruns_far(*arrays: Array) -> None:
         device.overran = True
-        assert worker._held is not None
         worker._held.data.expected["y"][...] = 7
 
     def overwrites_input(x: Array, kept: Array, y: Array, total: Array) -> None:
@@ -115,7 +114,6 @@ def worker(tmp_path: Path) -> DeviceWorker:
 
 def outcome_of(worker: DeviceWorker, kernel: str) -> Outcome:
     found = worker.run(job_of(kernel)).result
-    assert found is not None
     return found.outcome
 
 
@@ -148,7 +146,6 @@ def test_search_runs_on_clean_memory_after_an_interleaved_kernel_that_spoilt_it(
     worker: DeviceWorker,
 ) -> None:
     found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).result.measured
-    assert found is not None
     assert found[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
 
@@ -158,7 +155,6 @@ def test_interleaved_kernel_is_not_blamed_for_one_that_may_have_overwritten_the_
 ) -> None:
     jobs = [job_of("right"), job_of("overruns_far"), job_of("right")]
     reply = worker.run_interleaved(jobs, Block(rounds=2))
-    assert reply.result is not None
     outcomes = [m.outcome for m in reply.result.measured]
     assert outcomes == [Outcome.OK, Outcome.WRONG_RESULT, Outcome.OK]
     assert not reply.healthy
@@ -169,7 +165,6 @@ def test_data_are_not_copied_again_after_right_kernels_and_refused_launches(
 ) -> None:
     assert outcome_of(worker, "right") is Outcome.OK
     refused = worker.run(job_of("right", group=1024)).result
-    assert refused is not None
     assert refused.outcome is Outcome.LAUNCH_FAILED
     assert outcome_of(worker, "right") is Outcome.OK
     assert device.binds == 1

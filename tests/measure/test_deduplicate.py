@@ -57,7 +57,6 @@ def found_for(
 def test_equal_code_that_is_launched_alike_shares_the_samples_and_names_their_origin() -> None:
     own = build(key="1" * 64)
     found = found_for(ok(1, observed={"occupancy": 0.5}), config(2), own)
-    assert found is not None
     assert (found.config, found.build, found.wall_s) == (config(2), own, 0.0)
     assert found.shared_with == config(1).digest
     assert found.timing == ok(1).timing
@@ -99,7 +98,6 @@ def test_measurements_are_found_by_whatever_the_host_module_read_each_time() -> 
     equal.add(ok(1, 5, read=("A", "B")), LAUNCH)
     equal.add(ok(2, 5, read=("A",)), LAUNCH)
     found = equal.find(config(2, 6), build(), LAUNCH)
-    assert found is not None
     assert found.shared_with == config(2, 5).digest
 
 
@@ -118,7 +116,6 @@ def test_failures_that_repeat_are_shared_and_those_that_may_be_chance_are_not(
 
 def test_what_was_shared_is_shared_on_with_its_first_origin() -> None:
     found = found_for(ok(2, shared_with=config(1).digest), config(3))
-    assert found is not None
     assert found.shared_with == config(1).digest
 
 

@@ -62,7 +62,6 @@ def another_process() -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", HOLDER, "tune", "postgresql://me:secret@host/db"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()

@@ -566,5 +566,4 @@ def test_kernels_are_built_with_each_file(
         "nvcc ended with status 139\nnvcc error   : 'cicc' died due to signal 11",
     )
     assert same.shared_with == default.config.digest
-    assert same.build is not None
     assert same.build.options == f"--apply-controls={same.config['controls']}"

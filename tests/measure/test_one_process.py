@@ -122,7 +122,6 @@ def test_each_host_module_keeps_its_own_helpers_in_another_folder(
         worker.prepare(FOUR, 0, host)
     for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[1], 3)):
         found = worker.serve(host, DeviceWorker.run, JOB).result
-        assert found is not None
         assert found.outcome is Outcome.OK, found.message
         assert found.observed["value"] == value, "observe() imports at each call"
     worker._imports.turn_to("nobody")

@@ -115,10 +115,8 @@ def test_kernel_that_knows_the_data_is_found_on_other_data(tmp_path: Path) -> No
     job = fake_job("cheat")
     worker.prepare(FOUR)
     measured = worker.run(job).result
-    assert measured is not None
     assert measured.outcome is Outcome.OK
     again = worker.prove(job, None, 1).result
-    assert again is not None
     assert again.kernel.outcome is Outcome.WRONG_RESULT
     assert worker.run(job) == Reply(None), "the first data must be made again"
 
@@ -232,7 +230,6 @@ def test_kernel_that_keeps_results_where_nobody_looks_is_found_by_its_first_runs
     worker = fake_worker(tmp_path, FakeDevice(clock(), KERNELS | {"twice": keeping}))
     worker.prepare(FOUR)
     measured = worker.run(fake_job(sampling=Sampling())).result
-    assert measured is not None
     assert measured.time_s == 0.2
     found = KernelTimes()
     found.note([started(1.1, 1.0, DEFAULT), measured])
@@ -249,7 +246,6 @@ def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(tmp_pat
     worker.prepare(FOUR)
     jobs = [fake_job(kernel) for kernel in ("spoils", "twice", "twice")]
     found = worker.run_interleaved(jobs, Block(rounds=4)).result.measured
-    assert found is not None
     outcomes = [each.outcome for each in found]
     assert outcomes == [Outcome.WRONG_RESULT, Outcome.OK, Outcome.OK]
     assert [each.timing.count for each in found if each.timing] == [4, 4]
@@ -281,7 +277,6 @@ def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measure
     assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert together.count > 4, "it was measured alone, and works there"
     measured = worker.run(fake_job("alone")).result
-    assert measured is not None
     assert measured.outcome is Outcome.WRONG_RESULT
     assert alone.count == 1, "nobody has spoilt its inputs"
 
@@ -303,7 +298,6 @@ def test_configuration_that_another_takes_down_alone_is_not_measured_on_a_broken
     worker = fake_worker(tmp_path, device)
     worker.prepare(FOUR)
     reply = worker.run_interleaved([fake_job("breaks"), fake_job("honest")], Block(rounds=4))
-    assert reply.result is not None
     assert [each.outcome for each in reply.result.measured] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert not reply.healthy
     assert not reply.result.complete

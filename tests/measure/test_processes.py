@@ -316,7 +316,6 @@ def abandoned(tmp_path: Path, *, kill_shell: bool) -> tuple[Path, int]:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=environment
     ) as owner:
-        assert owner.stdout is not None
         folder, program, shell = owner.stdout.readline().split()
         if kill_shell:
             os.kill(int(shell), signal.SIGKILL)
@@ -445,7 +444,6 @@ def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: 
         text=True,
         env=environment,
     )
-    assert parent.stdout is not None
     with parent.stdout:
         assert [parent.stdout.readline() for _ in range(2)] == ["next\n", "next\n"]
     before = {pid: cpu_s(pid) for pid in descendants(parent.pid)}

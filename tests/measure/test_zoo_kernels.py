@@ -73,7 +73,6 @@ def test_every_kernel_of_the_zoo_is_tested() -> None:
 def test_honest_kernel_is_accepted(measure: Measure, name: str) -> None:
     found = measure(name)
     assert found.outcome is Outcome.OK, found.message
-    assert found.timing is not None
     assert found.timing.count == 15
 
 
