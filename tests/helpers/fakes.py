@@ -180,8 +180,8 @@ class FakeDevice:
 class FakeBackend(Backend):
     """A backend that writes each compilation and launch to `journal`: event, begin and end in s.
 
-    The device's process dies at the launch after `lives`. Arrays beyond `memory_bytes` do not fit,
-    nor at the binds that `refused_binds` numbers, from 0 over all processes; at `broken_binds` the
+    The device's process dies at the launch after `lives`. Arrays do not fit
+    at the binds that `refused_binds` numbers, from 0 over all processes; at `broken_binds` the
     driver fails otherwise. A launch
     of a program whose text has the words `spoilt_by` breaks the device of that process. If it
     `hashes` binaries, the lines that name kernels are the machine code. A real `arch` is compiled
@@ -193,7 +193,6 @@ class FakeBackend(Backend):
     launch_s: float = 0.0
     compile_s: float = 0.0
     lives: int = 1_000_000
-    memory_bytes: int = 1_000_000
     refused_binds: tuple[int, ...] = ()
     broken_binds: tuple[int, ...] = ()
     spoilt_by: str | None = None
@@ -246,11 +245,10 @@ class _JournalDevice(FakeDevice):
     def bind(self, arguments: Mapping[str, Argument]) -> None:
         wanted = sum(value.nbytes for value in arguments.values())
         bind = self._binds()
-        refused = bind in self._backend.refused_binds
         with _noted(self._backend.journal, "bind"):
             if bind in self._backend.broken_binds:
                 raise LaunchFailed("the driver is confused")
-            if refused or wanted > self._backend.memory_bytes:
+            if bind in self._backend.refused_binds:
                 raise OutOfDeviceMemory(f"{wanted} bytes do not fit")
         super().bind(arguments)
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from harness.core.errors import BackendUnavailable, BuildFailed, DataDoesNotFit, UsageError
+from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.files import cache_folder
 from harness.core.program import Binary, Program
-from harness.core.records import Build, Config, Measurement, Outcome
+from harness.core.records import Build, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_cache import BuildCache, digests
 from harness.measure.build_queue import BuildQueue
@@ -40,12 +40,12 @@ def edited(tmp_path: Path) -> Path:
     return Path(shutil.copytree(FAULTS, tmp_path / "faults"))
 
 
-def measured_anew(folder: Path, opencl: Backend, **changes: Any) -> tuple[Measurement, bool]:
+def measured_anew(folder: Path, opencl: Backend) -> tuple[Measurement, bool]:
     """Load the space, measure once; and whether anything was compiled."""
     spec = load_spec(folder / "faults.yaml")
     with closing(KernelMeasurer(spec, opencl)) as measurer:
         space = space_of(spec, measurer)
-        found = measurer.measure(space, GIVEN, Config({**space.default, **changes}), None)
+        found = measurer.measure(space, GIVEN, space.default, None)
     return found, not found.build.cached
 
 
@@ -77,17 +77,6 @@ def test_second_run_compiles_nothing_until_something_changes(edited: Path, openc
     )
     change("faults.cl", "y = 2 x", "y = 2 * x")
     assert measured_anew(edited, opencl)[1] is True
-
-
-def test_options_are_part_of_what_is_built(edited: Path, opencl: Backend) -> None:
-    path = edited / "faults.yaml"
-    flags = "flags: {opencl: {cl-mad-enable: boolean}}\nlaunch:"
-    path.write_text(path.read_text().replace("launch:", flags))
-    (flag,) = (p.name for p in load_spec(path).parameters if p.role == "flag")
-    assert measured_anew(edited, opencl)[0].outcome is Outcome.OK
-    found, compiled = measured_anew(edited, opencl, **{flag: True})
-    assert found.build.options == "-cl-mad-enable"
-    assert compiled
 
 
 @pytest.fixture
@@ -207,13 +196,6 @@ def test_process_that_dies_of_its_first_configuration_is_not_tried_again(fake: O
         assert "SIGSEGV" in found.message
 
 
-def test_input_that_does_not_fit_on_the_device_leaves_the_others(fake: Open) -> None:
-    measurer, space = fake(memory_bytes=64)
-    with pytest.raises(DataDoesNotFit, match="80 bytes do not fit"):
-        measurer.measure(space, FIVE, space.default, None)
-    assert measurer.measure(space, FOUR, space.default, None).outcome is Outcome.OK
-
-
 @pytest.mark.usefixtures("fake_processes")
 def test_device_that_cannot_be_opened_is_unavailable(fake_spec: Spec) -> None:
     with pytest.raises(
@@ -303,13 +285,8 @@ def test_entry_cut_short_or_changed_anywhere_is_no_entry(cache: BuildCache, tmp_
         for content in (whole[:place], changed):
             entry(tmp_path).write_bytes(content)
             assert cache.get(KEY) is None
-
-
-def test_broken_entry_is_replaced(cache: BuildCache, tmp_path: Path) -> None:
     cache.put(BINARY)
-    entry(tmp_path).write_bytes(b"broken")
-    cache.put(BINARY)
-    assert cache.get(KEY) is not None
+    assert cache.get(KEY), "it is replaced"
 
 
 def test_entry_under_another_key_is_no_entry(cache: BuildCache, tmp_path: Path) -> None:

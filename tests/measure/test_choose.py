@@ -82,16 +82,6 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
     assert 'pip install "pyopencl[pocl]"' in message
 
 
-def test_auto_without_pyopencl_says_what_to_install(monkeypatch) -> None:
-    def usable_gpus() -> tuple[CudaGpu, ...]:
-        raise BackendUnavailable(NO_CUDA)
-
-    monkeypatch.setattr(cuda, "usable_gpus", usable_gpus)
-    monkeypatch.setitem(__import__("sys").modules, "pyopencl", None)
-    with pytest.raises(BackendUnavailable, match=r"opencl: PyOpenCL is missing"):
-        choose("auto")
-
-
 def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
     machine(None, POCL)
     assert choose("opencl").opencl_device == POCL

@@ -137,11 +137,6 @@ def test_kernel_that_overruns_at_one_run_only_is_blamed(worker: DeviceWorker) ->
     assert outcome_of(worker, "overruns_once") is Outcome.WRONG_RESULT
 
 
-def test_process_that_a_kernel_may_have_overwritten_is_not_used_again(worker: DeviceWorker) -> None:
-    assert worker.run(job_of("right")).healthy
-    assert not worker.run(job_of("overruns_far")).healthy
-
-
 def test_search_runs_on_clean_memory_after_an_interleaved_kernel_that_spoilt_it(
     worker: DeviceWorker,
 ) -> None:

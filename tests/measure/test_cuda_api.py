@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import numpy as np
@@ -182,39 +182,6 @@ def test_shared_words_are_zeros_that_outlive_their_tuple(driver: CudaDriver) -> 
     assert words.tolist() == [[0], [0]]
     words[:] = 7
     assert words.sum() == 14
-
-
-FAILING: dict[str, Callable[[CudaDriver], object]] = {
-    "cuMemAlloc": lambda driver: driver.allocate(256),
-    "cuModuleLoadData": lambda driver: driver.load(PTX.encode() + b"\0"),
-    "cuCtxSynchronize": lambda driver: driver.synchronize(),
-}
-
-
-@pytest.mark.parametrize("call", FAILING)
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (1, "invalid argument (CUDA_ERROR_INVALID_VALUE)"),
-        (2, "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"),
-        (719, "unspecified launch failure (CUDA_ERROR_LAUNCH_FAILED)"),
-    ],
-)
-def test_error_says_the_call_the_meaning_and_the_drivers_name(
-    call: str,
-    code: int,
-    said: str,
-    stub: StubDriver,
-    driver: CudaDriver,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("CUDA_STUB_FAIL", f"{call}@1+:{code}")
-    with pytest.raises(driver.error) as failure:
-        FAILING[call](driver)
-    described = driver.describe(failure.value)
-    assert described.replace("DataEx", "Data") == f"{call} failed: {said}"
-    assert driver.is_out_of_memory(failure.value) == (code == 2)
-    monkeypatch.delenv("CUDA_STUB_FAIL")
 
 
 def test_error_that_the_bindings_do_not_know_is_still_an_error(

@@ -120,10 +120,6 @@ def gpu(nvidia) -> Iterator[CudaDevice]:
 
 
 class TestOnAnyDevice:
-    def test_array_in_another_order_reads_back_as_it_was(self, gpu):
-        gpu.bind({"x": np.arange(6.0).reshape(2, 3).T})
-        assert gpu.read("x").tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
-
     def test_dynamic_shared_memory_may_exceed_what_kernels_have_without_asking(self, gpu, kernels):
         most = gpu.limits.max_shared_bytes
         assert most > gpu.limits.max_local_bytes
@@ -291,7 +287,7 @@ def test_cooperative_launch_must_fit_the_device_at_once(stub, kernels, package):
     launch = Launch("twice", (1024,), (most + 1,), ("x", "y"), 256, cooperative=True)
     stub.calls()
     if package == PYCUDA:
-        with pytest.raises(LaunchFailed, match=r"PyCUDA .* no call for that; set HARNESS_CUDA_PAC"):
+        with pytest.raises(LaunchFailed, match=r"PyCUDA .* no call .*=cuda-bindings, which `pip"):
             device.launch(module, [launch])
     else:
         held = r"265 groups, .* holds 264: 2 on each of 132 .* 1,024 threads .* 1,280 bytes of sh"
@@ -363,10 +359,6 @@ def test_sample_calls_the_driver_for_its_work_alone(device, module, stub, count)
         "cuCtxSynchronize",
         *["cuEventElapsedTime"] * count,
     ]
-
-
-def test_run_without_launches_takes_no_time(device, module):
-    assert device.launch(module, ()) == 0
 
 
 def test_binary_is_loaded_once_until_what_was_loaded_is_forgotten(device, kernels, stub):
@@ -675,7 +667,7 @@ def test_failure_of_each_call_becomes_launch_failed(
 
 
 @pytest.mark.parametrize("call", ["cuMemAlloc", "cuLaunchKernel"])
-def test_lack_of_memory_is_a_failure_of_its_own(call, device, module, fail):
+def test_lack_of_memory_is_a_failure_of_its_own(call, package, device, module, fail):
     fail(f"{call}@1+:2")  # PyCUDA collects garbage and tries again
     with pytest.raises(OutOfDeviceMemory, match=r"\(CUDA_ERROR_OUT_OF_MEMORY\)\. .* are free"):
         CALLS[call](device, module)
@@ -712,9 +704,11 @@ def test_launch_that_cannot_be_is_refused_before_the_first_launch(
 
 
 def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_called(device, stub):
-    with pytest.raises(LaunchFailed, match=r"50,000 bytes of static shared memory.* 49,152"):
-        device.load(Binary(build(shared_bytes=50_000), b"\x7fELF"))
+    with pytest.raises(LaunchFailed, match=r"49,156 bytes of static shared memory.* 49,152"):
+        device.load(Binary(build(shared_bytes=49_156), b"\x7fELF"))
     assert "cuModuleLoadData" not in stub.calls()
+    with pytest.raises(LaunchFailed, match="loading the binary"):
+        device.load(Binary(build(shared_bytes=49_152), b"\x7fELF"))
 
 
 def test_nvml_finds_the_gpu_that_cuda_names(device: CudaDevice, nvml: Script) -> None:

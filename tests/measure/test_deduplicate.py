@@ -170,16 +170,6 @@ def test_equal_code_is_launched_once_an_input(fake: Open, tmp_path: Path) -> Non
     assert launches(tmp_path) > launched
 
 
-def test_equal_code_is_found_among_what_was_measured_before(fake: Open, tmp_path: Path) -> None:
-    local, space = fake()
-    first = local.measure(space, FOUR, v(1), None)
-    again, space = fake()
-    again.recall(FOUR, [first])
-    launched = launches(tmp_path)
-    assert again.measure(space, FOUR, v(2), None).shared_with == v(1).digest
-    assert launches(tmp_path) == launched
-
-
 def test_wrong_result_is_shared(fake: Open) -> None:
     local, space = fake("V\nkernel twice", host=FAKE_HOST.replace("2 *", "3 *"))
     found = [local.measure(space, FOUR, v(value), None) for value in (1, 2)]

@@ -79,15 +79,6 @@ def test_who_uses_a_device_is_named(
     assert lines[-1].endswith("Portable Computing Language")
 
 
-def test_holder_that_was_killed_uses_no_device(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    with device_locked(of(CPU)):
-        (holder,) = (tmp_path / "locks").glob("*.json")
-    holder.write_text('{"pid": 1, "command": "tune", "since": "then"}')  # another has its number
-    assert listed(capsys)[-1].endswith("Portable Computing Language")
-
-
 def test_machine_without_a_driver_or_a_device_says_why(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

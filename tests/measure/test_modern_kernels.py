@@ -10,11 +10,12 @@ import pytest
 from harness.core.program import Launch
 from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.backends.cubin import kernel_symbol
+from harness.measure.backends.cubin import kernel_symbol, parameter_places
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.nvrtc import Nvrtc
 from harness.measure.kernel_data import make_kernel_data
+from harness.measure.occupancy import occupancy
 from harness.measure.verify import Tolerance, verify
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
@@ -60,8 +61,12 @@ def test_template_compiles_for_other_devices(
 ) -> None:
     spec = load_spec(SPACES / f"{name}.yaml")
     space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    cubin = compiler(arch).compile(make_program(spec, space, space.default, "cuda")).data
-    assert kernel_symbol(cubin, spec.functions[0]).startswith(f"_Z{len(name)}{name}I")
+    found = compiler(arch).compile(make_program(spec, space, space.default, "cuda"))
+    symbol = kernel_symbol(found.data, spec.functions[0])
+    assert symbol.startswith(f"_Z{len(name)}{name}I")
+    assert parameter_places(found.data, symbol)
+    taken = found.build.registers, found.build.shared_bytes
+    assert occupancy(arch, 256, *taken).active_groups > 0
 
 
 @pytest.fixture(scope="module")

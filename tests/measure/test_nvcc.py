@@ -19,7 +19,7 @@ from harness.measure.backends.cuda_binary import (
     worst_of,
 )
 from harness.measure.backends.elf import sections
-from harness.measure.backends.nvcc import Nvcc, find_nvcc, supported_archs
+from harness.measure.backends.nvcc import Nvcc, find_nvcc
 from harness.measure.backends.nvrtc import Nvrtc
 from harness.measure.build_cache import digests
 from tests.helpers.compilers import needs_nvcc, needs_nvrtc
@@ -207,15 +207,6 @@ def test_headers_are_listed_only_where_the_program_does_not_hold_them(
 def test_unknown_architecture_is_refused_with_the_next_step(either, arch, error, reason):
     with pytest.raises(error, match=reason):
         type(either)(arch)
-
-
-@needs_nvcc
-def test_architecture_with_feature_suffix_is_accepted_where_nvcc_has_it():
-    if "sm_90" not in supported_archs(find_nvcc()):
-        pytest.skip("this nvcc does not compile for sm_90")
-    assert Nvcc("sm_90a").arch == "sm_90a"
-    with pytest.raises(BackendUnavailable, match="sm_80a"):
-        Nvcc("sm_80a")
 
 
 # ------------------------------------------------------------------------- the machine code

@@ -15,14 +15,9 @@ from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.program import Binary, Program
 from harness.measure.backends import nvrtc
-from harness.measure.backends.cubin import kernel_symbol, parameter_places
 from harness.measure.backends.elf import sections
 from harness.measure.backends.nvrtc import Nvrtc, load_nvrtc
 from harness.measure.build_cache import BuildCache, digests
-from harness.measure.occupancy import occupancy
-from harness.space import ConstrainedSpace
-from harness.space.launches import make_program
-from harness.space_file import load_spec
 from tests.helpers.compilers import needs_nvrtc
 from tests.measure.test_nvcc import SOURCE, program
 
@@ -40,20 +35,6 @@ def built(compiler: Nvrtc) -> Binary:
 
 
 # ------------------------------------------------------------------------- what is built
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
-@pytest.mark.parametrize("name", ["mvmul", "modern/gemm", "modern/softmax", "modern/spmv"])
-def test_kernels_of_the_repository_compile_and_say_what_they_take(name: str, arch: str) -> None:
-    spec = load_spec(SPACES / f"{name}.yaml")
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None)
-    found = Nvrtc(arch).compile(make_program(spec, space, space.default, "cuda"))
-    symbol = kernel_symbol(found.data, spec.functions[0])
-    assert parameter_places(found.data, symbol)
-    build = found.build
-    assert build.registers
-    assert occupancy(arch, 256, build.registers, build.shared_bytes).active_groups > 0
 
 
 @needs_nvrtc

@@ -142,10 +142,6 @@ def write(tmp_path: Path) -> Write:
     return written
 
 
-def test_include_in_a_folder_with_spaces_is_found(write: Write, compiler: OpenClCompiler) -> None:
-    compiler.compile(write('#include "k.h"\nkernel void f() { int i = K; }', k="#define K 1\n"))
-
-
 @pytest.mark.parametrize(
     ("text", "headers", "place"),
     [

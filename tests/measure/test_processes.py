@@ -47,10 +47,6 @@ def processes() -> Iterator[Processes]:
     processes.close()
 
 
-def test_function_returns_from_another_process(processes: Processes) -> None:
-    assert processes.run(os.getpid, timeout_s=SOON_S) != os.getpid()
-
-
 def test_each_process_makes_one_worker_and_passes_it_to_every_function() -> None:
     processes = Processes(1, list)
     try:
@@ -114,11 +110,6 @@ def test_ctrl_c_while_a_function_is_scheduled_lets_the_processes_end() -> None:
     thread.start()
     thread.join(SOON_S)
     assert not thread.is_alive()
-
-
-def test_what_a_function_raises_is_raised_here(processes: Processes) -> None:
-    with pytest.raises(ValueError, match="invalid literal"):
-        processes.run(int, "x", timeout_s=SOON_S)
 
 
 def test_function_past_its_deadline_is_killed(processes: Processes) -> None:

@@ -217,12 +217,6 @@ def test_deadline_kills_children_and_what_has_left_the_group(tmp_path: Path) -> 
     assert is_gone(tmp_path / "two")
 
 
-def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:
-    script = "setsid sh -c 'echo $$ > one; exec sleep 60' & while ! [ -s one ]; do :; done"
-    assert run_command(["sh", "-c", script], tmp_path, tmp_path, BOUNDS).status == 0
-    assert is_gone(tmp_path / "one")
-
-
 HIDE = "import os; os.setsid(); os.fork() and os._exit(0); os.setsid(); "
 CHAIN = (
     HIDE
@@ -481,18 +475,6 @@ def test_each_failure_is_its_outcome(
     found = measure(mode)
     assert found.outcome is outcome
     assert message in found.message
-
-
-def test_work_that_is_left_to_another_process_is_lost_and_explained(measure: Measure) -> None:
-    away = "early) setsid sh -c 'sleep 30; echo sum 3' & echo took 1000 us;;"
-    found = measure("early", script=SCRIPT.replace("early) ;;", away))
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "`took`, expected `sum`" in found.message
-    assert "1 of its processes still ran when it ended, and harness killed them" in found.message
-    beside = away.replace("echo took", "echo sum 3; echo took")
-    found = measure("early", script=SCRIPT.replace("early) ;;", beside))
-    assert found.outcome is Outcome.OK, found.message
-    assert found.observed["left_running"] == 1
 
 
 @pytest.mark.parametrize(

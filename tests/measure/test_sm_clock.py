@@ -158,17 +158,6 @@ def job(binary: Binary, **sampling: float) -> KernelJob:
 
 
 @pytest.mark.gpu
-def test_sample_at_half_the_clock_is_taken_again(
-    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_STUB_SM_MHZ", "1980,1980,990,1980")
-    found = measure_kernel(device, DATA, job(binary))
-    assert found.timing.samples_s == pytest.approx([KERNEL_NS * 1e-9] * 3)
-    assert found.observed["throttled_samples"] == 1
-    assert found.observed["sm_clock_mhz"] == pytest.approx(1980, rel=0.001)
-
-
-@pytest.mark.gpu
 def test_gpu_that_raises_its_clock_is_warmed_up_in_rounds_too(
     device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import random
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,6 @@ from harness.core.observations import HOST_RETRIES, RUNS_PER_SAMPLE
 from harness.core.program import Binary, Fill, Launch, Program
 from harness.core.records import Config, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
-from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.kernel_checks import CheckTime, adds_to_fill, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob, Twin
@@ -79,20 +78,9 @@ def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: i
         assert found.message.startswith("the host is late, 5 times in a row. Close other programs")
 
 
-def test_without_a_host_module_that_reads_the_configuration_nothing_was_read() -> None:
-    assert measure_kernel(device_with(), CASE, JOB).host_read == ()
-
-
 def test_sampling_stops_when_clearly_worse_than_the_best() -> None:
     found = measure_kernel(device_with(times_s=(1.0,) * 9), CASE, job(best_s=0.1))
     assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
-
-
-def test_several_launches_are_one_sample_with_the_sum_of_their_times() -> None:
-    found = measure_kernel(
-        device_with(times_s=(1.0, 2.0) * 5), CASE, job(launches=(LAUNCH, LAUNCH))
-    )
-    assert set(found.timing.samples_s) == {3.0}
 
 
 def fills_of(device: FakeDevice) -> list[Fill]:
@@ -201,25 +189,6 @@ def test_scratch_array_holds_nothing_of_an_earlier_run() -> None:
     assert len(misses) == len(device.launched)
 
 
-def test_array_that_no_run_may_write_is_named_where_one_does() -> None:
-    device, case, (job,) = kernels_beside(spoils)
-    found = measure_kernel(device, case, job)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "it writes the argument kept, which is no output (kept[1, 2] differs)" in found.message
-    assert 'write in the host module SCRATCH = ("kept",)' in found.message
-
-
-def test_write_outside_of_an_argument_is_a_wrong_result() -> None:
-    def strays(x: Array, y: Array) -> None:
-        y[...] = 2 * x
-        device.strays = [StrayWrite("y", 63, behind=True)]
-
-    device = device_with(strays)
-    found = measure_kernel(device, CASE, JOB)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "writes outside of the argument y (63 elements behind its end)" in found.message
-
-
 @pytest.mark.parametrize("wrong", range(1, 6))
 def test_result_that_is_wrong_once_is_found_where_all_samples_are_verified(
     monkeypatch: pytest.MonkeyPatch, wrong: int
@@ -278,25 +247,6 @@ def test_which_runs_are_checked_is_drawn_at_random_around_their_share() -> None:
     assert 9 <= mean <= 10  # 5 % of 200 runs, and no more
 
 
-def test_wrong_result_names_its_worst_element_and_has_no_timing() -> None:
-    def wrong(x: Array, y: Array) -> None:
-        y[...] = 2 * x
-        y[2] += 1
-
-    found = measure_kernel(device_with(wrong), CASE, JOB)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert found.timing is None
-    assert (found.worst.argument, found.worst.index) == ("y", (2,))
-    assert found.message.startswith("wrong result at the first run: y[2] is 7, expected 6")
-
-
-def test_result_that_turns_wrong_is_found_at_a_later_run() -> None:
-    _, tires = one_that_tires(after=2)
-    found = measure_kernel(device_with(tires), CASE, JOB)
-    assert found.outcome is Outcome.WRONG_RESULT
-    assert "wrong result at run 3: y[3] is 0" in found.message
-
-
 @pytest.mark.parametrize("working", [1, 2])
 def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_there(
     working: int,
@@ -313,18 +263,6 @@ def test_kernel_that_stops_writing_is_found_though_its_first_result_is_still_the
     assert f"at run {working + 1}: y[0] was never written" in found.message
 
 
-def test_array_that_is_read_and_overwritten_is_restored_before_every_launch() -> None:
-    def double(x: Array) -> None:
-        x *= 2
-
-    case = KernelData({"x": X}, {"x": 2.0 * X}, ("x",))
-    device = FakeDevice(kernels={"twice": double})
-    device.bind(case.arguments)
-    found = measure_kernel(device, case, job(launches=(Launch("twice", (4,), (1,), ("x",)),)))
-    assert found.outcome is Outcome.OK
-    assert all(np.array_equal(launch["x"], X) for launch in device.launched)
-
-
 @pytest.mark.parametrize("elapsed_s", [0.0, -1e-9, math.nan, math.inf])
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -> None:
@@ -334,19 +272,11 @@ def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -
     assert f"measured {elapsed_s} s" in found.message
 
 
-@pytest.mark.parametrize(
-    ("changes", "messages"),
-    [
-        ({"launches": (Launch("twice", (512,), (1,), ()),)}, ["512", "256"]),
-        ({"binary": dataclasses.replace(JOB.binary, data=b"\x7fELF")}, ["cannot be loaded"]),
-    ],
-)
-def test_launch_and_binary_that_the_device_refuses_are_failed_launches(
-    changes: dict[str, Any], messages: list[str]
-) -> None:
-    found = measure_kernel(device_with(), CASE, job(**changes))
+def test_binary_that_the_device_refuses_is_a_failed_launch() -> None:
+    refused = dataclasses.replace(JOB.binary, data=b"\x7fELF")
+    found = measure_kernel(device_with(), CASE, job(binary=refused))
     assert found.outcome is Outcome.LAUNCH_FAILED
-    assert all(message in found.message for message in messages)
+    assert "cannot be loaded" in found.message
 
 
 def fills_memory(x: Array, y: Array) -> None:
@@ -413,26 +343,6 @@ def test_order_in_a_round_is_random_and_repeats_with_its_seed() -> None:
     assert 30 < sum(one != other for one, other in pairwise(first)) < 70, "it does not alternate"
 
 
-def test_configuration_that_fails_drops_out_and_the_others_go_on() -> None:
-    three = jobs(3)
-    three[1] = dataclasses.replace(three[1], binary=dataclasses.replace(JOB.binary, data=b""))
-    found = measure_interleaved(device_with(), CASE, three, rounds=3)
-    assert [m.outcome for m in found] == [Outcome.OK, Outcome.LAUNCH_FAILED, Outcome.OK]
-    assert [m.config for m in found] == [j.config for j in three]
-    assert [m.timing.count for m in found if m.timing] == [3, 3]
-
-
-def one_that_tires(after: int) -> Iterator[Kernel]:
-    """A right kernel, and one that turns wrong after some launches."""
-    yield KERNELS["twice"]
-    launches = iter(range(100))
-
-    def tires(x: Array, y: Array) -> None:
-        y[...] = 2 * x if next(launches) < after else 0
-
-    yield tires
-
-
 @pytest.mark.parametrize(("kept_bytes", "most"), [(16, 5), (15, 0)])
 def test_interleaved_configurations_keep_their_outputs_unless_they_are_large(
     monkeypatch: pytest.MonkeyPatch, kept_bytes: int, most: int
@@ -480,17 +390,6 @@ def is_right(x: Array, y: Array, kept: Array) -> None:
     y[...] = 2 * x
 
 
-def spoils(x: Array, y: Array, kept: Array) -> None:
-    is_right(x, y, kept)
-    kept[1, 2] = 5
-
-
-def test_interleaved_configuration_that_writes_astray_is_found_among_others() -> None:
-    found = measure_interleaved(*kernels_beside(is_right, spoils, is_right), rounds=3)
-    assert [m.outcome for m in found] == [Outcome.OK, Outcome.WRONG_RESULT, Outcome.OK]
-    assert "it writes the argument kept, which is no output" in found[1].message
-
-
 def test_interleaved_configurations_that_write_nothing_astray_are_checked_once_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -507,8 +406,12 @@ def test_interleaved_configurations_that_write_nothing_astray_are_checked_once_t
 
 
 def test_interleaved_configuration_that_turns_wrong_is_found_though_another_ran_last() -> None:
-    right, tires = one_that_tires(after=3)
-    found = measure_interleaved(*jobs_of(CASE, (tires, right)), rounds=4)
+    launches = iter(range(100))
+
+    def tires(x: Array, y: Array) -> None:
+        y[...] = 2 * x if next(launches) < 3 else 0
+
+    found = measure_interleaved(*jobs_of(CASE, (tires, KERNELS["twice"])), rounds=4)
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT, Outcome.OK]
 
 
