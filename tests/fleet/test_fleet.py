@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -123,11 +124,7 @@ def test_a_bundle_holds_no_file_outside_of_it(name: str) -> None:
 
 
 def test_a_bundle_has_sources_headers_and_what_the_host_module_imports(tmp_path: Path) -> None:
-    text = (FAULTS / "faults.yaml").read_text()
-    for path in FAULTS.iterdir():
-        if path.is_file():
-            (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "faults.yaml").write_text(text)
+    shutil.copytree(FAULTS, tmp_path, dirs_exist_ok=True)
     (tmp_path / "helper.py").write_text("from more import deep\n")
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "__init__.py").write_text("")
@@ -350,7 +347,6 @@ def test_two_drivers_do_not_use_a_device_at_once(
     remote: KernelMeasurer, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = loopback.agent._held["cpu"]
-    assert held.session is not None
     other = DeviceRequest(dataclasses.replace(held.session, driver="another"), NameArguments(GIVEN))
     answer = loopback.agent.measure(wire.encode(DeviceRequest, other))
     assert b"used by another driver" in answer

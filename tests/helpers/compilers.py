@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.nvcc import find_nvcc
-from harness.measure.backends.nvrtc import load_nvrtc
+from harness.measure.backends.nvcc import Nvcc, find_nvcc
+from harness.measure.backends.nvrtc import Nvrtc, load_nvrtc
 
 
 def _missing(find: Callable[[], object]) -> str:
@@ -26,3 +26,5 @@ _NO_NVCC, _NO_NVRTC = _missing(find_nvcc) or _NO_GCC, _missing(load_nvrtc)
 needs_gcc = pytest.mark.skipif(bool(_NO_GCC), reason=_NO_GCC)
 needs_nvcc = pytest.mark.skipif(bool(_NO_NVCC), reason=_NO_NVCC)
 needs_nvrtc = pytest.mark.skipif(bool(_NO_NVRTC), reason=_NO_NVRTC)
+BOTH = (pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc))
+"""The compilers of CUDA."""

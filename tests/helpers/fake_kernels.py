@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernel_job import KernelJob
+from harness.measure.kernels import KernelMeasurer
 from harness.measure.verify import Tolerance
+from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
 from harness.stats.timing import Sampling
 from tests.helpers.fakes import (
@@ -38,6 +42,23 @@ def write_fake(
     (folder / "twice.py").write_text(host)
     (folder / "fake.yaml").write_text(space)
     return load_spec(folder / "fake.yaml")
+
+
+OpenFake = Callable[..., tuple[KernelMeasurer, Space]]
+
+
+@contextmanager
+def opening_fakes(folder: Path, spec: Spec) -> Iterator[OpenFake]:
+    """Open measurers of fake devices with traits, whose journal is in a folder, and close them."""
+    with ExitStack() as opened:
+
+        def measurer(spec: Spec = spec, **traits: Any) -> tuple[KernelMeasurer, Space]:
+            named = {"language": "opencl", "compiler": "opencl", "journal": folder / "journal"}
+            local = KernelMeasurer(spec, FakeBackend(why="a fake", **{**named, **traits}))
+            opened.callback(local.close)
+            return local, ConstrainedSpace.of(spec, FOUR, local.limits, local.compiler)
+
+        yield measurer
 
 
 def fake_job(kernel: str = "twice", **changes: Any) -> KernelJob:
@@ -69,6 +90,12 @@ def fake_worker(folder: Path, device: FakeDevice, host: str = FAKE_HOST) -> Devi
     path = folder / "twice.py"
     path.write_text(host)
     return DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device), path)
+
+
+def measure_kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process build and run kernels of fake devices."""
+    for module in ("device_client", "build_queue"):
+        monkeypatch.setattr(f"harness.measure.{module}.Processes", HereProcesses)
 
 
 def measure_programs_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -27,6 +28,20 @@ def fault(name: str, block: int = 8) -> Config:
 def space_of(spec: Spec, measurer: Measurer, given: Input = GIVEN) -> Space:
     """Make the space of an input for an OpenCL measurer."""
     return ConstrainedSpace.of(spec, given, measurer.limits, "opencl")
+
+
+def process_of(_worker: object) -> int:
+    """Return the id of the process that calls this."""
+    return os.getpid()
+
+
+def is_running(pid: int) -> bool:
+    """Say whether a process runs; one that waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def until(condition: Callable[[], bool]) -> bool:

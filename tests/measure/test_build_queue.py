@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,10 @@ from harness.measure.build_cache import BuildCache, digests
 from harness.measure.build_queue import BuildQueue
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.processes import Task, spare_cores
-from harness.space import ConstrainedSpace, Space
+from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
 from tests.helpers.fakes import FakeBackend, HereProcesses, read_journal
 from tests.helpers.planted import FAULTS, GIVEN, SOON_S, space_of
 
@@ -84,21 +84,11 @@ def fake_spec(tmp_path: Path) -> Spec:
     return write_fake(tmp_path)
 
 
-Open = Callable[..., tuple[KernelMeasurer, Space]]
-
-
 @pytest.fixture
-def fake(tmp_path: Path, fake_spec: Spec, fake_processes: None) -> Iterator[Open]:
+def fake(tmp_path: Path, fake_spec: Spec, fake_processes: None) -> Iterator[OpenFake]:
     """Opens measurers of a fake backend with these traits, and closes them."""
-    with ExitStack() as opened:
-
-        def measurer(spec: Spec = fake_spec, **traits: Any) -> tuple[KernelMeasurer, Space]:
-            traits["journal"] = tmp_path / "journal"
-            made = KernelMeasurer(spec, FakeBackend("opencl", "opencl", "a fake", **traits))
-            opened.callback(made.close)
-            return made, ConstrainedSpace.of(spec, FOUR, made.limits, "opencl")
-
-        yield measurer
+    with opening_fakes(tmp_path, fake_spec) as opened:
+        yield opened
 
 
 def overlaps(journal: Path) -> int:
@@ -113,7 +103,7 @@ def overlaps(journal: Path) -> int:
 
 @pytest.mark.parametrize(("shares_cpu", "spare"), [(False, 1), (True, 1), (False, 0)])
 def test_builds_overlap_measurements_but_where_they_share_its_core(
-    fake: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_cpu: bool, spare: int
+    fake: OpenFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_cpu: bool, spare: int
 ) -> None:
     monkeypatch.setattr("harness.measure.kernels.spare_cores", lambda *, devices: spare)
     measurer, space = fake(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
@@ -161,7 +151,7 @@ def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     assert spare_cores(file) == spare
 
 
-def test_configuration_is_compiled_once_for_all_inputs(fake: Open, tmp_path: Path) -> None:
+def test_configuration_is_compiled_once_for_all_inputs(fake: OpenFake, tmp_path: Path) -> None:
     measurer, space = fake()
     for given in (FOUR, FIVE, FOUR):
         assert measurer.measure(space, given, space.default, None).outcome is Outcome.OK
@@ -169,7 +159,7 @@ def test_configuration_is_compiled_once_for_all_inputs(fake: Open, tmp_path: Pat
     assert happened.count("compile") == 1
 
 
-def test_failed_build_is_not_tried_again_in_the_same_run(fake: Open, tmp_path: Path) -> None:
+def test_failed_build_is_not_tried_again_in_the_same_run(fake: OpenFake, tmp_path: Path) -> None:
     measurer, space = fake(write_fake(tmp_path, "V\nkernel twice\n#error it is broken"))
     found = []
     for given in (FOUR, FIVE):
@@ -181,19 +171,11 @@ def test_failed_build_is_not_tried_again_in_the_same_run(fake: Open, tmp_path: P
     assert [what for what, _, _ in read_journal(tmp_path / "journal")] == ["compile"]
 
 
-def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: Open) -> None:
+def test_right_kernel_is_not_blamed_for_a_process_that_others_spoilt(fake: OpenFake) -> None:
     # Four launches a configuration: each second one dies in the process of the one before.
     measurer, space = fake(lives=6)
     outcomes = [measurer.measure(space, FOUR, config, None).outcome for config in list(space)[:3]]
     assert outcomes == [Outcome.OK] * 3
-
-
-def test_process_that_dies_of_its_first_configuration_is_not_tried_again(fake: Open) -> None:
-    measurer, space = fake(lives=2)
-    for config in list(space)[:2]:
-        found = measurer.measure(space, FOUR, config, None)
-        assert found.outcome is Outcome.CRASHED
-        assert "SIGSEGV" in found.message
 
 
 @pytest.mark.usefixtures("fake_processes")

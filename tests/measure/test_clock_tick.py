@@ -15,7 +15,7 @@ from benchmarks.measuring_ticks import TickingRunner, simulated
 from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE
 from harness.core.records import Statistic, StopReason, Timing
 from harness.measure import clock_tick
-from harness.measure.clock_tick import clock_error, delay_randomly, find_tick, run_sample
+from harness.measure.clock_tick import delay_randomly, find_tick, run_sample
 from harness.measure.occasions import join
 from harness.measure.trial import measure, measure_interleaved
 from harness.stats.samples import Ragged, SampleStatistics, within_noise
@@ -107,12 +107,6 @@ def test_long_kernel_says_nothing_of_its_clock() -> None:
     found = measure(runner(1.0))
     assert found.timing.clock_error_s == 0
     assert found.observed == {}
-
-
-def test_clock_error_is_half_a_tick_over_the_runs_of_a_sample() -> None:
-    assert clock_error(TICK_S, 1, [1e-4]) == TICK_S / 2
-    assert clock_error(TICK_S, 10, [1e-5]) == TICK_S / 20
-    assert clock_error(TICK_S, 1, [1.0]) == 0
 
 
 def test_configurations_in_one_round_have_samples_of_their_own_sizes() -> None:

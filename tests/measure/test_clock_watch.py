@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
-from harness.core.records import Config, Input, Measurement, Outcome, Timing
+from harness.core.records import Outcome
 from harness.measure import clock_watch
 from harness.measure.clock_watch import GPU_WARMUP_S, PAUSE_S, ClockWatch, SampleClocks
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.local import sampling_of
-from harness.measure.occasions import join
 from harness.space_file import load_spec
 from tests.helpers.fakes import FakeDevice
 from tests.measure.test_trial import CASE, JOB
@@ -249,17 +248,3 @@ def test_device_that_never_becomes_warm_is_sampled_in_the_end() -> None:
     sampling = dataclasses.replace(JOB.sampling, warmup_time_s=0.001, repeats=2)
     found = measure_kernel(device, CASE, dataclasses.replace(JOB, sampling=sampling))
     assert found.outcome is Outcome.OK
-
-
-def test_thrown_away_samples_of_all_occasions_are_counted() -> None:
-    def part(mhz: float, **thrown: float) -> Measurement:
-        return Measurement(
-            Config({}),
-            Input({}),
-            Outcome.OK,
-            Timing((1.0,)),
-            observed={SM_CLOCK_MHZ: mhz, **thrown},
-        )
-
-    found = join([part(900, **{THROTTLED_SAMPLES: 2}), part(990), part(1000, throttled_samples=3)])
-    assert found.observed == {SM_CLOCK_MHZ: 990, THROTTLED_SAMPLES: 5}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,18 @@ import pytest
 
 from harness.core.program import Launch
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
-from harness.measure import build_queue, device_client
-from harness.measure.kernels import KernelMeasurer
 from harness.measure.local import EqualCode
-from harness.space import ConstrainedSpace, Space
 from harness.space_file import load_spec
 from tests.helpers.compilers import needs_nvcc
-from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, FakeBackend, HereProcesses, read_journal
+from tests.helpers.fake_kernels import (
+    FIVE,
+    FOUR,
+    OpenFake,
+    measure_kernels_here,
+    opening_fakes,
+    write_fake,
+)
+from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE, read_journal
 from tests.helpers.replays import opened
 from tests.helpers.results_examples import query
 
@@ -125,28 +130,13 @@ def test_a_configuration_that_is_requested_again_is_measured_again() -> None:
 
 # ----------------------------------------------------------------------------- a measurer
 
-Open = Callable[..., tuple[KernelMeasurer, Space]]
-
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenFake]:
     """Opens measurers of a fake device; V is a macro that changes nothing."""
-    for module in (build_queue, device_client):
-        monkeypatch.setattr(module, "Processes", HereProcesses)
-
-    def measurer(
-        kernel: str = "V\nkernel twice", compiler: str = "opencl", **texts: str
-    ) -> tuple[KernelMeasurer, Space]:
-        spec = write_fake(tmp_path, kernel, **texts)
-        real = {"arch": "sm_90"} if compiler == "nvcc" else {"hashes": True}
-        language = "cuda" if compiler == "nvcc" else "opencl"
-        journal = tmp_path / "journal"
-        local = KernelMeasurer(
-            spec, FakeBackend(language, compiler, "a fake", journal=journal, **real)
-        )
-        return local, ConstrainedSpace.of(spec, FOUR, local.limits, compiler)
-
-    return measurer
+    measure_kernels_here(monkeypatch)
+    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
+        yield partial(opened, hashes=True)
 
 
 def launches(folder: Path) -> int:
@@ -157,7 +147,7 @@ def v(value: int) -> Config:
     return Config({"V": value})
 
 
-def test_equal_code_is_launched_once_an_input(fake: Open, tmp_path: Path) -> None:
+def test_equal_code_is_launched_once_an_input(fake: OpenFake, tmp_path: Path) -> None:
     local, space = fake()
     first = local.measure(space, FOUR, v(1), None)
     launched = launches(tmp_path)
@@ -170,15 +160,15 @@ def test_equal_code_is_launched_once_an_input(fake: Open, tmp_path: Path) -> Non
     assert launches(tmp_path) > launched
 
 
-def test_wrong_result_is_shared(fake: Open) -> None:
-    local, space = fake("V\nkernel twice", host=FAKE_HOST.replace("2 *", "3 *"))
+def test_wrong_result_is_shared(fake: OpenFake, tmp_path: Path) -> None:
+    local, space = fake(write_fake(tmp_path, host=FAKE_HOST.replace("2 *", "3 *")))
     found = [local.measure(space, FOUR, v(value), None) for value in (1, 2)]
     assert [m.outcome for m in found] == [Outcome.WRONG_RESULT] * 2
     assert [m.shared_with for m in found] == [None, v(1).digest]
     assert found[0].worst == found[1].worst
 
 
-def test_finalists_are_measured_each_for_itself(fake: Open) -> None:
+def test_finalists_are_measured_each_for_itself(fake: OpenFake) -> None:
     local, space = fake()
     local.measure(space, FOUR, v(1), None)
     found = local.measure_interleaved(space, FOUR, [v(1), v(2)], rounds=2)
@@ -197,8 +187,10 @@ HOST_SPACE = FAKE_SPACE.replace(
 ).replace("launch: {group: [4], grid: [1]}", "launch: host")
 
 
-def test_launches_of_a_host_module_are_the_same_where_all_it_asks_for_is(fake: Open) -> None:
-    local, space = fake(space=HOST_SPACE, host=FAKE_HOST + HOST_LAUNCHES)
+def test_launches_of_a_host_module_are_the_same_where_all_it_asks_for_is(
+    fake: OpenFake, tmp_path: Path
+) -> None:
+    local, space = fake(write_fake(tmp_path, space=HOST_SPACE, host=FAKE_HOST + HOST_LAUNCHES))
     configs = [Config({"SIZE": size, "V": value}) for size, value in ((4, 1), (4, 2), (2, 2))]
     found = [local.measure(space, FOUR, config, None) for config in configs]
     assert [m.outcome for m in found] == [Outcome.OK] * 3, found[0].message
@@ -209,7 +201,7 @@ def test_launches_of_a_host_module_are_the_same_where_all_it_asks_for_is(fake: O
 # ------------------------------------------------------------------------- a whole campaign
 
 
-def searched(fake: Open, folder: Path, **options: Any) -> tuple[list[Any], list[Any]]:
+def searched(fake: OpenFake, folder: Path, **options: Any) -> tuple[list[Any], list[Any]]:
     """A campaign on a fake device: its tests, and its reports."""
     local, _ = fake()
     spec = load_spec(folder / "fake.yaml")
@@ -218,7 +210,7 @@ def searched(fake: Open, folder: Path, **options: Any) -> tuple[list[Any], list[
 
 
 def test_a_campaign_counts_what_is_shared_and_measures_one_finalist_of_each_code(
-    fake: Open, tmp_path: Path
+    fake: OpenFake, tmp_path: Path
 ) -> None:
     tests, reports = searched(fake, tmp_path, test_limit=6)
     assert len(tests) == 12
@@ -230,7 +222,7 @@ def test_a_campaign_counts_what_is_shared_and_measures_one_finalist_of_each_code
     assert {r.best.config for r in reports if r.best} == {v(1)}
 
 
-def test_equal_code_is_known_after_the_run_was_cut(fake: Open, tmp_path: Path) -> None:
+def test_equal_code_is_known_after_the_run_was_cut(fake: OpenFake, tmp_path: Path) -> None:
     searched(fake, tmp_path, test_limit=2)
     launched = launches(tmp_path)
     tests, _ = searched(fake, tmp_path, test_limit=8)
@@ -261,9 +253,10 @@ CUDA_SPACE = FAKE_SPACE.replace(
 
 @needs_nvcc
 def test_dead_flag_and_unused_macro_share_what_nvcc_makes_of_them_and_a_live_flag_does_not(
-    fake: Open,
+    fake: OpenFake, tmp_path: Path
 ) -> None:
-    local, space = fake(CUDA, "nvcc", space=CUDA_SPACE)
+    spec = write_fake(tmp_path, CUDA, CUDA_SPACE)
+    local, space = fake(spec, language="cuda", compiler="nvcc", arch="sm_90", hashes=False)
     dead, fast = "extra-device-vectorization", "use_fast_math"
     changes = ({}, {"V": 2, dead: True}, {fast: True})
     configs = [Config({**space.default, **change}) for change in changes]

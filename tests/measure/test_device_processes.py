@@ -21,6 +21,7 @@ from harness.space_file import Spec, load_spec
 from harness.tuning.devices import EqualDevices
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
+from tests.helpers.planted import process_of
 from tests.helpers.replays import opened
 
 ROOT = Path(__file__).parents[2]
@@ -54,16 +55,11 @@ def two_devices(spec: Spec, journal: Path, **traits: Any) -> Iterator[EqualDevic
         yield devices
 
 
-def pid_of(_worker: object) -> int:
-    """Return the id of the present process."""
-    return os.getpid()
-
-
 def device_pid(devices: EqualDevices, number: int) -> int:
     """Return the id of the process of a device."""
     measurer = devices.left[number].measurer
     assert isinstance(measurer, KernelMeasurer)
-    return measurer._device._processes.run(pid_of, timeout_s=60)
+    return measurer._device._processes.run(process_of, timeout_s=60)
 
 
 def tuned(

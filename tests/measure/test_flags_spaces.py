@@ -14,13 +14,11 @@ from harness.core.errors import BuildFailed
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.flags.fit import fitted_to_backend, fitted_to_program
-from harness.measure.flags.probe import ProbedBackend
 from harness.measure.kernel_runner import BIT_EXACT
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.plausibility import PROVED
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec, load_spec
-from harness.space_file.flags.model import Setting
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE, FakeBackend, read_journal
 
@@ -152,7 +150,7 @@ def building(refused: Sequence[str]) -> Callable[[Program], Binary]:
     def build(program: Program) -> Binary:
         for word in refused:
             if word in program.options:
-                raise BuildFailed(f"unknown option {word}")
+                raise BuildFailed(f"nvcc ended with status 1\nunknown option {word}")
         return Binary(Build("key", "", "fake", 0.1), b"")
 
     return build
@@ -235,12 +233,3 @@ def test_measurer_holds_flags_against_none_and_proves_what_is_too_fast(tmp_path:
     assert happened.count("compile") == 5, (
         "V=3 is built twice, V=2 with the flag and without, and the default beside the proof"
     )
-
-
-def test_a_compiler_that_is_asked_by_builds_says_why_it_refuses_a_flag() -> None:
-    def build(program: Program) -> Binary:
-        raise BuildFailed("nvcc ended with status 1\nnvcc fatal   : Unknown option '--no-such'")
-
-    compiler = ProbedBackend("nvcc", "nvcc 13.0.88", build)
-    said = compiler.try_out(Setting(("--no-such",)))
-    assert said == "nvcc fatal   : Unknown option '--no-such'"

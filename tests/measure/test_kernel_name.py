@@ -20,11 +20,10 @@ from harness.measure.backends.cubin import (
     readable,
 )
 from harness.measure.backends.nvcc import Nvcc
-from harness.measure.backends.nvrtc import Nvrtc
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
-from tests.helpers.compilers import needs_nvcc, needs_nvrtc
+from tests.helpers.compilers import BOTH, needs_nvcc
 
 KERNELS = """\
 struct Pair { int a, b; };
@@ -54,10 +53,7 @@ SYMBOLS = {
 }
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)],
-)
+@pytest.fixture(scope="module", params=BOTH)
 def cubin(request: pytest.FixtureRequest) -> bytes:
     lines = reference_lines(name for name in SYMBOLS if plain_name(name) != name)
     return request.param("sm_90").compile(Program("\n".join([KERNELS, *lines]), (), ())).data

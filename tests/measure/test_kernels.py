@@ -1,14 +1,12 @@
-"""Measuring in a process of its own: faults planted in kernels, and what measurers share."""
+"""Measuring in a process of its own: faults planted in kernels, and devices that fail."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -22,12 +20,10 @@ from harness.core.errors import (
 )
 from harness.core.records import (
     Config,
-    Environment,
     Input,
     Measurement,
     Outcome,
     StopReason,
-    Timing,
 )
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
@@ -35,15 +31,13 @@ from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernel_job import KernelJob
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.measurer import Measurer
 from harness.measure.plausibility import Refusal
 from harness.measure.processes import ProcessLost
-from harness.recordings.replay import ReplayMeasurer
-from harness.space import ConstrainedSpace, Space
+from harness.space import Space
 from harness.space_file import Spec, load_spec
-from tests.helpers.fake_kernels import FIVE, FOUR, write_fake
-from tests.helpers.fakes import FakeBackend, read_journal
-from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, space_of
+from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
+from tests.helpers.fakes import read_journal
+from tests.helpers.planted import FAULTS, GIVEN, SOON_S, fault, process_of, space_of
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +134,6 @@ def what_strays(worker: DeviceWorker) -> list[StrayWrite]:
     return worker._device.stray_writes()
 
 
-def process_of(_: DeviceWorker) -> int:
-    return os.getpid()
-
-
 def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
     faults: Spec, local: KernelMeasurer
 ) -> None:
@@ -231,23 +221,10 @@ def test_crash_of_the_only_interleaved_configuration_is_its_outcome(
 
 
 @pytest.fixture
-def fake(
-    tmp_path: Path, fake_processes: None
-) -> Iterator[Callable[..., tuple[KernelMeasurer, Space]]]:
+def fake(tmp_path: Path, fake_processes: None) -> Iterator[OpenFake]:
     """Opens measurers of a fake device with these traits, and closes them."""
-    spec = write_fake(tmp_path)
-    with contextlib.ExitStack() as opened:
-
-        def measurer(**traits: Any) -> tuple[KernelMeasurer, Space]:
-            traits["journal"] = tmp_path / "journal"
-            local = KernelMeasurer(spec, FakeBackend("opencl", "opencl", "a fake", **traits))
-            opened.callback(local.close)
-            return local, ConstrainedSpace.of(spec, FOUR, local.limits, "opencl")
-
-        yield measurer
-
-
-Fake = Callable[..., tuple[KernelMeasurer, Space]]
+    with opening_fakes(tmp_path, write_fake(tmp_path)) as opened:
+        yield opened
 
 
 def outcomes(local: KernelMeasurer, space: Space, *inputs: Input) -> list[Outcome]:
@@ -255,13 +232,13 @@ def outcomes(local: KernelMeasurer, space: Space, *inputs: Input) -> list[Outcom
     return [local.measure(space, given, space.default, None).outcome for given in inputs]
 
 
-def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake: Fake) -> None:
+def test_device_that_runs_not_even_an_empty_kernel_is_broken(fake: OpenFake) -> None:
     local, space = fake(lives=0)
     with pytest.raises(BackendUnavailable, match=r"an empty kernel does not run on the opencl"):
         local.measure(space, FOUR, space.default, None)
 
 
-def test_empty_kernel_runs_after_the_first_failure_alone(fake: Fake) -> None:
+def test_empty_kernel_runs_after_the_first_failure_alone(fake: OpenFake) -> None:
     local, space = fake()
     with mock.patch.object(local._device, "require_working") as asked:
         with mock.patch.object(local._device, "run", side_effect=LaunchFailed("no")):
@@ -271,7 +248,7 @@ def test_empty_kernel_runs_after_the_first_failure_alone(fake: Fake) -> None:
 
 
 def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(
-    fake: Fake, tmp_path: Path
+    fake: OpenFake, tmp_path: Path
 ) -> None:
     local, _ = fake()
     assert local.notices == ()
@@ -283,13 +260,13 @@ def test_energy_that_cannot_be_measured_is_a_notice_where_it_was_asked_for(
         )
 
 
-def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: Fake) -> None:
+def test_data_that_does_not_fit_again_is_tried_in_a_new_process(fake: OpenFake) -> None:
     # FOUR, FIVE, and FOUR again, which fails once.
     local, space = fake(refused_binds=(2,))
     assert outcomes(local, space, FOUR, FIVE, FOUR) == [Outcome.OK] * 3
 
 
-def test_data_that_does_not_fit_is_no_configurations_fault(fake: Fake) -> None:
+def test_data_that_does_not_fit_is_no_configurations_fault(fake: OpenFake) -> None:
     local, space = fake(refused_binds=(2, 3))
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
     with pytest.raises(DataDoesNotFit, match=r"64 bytes do not fit\. Run the same command"):
@@ -297,7 +274,7 @@ def test_data_that_does_not_fit_is_no_configurations_fault(fake: Fake) -> None:
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
 
 
-def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: Fake) -> None:
+def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: OpenFake) -> None:
     local, space = fake(broken_binds=(0, 2, 3))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
     with pytest.raises(
@@ -310,7 +287,7 @@ def test_driver_that_refuses_data_is_asked_again_in_a_new_process(fake: Fake) ->
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
-    fake: Fake, tmp_path: Path, count: int
+    fake: OpenFake, tmp_path: Path, count: int
 ) -> None:
     local, space = fake(refused_binds=(1,))
     assert local.measure(space, FOUR, space.default, None).outcome is Outcome.OK
@@ -322,7 +299,7 @@ def test_nothing_interleaved_runs_on_data_that_could_not_be_copied_again(
 
 
 def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_device(
-    fake: Fake,
+    fake: OpenFake,
 ) -> None:
     local, space = fake(spoilt_by="#define V 2")
     configs = [Config({"V": value}) for value in (1, 2, 3)]
@@ -334,7 +311,7 @@ def test_interleaved_configurations_are_not_blamed_for_one_that_breaks_the_devic
 
 @pytest.mark.parametrize(("refused", "fits"), [((2,), True), (tuple(range(2, 20)), False)])
 def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(
-    fake: Fake, refused: tuple[int, ...], fits: bool
+    fake: OpenFake, refused: tuple[int, ...], fits: bool
 ) -> None:
     local, space = fake(refused_binds=refused)
     assert outcomes(local, space, FOUR, FIVE) == [Outcome.OK] * 2
@@ -343,14 +320,14 @@ def test_interleaved_data_that_does_not_fit_again_is_nobodys_failure(
         assert [m.outcome for m in found] == [Outcome.OK] * 3
 
 
-def test_survivors_that_are_lost_together_again_have_that_outcome(fake: Fake) -> None:
+def test_survivors_that_are_lost_together_again_have_that_outcome(fake: OpenFake) -> None:
     # One takes three launches, of which none hurts; two take six.
     local, space = fake(lives=5)
     found = local.measure_interleaved(space, FOUR, list(space)[:2], rounds=2)
     assert [m.outcome for m in found] == [Outcome.CRASHED] * 2
 
 
-def test_the_first_configuration_is_built_alone(fake: Fake, tmp_path: Path) -> None:
+def test_the_first_configuration_is_built_alone(fake: OpenFake, tmp_path: Path) -> None:
     local, space = fake(shares_cpu=True)
     configs = list(space)[:3]
     for config in configs:
@@ -364,7 +341,7 @@ def test_the_first_configuration_is_built_alone(fake: Fake, tmp_path: Path) -> N
 
 
 @pytest.fixture
-def why_unproved(fake: Fake) -> Callable[[], Refusal | None]:
+def why_unproved(fake: OpenFake) -> Callable[[], Refusal | None]:
     """Says why the default of a fake device, which was measured, is not proved."""
     local, space = fake()
     found = local.measure(space, FOUR, space.default, None)
@@ -406,54 +383,4 @@ def test_a_proof_whose_process_is_lost_ends_so_and_may_be_repeated(
     outcome: Outcome,
 ) -> None:
     monkeypatch.setattr(DeviceClient, "run", mock.Mock(side_effect=error))
-    refusal = why_unproved()
-    assert refusal.outcome is outcome
-
-
-# ------------------------------------------------------------------------- what measurers share
-
-
-@pytest.fixture(scope="module")
-def replay() -> ReplayMeasurer:
-    none = Measurement(
-        fault("none"), GIVEN, Outcome.OK, timing=Timing((1.0, 2.0), StopReason.RECORDED)
-    )
-    environment = Environment("replay", "a recording", "CSV", "recorded", "recorded")
-    return ReplayMeasurer({(GIVEN, fault("none")): none}, environment)
-
-
-@pytest.fixture(params=["local", "replay"])
-def measurer(request: pytest.FixtureRequest) -> Measurer:
-    found: Measurer = request.getfixturevalue(request.param)
-    return found
-
-
-def test_measurer_keeps_its_environment(measurer: Measurer) -> None:
-    assert measurer.environment == measurer.environment
-    assert len(measurer.environment.fingerprint) == 64
-
-
-def test_measurer_names_the_compiler_whose_flags_are_tuned(
-    local: KernelMeasurer, replay: ReplayMeasurer
-) -> None:
-    assert (local.compiler, replay.compiler) == ("opencl", None)
-
-
-def test_measurer_measures_what_was_announced(measurer: Measurer, faults: Spec) -> None:
-    space = space_of(faults, measurer)
-    measurer.expect(space, [fault("none")])
-    found = measurer.measure(space, GIVEN, fault("none"), None)
-    assert (found.config, found.input, found.outcome) == (fault("none"), GIVEN, Outcome.OK)
-
-
-def test_failure_is_an_outcome(measurer: Measurer, faults: Spec) -> None:
-    found = measurer.measure(space_of(faults, measurer), GIVEN, fault("group_size"), 1e-9)
-    assert found.outcome is Outcome.LAUNCH_FAILED
-    assert found.message
-
-
-def test_measurer_interleaves_in_order(measurer: Measurer, faults: Spec) -> None:
-    configs = [fault("group_size"), fault("none")]
-    found = measurer.measure_interleaved(space_of(faults, measurer), GIVEN, configs, rounds=2)
-    assert [m.config for m in found] == configs
-    assert [m.outcome for m in found] == [Outcome.LAUNCH_FAILED, Outcome.OK]
+    assert why_unproved().outcome is outcome

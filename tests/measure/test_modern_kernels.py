@@ -20,7 +20,7 @@ from harness.measure.verify import Tolerance, verify
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec
-from tests.helpers.compilers import needs_nvcc, needs_nvrtc
+from tests.helpers.compilers import BOTH
 from tests.helpers.planted import measured
 from tests.helpers.stub_driver import StubDriver
 
@@ -39,9 +39,7 @@ CASES: dict[str, tuple[Values, tuple[Values, ...]]] = {
     "softmax": ({"rows": 5, "columns": 333}, ({}, {"BLOCK": 32, "KEEP": True})),
     "spmv": ({"rows": 301, "row_length": 13}, ({}, {"BLOCK": 64, "LANES": 8})),
 }
-both_compilers = pytest.mark.parametrize(
-    "compiler", [pytest.param(Nvcc, marks=needs_nvcc), pytest.param(Nvrtc, marks=needs_nvrtc)]
-)
+both_compilers = pytest.mark.parametrize("compiler", BOTH)
 SHORT = {"warmup": 1, "repeats": 1}
 
 

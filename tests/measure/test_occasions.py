@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.occasions import Block, join, over_occasions, split_rounds
 from harness.space import ConstrainedSpace, Space
-from tests.helpers.fake_kernels import FOUR, DeviceBackend, write_fake
+from tests.helpers.fake_kernels import FOUR, DeviceBackend, measure_kernels_here, write_fake
 from tests.helpers.fakes import (
     KERNELS,
     FakeDevice,
-    HereProcesses,
     Kernel,
 )
 
@@ -70,11 +70,17 @@ def test_measurements_of_occasions_are_one_measurement() -> None:
     assert found.host_read == ("U", "V")
 
 
-def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled() -> None:
-    parts = [ok(1.0, observed={"throttled": 0.0, "temperature_c": 50.0 + n}) for n in range(3)]
-    parts.append(ok(1.0, observed={"throttled": 1.0, "throttled_by_hw_thermal": 1.0}))
+def test_a_gpu_that_was_throttled_on_any_occasion_was_throttled_and_samples_are_counted() -> None:
+    parts = [ok(1.0, observed={"throttled": 0.0, SM_CLOCK_MHZ: 900.0 + n}) for n in range(3)]
+    parts.append(ok(1.0, observed={"throttled_by_hw_thermal": 1.0, THROTTLED_SAMPLES: 2}))
+    parts.append(ok(1.0, observed={"throttled": 1.0, THROTTLED_SAMPLES: 3}))
     found = join(parts).observed
-    assert found == {"throttled": 1.0, "throttled_by_hw_thermal": 1.0, "temperature_c": 51.0}
+    assert found == {
+        "throttled": 1.0,
+        "throttled_by_hw_thermal": 1.0,
+        SM_CLOCK_MHZ: 901,
+        THROTTLED_SAMPLES: 5,
+    }
 
 
 def test_failure_on_a_later_occasion_is_the_outcome_and_ends_the_configuration() -> None:
@@ -101,8 +107,7 @@ Measured = Callable[[FakeDevice, Sequence[int]], list[Measurement]]
 @pytest.fixture
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Measured]:
     """Measures two configurations interleaved, four rounds on occasions with these seeds."""
-    monkeypatch.setattr("harness.measure.device_client.Processes", HereProcesses)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    measure_kernels_here(monkeypatch)
     spec = write_fake(tmp_path)
     with contextlib.ExitStack() as opened:
 

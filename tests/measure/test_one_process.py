@@ -22,7 +22,7 @@ from harness.measure.programs.worker import ProgramWorker
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import FOUR, fake_job
 from tests.helpers.fakes import FakeBackend, FakeDevice
-from tests.helpers.planted import space_of
+from tests.helpers.planted import process_of, space_of
 
 HOST = """
 import os, sys
@@ -81,10 +81,6 @@ def test_each_host_module_finds_its_own_helper_and_its_own_data(hosts: list[Path
     worker.prepare(other, 0, hosts[0])
     assert worker.serve(hosts[0], DeviceWorker.run, JOB).result is None
     assert worker.serve(hosts[1], DeviceWorker.run, JOB).result is not None
-
-
-def process_of(_: DeviceWorker) -> int:
-    return os.getpid()
 
 
 LAZY_HOST = HOST.replace("from values_of_this_host import VALUE\n", "").replace(

@@ -35,7 +35,7 @@ from harness.measure.run_folder import RunFolder
 from harness.space import ConstrainedSpace
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FakeBackend, HereProcesses
-from tests.helpers.planted import FAULTS, SOON_S, until
+from tests.helpers.planted import FAULTS, SOON_S, is_running, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -400,14 +400,6 @@ def descendants(pid: int) -> set[int]:
         for child in map(int, task.read_text().split()):
             found |= {child} | descendants(child)
     return found
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def cpu_s(pid: int) -> float:

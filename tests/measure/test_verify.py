@@ -38,8 +38,7 @@ def test_one_wrong_element_is_found_where_it_is(dtype: str) -> None:
     worst = compare(found, array(dtype))
     assert (worst.index, worst.wrong_count, worst.count) == ((1, 2, 0), 1, 24)
     assert (worst.found, worst.expected) == ((1, 0) if dtype == "bool" else (99, 20))
-    alone = compare(np.array(0, dtype), np.array(1, dtype))
-    assert alone.index == (), "a single element has no dimensions"
+    assert compare(np.array(0, dtype), np.array(1, dtype)).index == (), "it has no dimensions"
 
 
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bfloat16"])
@@ -78,8 +77,7 @@ def test_nan_equals_only_nan_and_an_infinity_only_itself() -> None:
     values = np.array([np.nan, np.inf, -np.inf, 1.0])
     for place, value in enumerate(values):
         expected = np.full(4, value)
-        worst = compare(values, expected)
-        assert worst.wrong_count == 3
+        assert compare(values, expected).wrong_count == 3
         assert compare(values[place], np.array(value)) is None
 
 
@@ -106,8 +104,7 @@ def test_bfloat16_is_compared_with_its_own_tolerance() -> None:
     assert is_comparable(dtype)
     assert compare(expected.astype(dtype), expected) is None
     assert compare((expected * 1.02).astype(dtype), expected) is None
-    worst = compare((expected * 1.05).astype(dtype), expected)
-    assert worst.index is not None
+    assert compare((expected * 1.05).astype(dtype), expected).index is not None
     device = OpenClDevice(find_device())
     device.bind({"x": expected.astype(dtype)})
     np.testing.assert_array_equal(device.read("x"), expected.astype(dtype))
@@ -189,13 +186,11 @@ def test_complex_element_is_reported_by_its_farther_part() -> None:
     worst = compare(expected + np.array([0, 1j], np.complex64), expected)
     assert (worst.argument, worst.index) == ("y.imag", (1,))
     assert (worst.found, worst.expected) == (5, 4)
-    nan = compare(np.array([complex(np.nan, 9)]), np.array([0j]))
-    assert nan.argument == "y.real"
+    assert compare(np.array([complex(np.nan, 9)]), np.array([0j])).argument == "y.real"
 
 
 def test_overflowing_difference_is_wrong_and_not_an_error() -> None:
-    worst = compare(np.array([1e308]), np.array([-1e308]))
-    assert worst.index == (0,)
+    assert compare(np.array([1e308]), np.array([-1e308])).index == (0,)
 
 
 def test_element_beyond_the_first_chunk_is_found() -> None:
@@ -244,6 +239,7 @@ def test_ten_million_elements_are_compared_without_copies_of_them() -> None:
         ("complex128", (1e-13, 1e-13)),
         ("int32", (0.0, 0.0)),
         ("bool", (0.0, 0.0)),
+        ("clongdouble", (0.0, 0.0)),  # it has no tolerance of its own
     ],
 )
 def test_every_format_has_its_own_tolerances(dtype: str, tolerances: tuple[float, float]) -> None:
@@ -296,7 +292,6 @@ def test_a_tolerance_holds_where_one_of_both_is_no_integer() -> None:
     assert compare(np.array([3], np.int32), np.array([3.2]), tolerance) is None
     assert compare(np.array([3.2]), np.array([3], np.int32), tolerance) is None
     assert compare(np.array([4]), np.array([3]), tolerance) is not None
-    assert compare(np.array([4]), np.array([3]), Tolerance(atol=1.5)) is None
 
 
 def test_complex_number_where_a_real_one_is_expected_is_reported_by_its_part() -> None:
@@ -304,8 +299,3 @@ def test_complex_number_where_a_real_one_is_expected_is_reported_by_its_part() -
     assert (worst.argument, worst.found, worst.expected) == ("y.imag", 2.0, 0.0)
     both = compare(np.array([2 + 2j]), np.array([1 + 1j]))
     assert both.argument == "y.real", "both parts are equally far off"
-
-
-def test_a_format_without_a_tolerance_of_its_own_is_compared_exactly() -> None:
-    kind = np.dtype("complex256" if hasattr(np, "complex256") else "V8")
-    assert Tolerance().of(kind, 1.0) == (0, 0)

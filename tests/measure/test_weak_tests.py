@@ -163,16 +163,8 @@ def test_check_warns_of_a_weak_test_and_passes(
 def test_tune_warns_of_a_weak_test_once(
     space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [
-        space,
-        "--backend",
-        "opencl",
-        "--database",
-        str(tmp_path / "r.db"),
-        "--test-limit",
-        "2",
-    ]
-    assert tune.main(words) == 0
+    words = [space, "--backend", "opencl", "--test-limit", "2"]
+    assert tune.main([*words, "--database", str(tmp_path / "r.db")]) == 0
     shown = capsys.readouterr()
     printed = " ".join((shown.out + shown.err).split())
     assert printed.count("verify is weak") == 1
