@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -349,7 +350,7 @@ def test_two_drivers_do_not_use_a_device_at_once(
     held = loopback.agent._held["cpu"]
     other = DeviceRequest(dataclasses.replace(held.session, driver="another"), NameArguments(GIVEN))
     answer = loopback.agent.measure(wire.encode(DeviceRequest, other))
-    assert b"used by another driver" in answer
+    assert re.search(rb"is used by another driver, \d+ s ago", answer)
     unknown = DeviceRequest(dataclasses.replace(held.session, uuid="gpu"), NameArguments(GIVEN))
     assert b"has no device gpu" in loopback.agent.measure(wire.encode(DeviceRequest, unknown))
 
@@ -416,7 +417,7 @@ class Waits:
         self.closed.set()
 
 
-def test_a_driver_that_runs_again_ends_what_still_runs_for_it_and_another_does_not() -> None:
+def test_a_driver_that_runs_again_ends_what_still_runs_for_it() -> None:
     held: Held[Asked, Waits] = Held("a CPU")
     first, second = Waits(), Waits()
 
@@ -427,20 +428,9 @@ def test_a_driver_that_runs_again_ends_what_still_runs_for_it_and_another_does_n
     running = threading.Thread(target=call)
     running.start()
     assert first.called.wait(60)
-    with (
-        pytest.raises(DeviceBusy, match=r"a CPU is used by another driver, 0 s ago"),
-        held.used_by(Asked("another", 1), lambda: second),
-    ):
-        pass
-    held.release(Asked("another", 1))
-    assert not first.closed.is_set()
     with held.used_by(Asked("this", 2), lambda: second) as client:
         assert client is second
         running.join(60)
-    held.release(Asked("this", 1))  # late
-    assert not second.closed.is_set()
-    held.release(Asked("this", 2))
-    assert second.closed.is_set()
 
 
 def test_a_build_whose_files_no_worker_keeps_is_an_answer(

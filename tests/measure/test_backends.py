@@ -8,16 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
+from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Fill, Launch, Program
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.backends.nvcc import Nvcc, find_nvcc
+from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.verify import NAN
+from tests.helpers.compilers import needs_nvcc
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 
 X = np.arange(1, 65, dtype=np.float32)
@@ -69,10 +70,6 @@ def _cuda() -> Kit:
 
 
 def _nvcc() -> Kit:
-    try:
-        find_nvcc()
-    except BackendUnavailable as error:
-        pytest.skip(str(error))
     return Kit(Nvcc("sm_90"), FakeDevice, CUDA)
 
 
@@ -289,7 +286,7 @@ def test_environment_and_limits_stay_the_same_when_opened_again(opened: Device, 
 # ------------------------------------------------------------------------------------ compiler
 
 
-@pytest.fixture(scope="module", params=["fake", "opencl", "nvcc"])
+@pytest.fixture(scope="module", params=["fake", "opencl", pytest.param("nvcc", marks=needs_nvcc)])
 def compiling(request: pytest.FixtureRequest) -> Kit:
     return KITS[request.param]()
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,11 +15,13 @@ from harness.measure.backends.cuda_compilers import NVCC, NVRTC
 from harness.measure.backends.cuda_driver import CudaGpu
 from harness.measure.backends.opencl import DeviceName
 from harness.measure.choose import with_cuda_compiler
-from harness.space_file import Spec, load_spec
+from harness.space_file import Spec
+from tests.helpers.fake_kernels import write_fake
+from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.results_examples import SPEC
+from tests.measure.test_device_lock import EQUAL, H100
 
 NO_CUDA = "no NVIDIA driver: install it"
-H100 = CudaGpu(0, "NVIDIA H100", "GPU-aa", "0000:1B:00.0", "sm_90", 80 << 30)
 GPU = DeviceName("AMD", 0, "gfx90a", is_gpu=True)
 POCL = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 
@@ -127,7 +127,6 @@ def test_list_of_devices_has_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None
 
 # ------------------------------------------------------------------------- devices that are named
 
-EQUAL = replace(H100, ordinal=1, uuid="GPU-ab", bus_id="0000:1C:00.0")
 T4 = CudaGpu(2, "Tesla T4", "GPU-cd", "0001:AF:00.0", "sm_75", 16 << 30)
 NVIDIA = DeviceName("NVIDIA CUDA", 0, "NVIDIA H100", is_gpu=True, units=132)
 PARTS = [
@@ -253,22 +252,8 @@ def test_wrong_number_of_parts_is_refused(parts, monkeypatch) -> None:
 # ----------------------------------------------------------------------------- the compiler of CUDA
 
 SM_90 = Backend("cuda", "nvcc", "a test", arch="sm_90")
-SPACE = """\
-name: scale
-kernel: {function: scale, source: {cuda: scale.cu}, host: scale.py}
-parameters: {BLOCK: {values: [32, 64], default: 32}}
-launch: {group: [BLOCK], grid: [1]}
-inputs: {features: [n], values: [{n: 32}]}
-"""
-HOST = "def arguments(n, rng): ...\n\n\ndef reference(arguments): ...\n"
-
-
-def space(folder: Path, more: str = "", kernel: str = "x[threadIdx.x] = BLOCK;") -> Spec:
-    text = f'extern "C" __global__ void scale(float *x) {{ {kernel} }}\n'
-    (folder / "scale.cu").write_text(text)
-    (folder / "scale.py").write_text(HOST)
-    (folder / "scale.yaml").write_text(SPACE + more)
-    return load_spec(folder / "scale.yaml")
+SPACE = FAKE_SPACE.replace("source: twice.cl", "source: {cuda: twice.cl}")
+BY_NVRTC = SPACE + "compiler: {cuda: nvrtc}\n"
 
 
 def without(monkeypatch: pytest.MonkeyPatch, missing: Mapping[str, str]) -> None:
@@ -283,22 +268,22 @@ def chosen(spec: Spec, backend: Backend = SM_90) -> tuple[str, str]:
 
 def test_the_space_names_the_compiler(tmp_path, monkeypatch) -> None:
     without(monkeypatch, {})
-    spec = space(tmp_path, "compiler: {cuda: nvrtc}\n")
+    spec = write_fake(tmp_path, space=BY_NVRTC)
     assert chosen(spec) == (NVRTC, "NVRTC compiles: the space says so")
-    assert spec.program_sha256 == space(tmp_path).program_sha256
+    assert spec.program_sha256 == write_fake(tmp_path, space=SPACE).program_sha256
 
 
 def test_named_compiler_that_is_missing_is_an_error(tmp_path, monkeypatch) -> None:
     without(monkeypatch, {NVRTC: "NVRTC is not installed: pip install it"})
-    spec = space(tmp_path, "compiler: {cuda: nvrtc}\n")
-    reason = r"scale\.yaml says `compiler: \{cuda: nvrtc\}`, but .* here: NVRTC is not installed: p"
+    spec = write_fake(tmp_path, space=BY_NVRTC)
+    reason = r"fake\.yaml says `compiler: \{cuda: nvrtc\}`, but .* here: NVRTC is not installed: p"
     with pytest.raises(BackendUnavailable, match=reason):
         with_cuda_compiler(spec, SM_90)
 
 
 def test_nvcc_compiles_where_it_is_and_nvrtc_elsewhere(tmp_path, monkeypatch) -> None:
     without(monkeypatch, {})
-    spec = space(tmp_path)
+    spec = write_fake(tmp_path, space=SPACE)
     assert chosen(spec) == (NVCC, "nvcc compiles")
     without(monkeypatch, {NVCC: "nvcc was not found: it is nowhere"})
     only = dataclasses.replace(SM_90, cuda_compiler=NVRTC)

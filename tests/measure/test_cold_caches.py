@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,29 +22,19 @@ from harness.measure.backends.opencl import DeviceName, OpenClCompiler, find_dev
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.backends.opencl_memory import last_cache_bytes
 from harness.measure.choose import open_measurer, with_cache
-from harness.space_file import load_spec
-from tests.helpers.fakes import FAKE_HOST, FAKE_SPACE
+from harness.space_file import Spec, load_spec
+from tests.helpers.fake_kernels import write_fake
+from tests.helpers.fakes import FAKE_SPACE
 from tests.helpers.stub_driver import StubDriver
 
 CPU = DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
 GPU = DeviceName("AMD", 0, "gfx90a", is_gpu=True)
-Write = Callable[[str], Path]
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Write a space with these options of `measure`."""
-
-    def written(measure: str) -> Path:
-        (tmp_path / "twice.py").write_text(FAKE_HOST)
-        (tmp_path / "twice.cl").write_text(
-            "kernel void twice(global double *x, global double *y) { y[0] = V; }\n"
-        )
-        path = tmp_path / "fake.yaml"
-        path.write_text(FAKE_SPACE.replace("{repeats: 4, min_repeats: 3}", measure))
-        return path
-
-    return written
+def spec_of(folder: Path, measure: str) -> Spec:
+    """Write and load a space with these options of `measure`."""
+    kernel = "kernel void twice(global double *x, global double *y) { y[0] = V; }"
+    return write_fake(folder, kernel, FAKE_SPACE.replace("{repeats: 4, min_repeats: 3}", measure))
 
 
 @pytest.mark.parametrize(
@@ -59,15 +48,15 @@ def write(tmp_path: Path) -> Write:
     ],
 )
 def test_gpus_are_cold_and_cpus_warm_unless_the_space_says(
-    write: Write, measure: str, device: DeviceName | None, cache: str
+    tmp_path: Path, measure: str, device: DeviceName | None, cache: str
 ) -> None:
     backend = Backend("opencl", "opencl", "a test", device)
-    assert with_cache(load_spec(write(measure)), backend).cache == cache
+    assert with_cache(spec_of(tmp_path, measure), backend).cache == cache
 
 
-def test_another_word_for_the_cache_is_refused(write: Write) -> None:
+def test_another_word_for_the_cache_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"fake\.yaml:7: measure\.cache: must be cold or warm"):
-        load_spec(write("{cache: hot}"))
+        spec_of(tmp_path, "{cache: hot}")
 
 
 def test_the_cache_of_a_program_is_refused() -> None:
@@ -192,8 +181,8 @@ def test_compare_refuses_to_mix_them() -> None:
     assert "Tune BASE again with `measure: {cache: cold}` in its space" in str(refused.value)
 
 
-def test_one_process_measures_either_cold_or_warm(write: Write) -> None:
-    warm = load_spec(write("{cache: warm}"))
+def test_one_process_measures_either_cold_or_warm(tmp_path: Path) -> None:
+    warm = spec_of(tmp_path, "{cache: warm}")
     owner, _ = open_measurer(warm, "opencl")
     try:
         with pytest.raises(UsageError, match=r"measured with cold caches, and .* warm ones"):

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.gpu
 
 MVMUL = Path(__file__).parents[2] / "spaces/mvmul.yaml"
 SMALL = Input({"m": 24, "n": 2000})
+QUICK = ("--inputs", "m * n == 48000", "--no-cross", "--no-reduce", "--repeats", "3")
 DEFAULT = Config({"THRD": 256, "LU": 1, "X_CACHE": 1})
 
 
@@ -34,9 +35,8 @@ def test_small_campaign_measures_every_configuration(
     nvidia: None, package: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     database = tmp_path / "results.db"
-    options = ["--backend", "cuda", "--inputs", "m * n == 48000", "--test-limit", "3"]
-    options += ["--no-cross", "--no-reduce", "--repeats", "3", "--finalists", "2", "--json"]
-    assert tune.main([str(MVMUL), *options, "--database", str(database)]) == 0
+    options = ["--backend", "cuda", "--test-limit", "3", "--finalists", "2", "--json"]
+    assert tune.main([str(MVMUL), *QUICK, *options, "--database", str(database)]) == 0
     printed = capfd.readouterr()
     assert "does not model" not in printed.err
     results = json.loads(printed.out)["results"]
@@ -52,9 +52,8 @@ def test_two_gpus_share_the_inputs(
     monkeypatch.setenv("CUDA_STUB_DEVICES", "2")
     monkeypatch.setenv("CUDA_STUB_UUIDS", "ab,cd")
     database = tmp_path / "results.db"
-    options = ["--device", "all", "--inputs", "m * n == 48000", "--test-limit", "2", "--no-cross"]
-    options += ["--no-reduce", "--repeats", "3", "--json", "--database", str(database)]
-    assert tune.main([str(MVMUL), *options]) == 0
+    options = ["--device", "all", "--test-limit", "2", "--database", str(database)]
+    assert tune.main([str(MVMUL), *QUICK, *options]) == 0
     results = the_one(read_results([str(database)]))
     uuids = {run.notes[DEVICE_UUID].split("-")[1] for run in results.runs}
     assert uuids == {"abababab", "cdcdcdcd"}
@@ -67,10 +66,8 @@ def test_the_compiler_that_a_space_names_is_used_and_printed(
 ) -> None:
     text = MVMUL.read_text().replace("../kernels", str(MVMUL.parent.parent / "kernels"))
     (tmp_path / "named.yaml").write_text(f"{text}\ncompiler: {{cuda: nvrtc}}\n")
-    options = ["--backend", "cuda", "--inputs", "m * n == 48000", "--test-limit", "2"]
-    options += ["--no-cross", "--no-reduce", "--repeats", "3"]
-    options += ["--database", str(tmp_path / "results.db")]
-    assert tune.main([str(tmp_path / "named.yaml"), *options]) == 0
+    options = ["--backend", "cuda", "--test-limit", "2", "--database", str(tmp_path / "results.db")]
+    assert tune.main([str(tmp_path / "named.yaml"), *QUICK, *options]) == 0
     assert "NVRTC compiles: the space says so" in " ".join(capfd.readouterr().out.split())
 
 

@@ -9,7 +9,6 @@ import re
 import shutil
 import stat
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,25 +22,20 @@ from harness.core.records import Config, Measurement, Outcome
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import write_dispatcher
 from harness.dispatch.program import DispatchProgram, TreeChoice
-from harness.measure.backends.choose import choose
-from harness.measure.backends.nvcc import Nvcc, find_nvcc
-from harness.measure.choose import fitted_to
+from harness.measure.backends.nvcc import Nvcc
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.flags.probe import ProbedCommand
-from harness.measure.kernels import KernelMeasurer
 from harness.models.encoding.columns import TunedRange
 from harness.results.flag_files import file_lines, files_note
 from harness.results.notes import read_notes
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
-from harness.space_file import Parameter, Spec, flag_files, load_spec
+from harness.space_file import Parameter, Spec, flag_files
 from harness.space_file.flag_files import file_name, with_values_of_files
 from harness.space_file.flags.model import ANY_FILE, Setting
 from tests.helpers.compilers import needs_gcc, needs_nvcc
 from tests.helpers.dispatch_examples import PROVENANCE
 from tests.helpers.fake_kernels import measure_programs_here
-from tests.helpers.stub_driver import StubDriver
-from tests.measure.test_cuda_campaign import MVMUL, SMALL
 from tests.measure.test_flags_spaces import KERNEL, loading
 
 CONTROLS = "flags: {nvcc: {controls: {files: packs/*.acf}}}"
@@ -525,45 +519,3 @@ def by_file(database: str) -> dict[str, Measurement]:
 
 
 # nvcc, with the words that a file of controls holds.
-KERNEL_NVCC = """
-for word; do
-shift
-case $word in
---apply-controls=*) read -r control < "${{word#*=}}" || exit 1;;
-*) set -- "$@" "$word";;
-esac
-done
-if [ "$control" = crash ]; then echo "nvcc error   : 'cicc' died due to signal 11"; exit 139; fi
-exec {nvcc} "$@" $control
-"""
-
-
-@pytest.mark.gpu
-def test_kernels_are_built_with_each_file(
-    stub: StubDriver, tmp_path: Path, packs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(
-        "CUDACXX", str(script(tmp_path / "nvcc", KERNEL_NVCC.format(nvcc=find_nvcc())))
-    )
-    (packs / "fast.acf").write_text("crash\n")
-    (packs / "slow.acf").write_text("-DUNUSED\n")
-    shutil.copytree(MVMUL.parent.parent / "kernels", tmp_path / "kernels")
-    space_file = tmp_path / "mvmul.yaml"
-    text = MVMUL.read_text().replace("../kernels", "kernels")
-    space_file.write_text(f"{text}\n{CONTROLS}\n")
-    spec = load_spec(space_file).with_measure({"repeats": 3})
-    with closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
-        fitted = fitted_to(spec, measurer)
-        assert len(flag_of(fitted).values) == 3
-        space = ConstrainedSpace.of(fitted, SMALL, measurer.limits, measurer.compiler)
-        default, crash, same = (
-            measurer.measure(space, SMALL, Config({**space.default, "controls": value}), None)
-            for value in flag_of(fitted).values
-        )
-    assert default.outcome is Outcome.OK
-    assert (crash.outcome, crash.message) == (
-        Outcome.BUILD_FAILED,
-        "nvcc ended with status 139\nnvcc error   : 'cicc' died due to signal 11",
-    )
-    assert same.shared_with == default.config.digest
-    assert same.build.options == f"--apply-controls={same.config['controls']}"

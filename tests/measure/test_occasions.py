@@ -136,20 +136,15 @@ class BindingDevice(FakeDevice):
         self.binds += 1
 
 
-def test_every_occasion_loads_and_allocates_anew(measured: Measured) -> None:
+@pytest.mark.parametrize(("seeds", "rounds", "loads"), [((2, 2, 3), (2, 1, 1), 3), ((0,), (), 0)])
+def test_every_occasion_loads_and_allocates_anew_but_the_only_one(
+    measured: Measured, seeds: Sequence[int], rounds: tuple[int, ...], loads: int
+) -> None:
     device = BindingDevice()
-    found = measured(device, (2, 2, 3))
-    assert [m.timing.occasions for m in found if m.timing] == [(2, 1, 1)] * 2
-    assert device.unloads == 3
+    found = measured(device, seeds)
+    assert [m.timing.occasions for m in found] == [rounds] * 2
     # The data of the search is bound first: the arguments' names are asked for.
-    assert device.binds == 1 + 3
-
-
-def test_one_occasion_uses_what_is_loaded(measured: Measured) -> None:
-    device = BindingDevice()
-    found = measured(device, (0,))
-    assert [m.timing.occasions for m in found if m.timing] == [()] * 2
-    assert (device.unloads, device.binds) == (0, 1)
+    assert (device.unloads, device.binds) == (loads, 1 + loads)
 
 
 def test_occasions_of_another_seed_have_other_data_and_of_the_same_seed_the_same(

@@ -60,6 +60,7 @@ kernel void vectors(global float4 *y, float2 c, uchar b, global uint *u) {
 """
 
 Y = np.zeros(16, np.float32)
+FITTING: dict[str, Argument] = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +94,11 @@ def test_a_new_load_leaves_the_code_where_pocl_has_put_it(
     device: OpenClDevice, compiler: OpenClCompiler
 ) -> None:
     binary = compiler.compile(Program(KERNEL, (), ()))
-    arguments: dict[str, Argument] = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
-    launch(device, device.load(binary), "f", arguments)
+    launch(device, device.load(binary), "f", FITTING)
     first, loaded = _code_in_memory(), device.load(binary)
     device.unload()
     assert device.load(binary) is loaded
-    launch(device, device._make_program(binary.data), "f", arguments)
+    launch(device, device._make_program(binary.data), "f", FITTING)
     assert first
     assert _code_in_memory() == first
 
@@ -233,25 +233,16 @@ def launch(
     device.launch(module, [Launch(function, (8,), (1,), tuple(arguments))])
 
 
-UNFIT = {
+UNFIT: dict[str, tuple[dict[str, Argument], str]] = {
     "too few": ({"y": Y, "n": np.int32(2)}, r"f takes 3 arguments.*passes 2: y, n"),
     "number for an array": (
-        {"y": np.int64(1), "n": np.int32(2), "a": np.float32(3)},
-        r"argument 1 of f, y, is float\*, but the host module passes a single int64",
+        FITTING | {"y": np.int64(1)},
+        r"1 of f, y, is float\*, .* single int64",
     ),
-    "array for a number": (
-        {"y": Y, "n": Y, "a": np.float32(3)},
-        r"argument 2 of f, n, is int, but the host module passes an array",
-    ),
-    "wide number": ({"y": Y, "n": np.int64(2), "a": np.float32(3)}, r"n, is int,.*passes int64"),
-    "integer for a float": (
-        {"y": Y, "n": np.int32(2), "a": np.int32(3)},
-        r"argument 3 of f, a, is float, but the host module passes int32",
-    ),
-    "array of doubles": (
-        {"y": np.zeros(16), "n": np.int32(2), "a": np.float32(3)},
-        r"argument 1 of f, y, is float\*, but the host module passes float64",
-    ),
+    "array for a number": (FITTING | {"n": Y}, r"argument 2 of f, n, is int, .* an array"),
+    "wide number": (FITTING | {"n": np.int64(2)}, r"n, is int,.*passes int64"),
+    "integer for a float": (FITTING | {"a": np.int32(3)}, r"3 of f, a, is float, .* passes int32"),
+    "array of doubles": (FITTING | {"y": np.zeros(16)}, r"y, is float\*, .* passes float64"),
 }
 
 
@@ -261,7 +252,7 @@ def test_argument_that_does_not_fit_is_a_failed_launch(
 ) -> None:
     with pytest.raises(LaunchFailed, match=reason):
         launch(device, module, "f", arguments)
-    launch(device, module, "f", {"y": Y, "n": np.int32(2), "a": np.float32(3)})
+    launch(device, module, "f", FITTING)
     assert (device.read("y")[:8] == 6).all()
 
 
@@ -574,8 +565,7 @@ def test_parts_of_a_cpu_are_equal_devices_that_work_side_by_side(
         assert [each.notes[DEVICE_UUID] for each in environments] == ["0:0", "0:1"]
         for name, device in ((first, one), (second, other)):
             binary = OpenClCompiler(name).compile(Program(KERNEL, (), ()))
-            arguments: dict[str, Argument] = {"y": Y, "n": np.int32(2), "a": np.float32(3)}
-            launch(device, device.load(binary), "f", arguments)
+            launch(device, device.load(binary), "f", FITTING)
             assert device.read("y")[:8].tolist() == [6.0] * 8
     monkeypatch.setenv("HARNESS_CPU_PARTS", "1024")
     with pytest.raises(UsageError, match=f"HARNESS_CPU_PARTS=1024, but .* has only {whole} core"):

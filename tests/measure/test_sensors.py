@@ -369,6 +369,7 @@ def test_energy_of_a_program_is_the_mean_of_runs_that_are_long_enough() -> None:
 # ------------------------------------------------------------------- as a kernel is measured
 
 X = np.arange(1, 5, dtype=np.float32)
+DATA = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2 * X}, ())
 JOB = fake_job(energy_s=0.1, sampling=Sampling(repeats=4, min_repeats=4, precision=0.0))
 
 
@@ -380,9 +381,8 @@ def measured(sensors: Sensors, meter: Meter, **changes: Any) -> tuple[FakeDevice
         np.copyto(y, 2 * x)
 
     device = FakeDevice((2e-3 for _ in count()), {"twice": works})
-    data = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2 * X}, ())
-    device.bind(data.arguments)
-    found = measure_kernel(device, data, dataclasses.replace(JOB, **changes), sensors)
+    device.bind(DATA.arguments)
+    found = measure_kernel(device, DATA, dataclasses.replace(JOB, **changes), sensors)
     assert found.outcome is Outcome.OK
     return device, dict(found.observed)
 
@@ -421,10 +421,9 @@ def test_a_host_that_is_too_slow_meanwhile_costs_the_energy_alone(
 def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> None:
     nvml(nvmlDeviceGetCurrentClocksThrottleReasons=[0, 0x20, 0])
     device = FakeDevice()
-    data = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2 * X}, ())
-    device.bind(data.arguments)
+    device.bind(DATA.arguments)
     sensors = open_sensors(GPU, shares_cpu=False)
-    (found,) = measure_interleaved(device, data, [JOB], 3, sensors=sensors)
+    (found,) = measure_interleaved(device, DATA, [JOB], 3, sensors=sensors)
     assert len(device.launched) == 4
     assert found.observed["throttled_by_sw_thermal"] == 1
     assert "energy_j" not in found.observed
@@ -437,10 +436,9 @@ def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
         np.copyto(y, 2 * x if next(runs) < 7 else x)
 
     device = FakeDevice(kernels={"twice": tires})
-    data = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2 * X}, ())
-    device.bind(data.arguments)
+    device.bind(DATA.arguments)
     sensors = Sensors(None, Meter(), SensorFacts())
-    found = measure_kernel(device, data, dataclasses.replace(JOB, energy_s=0.02), sensors)
+    found = measure_kernel(device, DATA, dataclasses.replace(JOB, energy_s=0.02), sensors)
     assert found.outcome is Outcome.WRONG_RESULT
 
 

@@ -8,31 +8,21 @@ import numpy as np
 import pytest
 
 from benchmarks import measuring_clock
-from harness.core.program import Binary, Launch, Program
+from harness.core.program import Binary, Program
 from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.cuda_stream import LEAST_NS, clock_of
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.clock_watch import ClockWatch
-from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import fake_job
 from tests.helpers.stub_driver import StubDriver
 
-KERNELS = """\
-extern "C" __global__ void add(float *z, const float *x, const float *y, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) z[i] = x[i] + y[i];
-}
-"""
 KERNEL_NS = 1500
-ONES = np.ones(64, np.float32)
-DATA = KernelData(
-    {"x": ONES, "y": ONES, "z": np.zeros(64, np.float32), "n": np.int32(64)}, {"z": 2 * ONES}, ()
-)
-ADD = Launch("add", (32,), (2,), ("z", "x", "y", "n"))
+DATA = measuring_clock.DATA
+(TWICE,) = measuring_clock.LAUNCHES
 
 
 # ------------------------------------------------------------------------- arithmetic
@@ -64,14 +54,14 @@ def test_multiprocessor_that_only_one_kernel_ran_on_has_no_clock() -> None:
 
 @pytest.fixture(scope="module")
 def binary(nvidia: None) -> Binary:
-    return Nvcc(device_arch()).compile(Program(KERNELS + measuring_clock.SOURCE, (), ()))
+    return Nvcc(device_arch()).compile(Program(measuring_clock.SOURCE, (), ()))
 
 
 @pytest.mark.gpu
 def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
     device = CudaDevice()
     device.bind(DATA.arguments)
-    device.launch(device.load(binary), [ADD])
+    device.launch(device.load(binary), [TWICE])
     mhz = device.sm_clock_mhz()
     assert 100 < mhz < 5000
     device.close()
@@ -92,7 +82,7 @@ def clocks_of_launches(device: CudaDevice, binary: Binary, count: int) -> list[f
     module = device.load(binary)
     found = []
     for _ in range(count):
-        device.launch(module, (ADD,))
+        device.launch(module, (TWICE,))
         found.append(device.sm_clock_mhz())
     return found
 
@@ -132,8 +122,8 @@ def test_launches_do_not_begin_in_step_with_the_time(
     """In step, all of them would take one tick, or all two."""
     monkeypatch.setenv("CUDA_STUB_TICK_NS", "1024")
     module = device.load(binary)
-    device.launch(module, (ADD,))
-    times_s = [device.launch(module, (ADD,)) for _ in range(100)]
+    device.launch(module, (TWICE,))
+    times_s = [device.launch(module, (TWICE,)) for _ in range(100)]
     # Four standard errors of a mean of 1.46 ticks.
     assert np.mean(times_s) == pytest.approx(KERNEL_NS * 1e-9, abs=0.21e-6)
 
@@ -141,10 +131,10 @@ def test_launches_do_not_begin_in_step_with_the_time(
 @pytest.mark.gpu
 def test_reading_the_clock_is_in_no_time(device: CudaDevice, binary: Binary) -> None:
     module = device.load(binary)
-    device.launch(module, (ADD,))
-    assert device.launch(module, (ADD,)) == pytest.approx(KERNEL_NS * 1e-9)
+    device.launch(module, (TWICE,))
+    assert device.launch(module, (TWICE,)) == pytest.approx(KERNEL_NS * 1e-9)
     assert KERNEL_NS < LEAST_NS
-    assert device.launch(module, (ADD, ADD)) == pytest.approx(2 * KERNEL_NS * 1e-9)
+    assert device.launch(module, (TWICE, TWICE)) == pytest.approx(2 * KERNEL_NS * 1e-9)
 
 
 # ------------------------------------------------------------------------- measurements
@@ -152,7 +142,7 @@ def test_reading_the_clock_is_in_no_time(device: CudaDevice, binary: Binary) -> 
 
 def job(binary: Binary, **sampling: float) -> KernelJob:
     three = Sampling(repeats=3, min_repeats=3, precision=0.0, **sampling)
-    return fake_job(binary=binary, launches=(ADD,), sampling=three)
+    return fake_job(binary=binary, launches=(TWICE,), sampling=three)
 
 
 @pytest.mark.gpu
@@ -183,21 +173,14 @@ def test_locked_clock_costs_some_samples_once(
 # ------------------------------------------------------------------------- the benchmark
 
 
-@pytest.fixture
-def twice(device: CudaDevice) -> CudaDevice:
-    """The device, with the data of benchmarks/measuring_clock.py."""
-    device.bind(measuring_clock.DATA.arguments)
-    return device
-
-
 @pytest.mark.gpu
 def test_benchmark_finds_when_the_clock_has_risen(
-    twice: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measuring_clock, "RUN_S", 0.05)
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990,990,1500,1980")
-    twice.launch(twice.load(binary), measuring_clock.LAUNCHES)  # the device is held from now on
-    found = measuring_clock.rise(twice, binary, 0.0)
+    device.launch(device.load(binary), measuring_clock.LAUNCHES)  # the device is held from now on
+    found = measuring_clock.rise(device, binary, 0.0)
     assert found.first_mhz == pytest.approx(990, rel=0.01)
     assert found.settled_mhz == pytest.approx(1980, rel=0.001)
     assert 0 < found.settled_after_ms < 50
@@ -205,13 +188,13 @@ def test_benchmark_finds_when_the_clock_has_risen(
 
 @pytest.mark.gpu
 def test_benchmark_finds_what_low_clocks_do_to_times(
-    twice: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
+    device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", ",".join(["1980", "1980", "990", "1980", "1980"] * 4000))
-    twice.__dict__["tick_s"] = 1e-9  # it would be found on a busy machine, and widen intervals
+    device.__dict__["tick_s"] = 1e-9  # it would be found on a busy machine, and widen intervals
     monkeypatch.setattr("harness.measure.clock_watch._RECOVERY_S", 0.0)
     watches = measuring_clock.IndulgentWatch(1980), ClockWatch(1980)
-    kept, thrown = (measuring_clock.equal_times(twice, binary, watch, 2) for watch in watches)
+    kept, thrown = (measuring_clock.equal_times(device, binary, watch, 2) for watch in watches)
     assert kept.low_percent == 0
     assert thrown.low_percent > 15
     assert thrown.interval_percent < 1 < 10 < kept.interval_percent

@@ -16,7 +16,7 @@ import pytest
 
 from harness.core.errors import HostTooSlow, OutOfDeviceMemory
 from harness.core.observations import HOST_RETRIES, RUNS_PER_SAMPLE
-from harness.core.program import Binary, Fill, Launch, Program
+from harness.core.program import Fill, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason
 from harness.measure import kernel_checks, kernel_runner
 from harness.measure.kernel_checks import CheckTime, adds_to_fill, why_astray
@@ -25,7 +25,7 @@ from harness.measure.kernel_job import KernelJob, Twin
 from harness.measure.kernel_runner import BIT_EXACT, measure_interleaved, measure_kernel
 from harness.measure.verify import FILLS
 from tests.helpers.fake_kernels import fake_job
-from tests.helpers.fakes import KERNELS, Array, FakeCompiler, FakeDevice, Kernel
+from tests.helpers.fakes import KERNELS, Array, FakeDevice, Kernel
 
 X = np.arange(1, 5, dtype=np.float32)
 CASE = KernelData({"x": X, "y": np.zeros(4, np.float32)}, {"y": 2.0 * X}, ())
@@ -171,22 +171,6 @@ def test_kernel_that_returns_early_where_its_output_holds_numbers_is_wrong() -> 
     found = measure_kernel(device_with(lazy), CASE, JOB)
     assert found.outcome is Outcome.WRONG_RESULT
     assert "at the first run: y[0] was never written (4 of 4 elements)" in found.message
-
-
-def test_scratch_array_holds_nothing_of_an_earlier_run() -> None:
-    def remembering(x: Array, y: Array, kept: Array) -> None:
-        """Compute y in the first run, and copy it from `kept` in all others."""
-        if np.isnan(kept).any():
-            kept[...] = 2 * x
-            misses.append(True)
-        y[...] = kept
-
-    misses: list[bool] = []
-    arguments = {**CASE.arguments, "kept": np.full(4, np.nan)}
-    case = dataclasses.replace(CASE, arguments=arguments, scratch=("kept",))
-    device, case, (job,) = jobs_of(case, [remembering], ("x", "y", "kept"))
-    assert measure_kernel(device, case, job).outcome is Outcome.OK
-    assert len(misses) == len(device.launched)
 
 
 @pytest.mark.parametrize("wrong", range(1, 6))
@@ -375,9 +359,8 @@ def jobs_of(
     named = {f"k{n}": kernel for n, kernel in enumerate(kernels)}
     device = FakeDevice(kernels=named)
     device.bind(case.arguments)
-    launches = (dataclasses.replace(LAUNCH, function=name, arguments=arguments) for name in named)
-    jobs = [job(launches=(launch,), binary=compiled(launch.function)) for launch in launches]
-    return device, case, jobs
+    launches = {name: Launch(name, LAUNCH.group, LAUNCH.grid, arguments) for name in named}
+    return device, case, [fake_job(name, launches=(one,)) for name, one in launches.items()]
 
 
 def kernels_beside(*kernels: Kernel) -> tuple[FakeDevice, KernelData, list[KernelJob]]:
@@ -423,22 +406,16 @@ def off_by_one_place(x: Array, y: Array) -> None:
     y[...] = np.nextafter(2 * x, np.float32(np.inf))
 
 
-def compiled(kernel: str) -> Binary:
-    return FakeCompiler().compile(Program(f"kernel {kernel}", (kernel,), ()))
-
-
 def beside_twin(
     kernel: str, twin: str = "twice", must_repeat: bool = False, **kernels: Kernel
 ) -> Measurement:
     """A kernel measured with a twin, which runs another kernel."""
     device = FakeDevice(kernels=KERNELS | {"near": off_by_one_place} | kernels)
     device.bind(CASE.arguments)
-    own, other = (dataclasses.replace(LAUNCH, function=name) for name in (kernel, twin))
-    standard = Twin(Config({"A": 0}), compiled(twin), (other,), must_repeat)
+    other = fake_job(twin)
+    standard = Twin(Config({"A": 0}), other.binary, other.launches, must_repeat)
     case = dataclasses.replace(CASE, twin_outputs={})
-    return measure_kernel(
-        device, case, job(binary=compiled(kernel), launches=(own,), twin=standard)
-    )
+    return measure_kernel(device, case, fake_job(kernel, twin=standard))
 
 
 def test_output_within_the_tolerance_must_still_be_the_twin_s_bit_for_bit() -> None:
@@ -453,7 +430,7 @@ def test_twin_is_run_once_for_all_that_are_held_against_it() -> None:
     device.bind(CASE.arguments)
     case = dataclasses.replace(CASE, twin_outputs={})
     alone = len(device_launches(device, case, JOB))
-    held = job(twin=Twin(Config({"A": 0}), compiled("twice"), (LAUNCH,), False))
+    held = job(twin=Twin(Config({"A": 0}), JOB.binary, (LAUNCH,), False))
     assert len(device_launches(device, case, held)) == alone + 2
     assert len(device_launches(device, case, held)) == alone
 
