@@ -62,6 +62,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache that no other test fills."""
+    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _ctrl_c_ends() -> None:
     """Take SIGINT as commands of a terminal do: a shell's jobs in the background ignore it."""

@@ -261,7 +261,6 @@ def loopback(module_opencl: Backend) -> Iterator[Loopback]:
 
 
 def _opened(spec: Spec, device: FleetDevice, driver: str) -> dict[str, KernelMeasurer]:
-    assert isinstance(device.channel, Loopback)
     opener = Opener(spec, device.offered, device.channel, 1, driver)
     return open_measurers(opener, [device], print).measurers
 
@@ -438,12 +437,6 @@ def test_a_build_whose_files_no_worker_keeps_is_an_answer(
 ) -> None:
     request = BuildRequest(module_opencl, Program("", (), ()), "0" * 64, 10)
     assert _built(loopback.agent, request).lacks_bundle
-
-
-@pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache that no other test fills."""
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
 
 
 class TwoBuilders(Loopback):

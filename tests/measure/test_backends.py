@@ -31,7 +31,6 @@ OPENCL = """\
 kernel void twice(global const float *x, global float *y) {
     y[get_global_id(0)] = FACTOR * x[get_global_id(0)];
 }
-kernel void nothing(global const float *x, global float *y) {}
 """
 CUDA = """\
 #define FACTOR 2.0f
@@ -40,13 +39,12 @@ extern "C" __global__ void twice(const float *x, float *y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     y[i] = FACTOR * x[i];
 }
-extern "C" __global__ void nothing(const float *x, float *y) {}
 """
 
 
 @dataclass(frozen=True)
 class Kit:
-    """A compiler, a way to open its device, and the kernels `twice` and `nothing` for them."""
+    """A compiler, a way to open its device, and the kernel `twice` for them."""
 
     compiler: Compiler
     open_device: Callable[[], Device]
@@ -57,7 +55,7 @@ class Kit:
 
 
 def _fake() -> Kit:
-    return Kit(FakeCompiler(), FakeDevice, "kernel twice\nkernel nothing")
+    return Kit(FakeCompiler(), FakeDevice, "kernel twice")
 
 
 def _opencl() -> Kit:

@@ -66,9 +66,7 @@ def job_of(kernel: str, group: int = 4) -> KernelJob:
 @pytest.fixture
 def device(worker: DeviceWorker) -> Spoilable:
     """The worker's device."""
-    device = worker._device
-    assert isinstance(device, Spoilable)
-    return device
+    return worker._device
 
 
 def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:

@@ -41,9 +41,7 @@ from tests.measure.test_flags_spaces import KERNEL, loading
 CONTROLS = "flags: {nvcc: {controls: {files: packs/*.acf}}}"
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture

@@ -44,9 +44,7 @@ inputs: {features: [n], values: [{n: 64}]}
 """
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def loading(folder: Path) -> Callable[[str, str], Spec]:

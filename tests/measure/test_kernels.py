@@ -29,7 +29,6 @@ from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceWorker
-from harness.measure.kernel_job import KernelJob
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.plausibility import Refusal
 from harness.measure.processes import ProcessLost
@@ -346,7 +345,6 @@ def why_unproved(fake: OpenFake) -> Callable[[], Refusal | None]:
     local, space = fake()
     found = local.measure(space, FOUR, space.default, None)
     job = local._job(space, FOUR, space.default, None)
-    assert isinstance(job, KernelJob)
     return lambda: local._why_unproved(space, job, found)
 
 

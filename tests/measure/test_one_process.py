@@ -48,6 +48,7 @@ program:
 parameters:
   A: {values: [1, 2], default: 1}
 inputs: {features: [n], values: [{n: 1}]}
+verify: {against: {host: check.py}}
 measure: {warmup: 1, repeats: 2}
 """
 
@@ -149,13 +150,6 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: 
         assert found.outcome is Outcome.OK, "the second did not end the process of the first"
 
 
-def write_program(folder: Path, more: str = "") -> Spec:
-    """Write and load a space of a program that says the folder's name."""
-    folder.mkdir(exist_ok=True)
-    (folder / "space.yaml").write_text(PROGRAM.replace("SAY", folder.name) + more)
-    return load_spec(folder / "space.yaml")
-
-
 def measure_in_turns(measurers: Sequence[Measurer], specs: Sequence[Spec]) -> None:
     """Measure the default of each twice, in turns."""
     for measurer, spec in [*zip(measurers, specs, strict=True)] * 2:
@@ -167,7 +161,11 @@ def measure_in_turns(measurers: Sequence[Measurer], specs: Sequence[Spec]) -> No
         assert found.outcome is Outcome.OK, found.message
 
 
-def test_check_functions_of_two_spaces_find_their_own_helpers(tmp_path: Path) -> None:
+def started_by(worker: ProgramWorker) -> tuple[int, str]:
+    return os.getpid(), worker._plan.folder.name
+
+
+def test_programs_beside_others_share_a_process_and_find_their_own_helpers(tmp_path: Path) -> None:
     check = (
         "import os, sys\nsys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))\n"
         "from words_of_this_check import WORD\n"
@@ -178,22 +176,8 @@ def test_check_functions_of_two_spaces_find_their_own_helpers(tmp_path: Path) ->
         (tmp_path / name).mkdir()
         (tmp_path / name / "check.py").write_text(check)
         (tmp_path / name / "words_of_this_check.py").write_text(f"WORD = {name!r}\n")
-        specs.append(write_program(tmp_path / name, "verify: {against: {host: check.py}}\n"))
-    with (
-        contextlib.closing(ProgramMeasurer(specs[0])) as first,
-        contextlib.closing(ProgramMeasurer(specs[1], first)) as second,
-    ):
-        measure_in_turns((first, second), specs)
-
-
-def started_by(worker: ProgramWorker) -> tuple[int, str]:
-    return os.getpid(), worker._plan.folder.name
-
-
-def test_programs_of_a_measurer_beside_another_one_are_started_by_its_process(
-    tmp_path: Path,
-) -> None:
-    specs = [write_program(tmp_path / name) for name in ("old", "new")]
+        (tmp_path / name / "space.yaml").write_text(PROGRAM.replace("SAY", name))
+        specs.append(load_spec(tmp_path / name / "space.yaml"))
     with contextlib.closing(ProgramMeasurer(specs[0])) as first:
         with contextlib.closing(ProgramMeasurer(specs[1], first)) as second:
             measurers = (first, second)
