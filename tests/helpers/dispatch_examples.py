@@ -176,10 +176,7 @@ def _tree(
     # Mostly chains: deep trees are written as tables.
     low = leaves - 1 if rng.random() < 0.95 else max(leaves // 2, 1)
     return Split(
-        index,
-        threshold,
-        _tree(rng, near, low, endings),
-        _tree(rng, near, leaves - low, endings),
+        index, threshold, _tree(rng, near, low, endings), _tree(rng, near, leaves - low, endings)
     )
 
 

@@ -110,10 +110,7 @@ class FormulaMeasurer(ReplayMeasurer):
     is_replay = False
 
     def __init__(
-        self,
-        times: Times = formula_s,
-        stop_after: int | None = None,
-        interleaves: bool = False,
+        self, times: Times = formula_s, stop_after: int | None = None, interleaves: bool = False
     ) -> None:
         environment = Environment("replay", "formula", "none", "recorded", "recorded")
         super().__init__({}, environment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +42,8 @@ class Planned(FakeDevice):
     longer on a busy machine."""
 
     def __init__(self, seconds: Callable[[Memory], float], burden: Callable[[], float]) -> None:
-        super().__init__(self._clock(), {"default": self._default, "other": self._other})
+        times_s = (self.run_s * self._burden() for _ in itertools.count())
+        super().__init__(times_s, {"default": self._default, "other": self._other})
         self._seconds, self._burden = seconds, burden
         self._is_cold, self.run_s = True, 0.0
         self.runs = {"default": 0, "other": 0}
@@ -65,10 +66,6 @@ class Planned(FakeDevice):
         self.run_s = self._seconds(Memory(x, self._is_cold))
         self._is_cold = False
         y[...] = 2 * x
-
-    def _clock(self) -> Iterator[float]:
-        while True:
-            yield self.run_s * self._burden()
 
 
 Seconds = Callable[[Memory], float]

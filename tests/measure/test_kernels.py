@@ -18,13 +18,7 @@ from harness.core.errors import (
     LaunchFailed,
     OutOfDeviceMemory,
 )
-from harness.core.records import (
-    Config,
-    Input,
-    Measurement,
-    Outcome,
-    StopReason,
-)
+from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_client import DeviceClient

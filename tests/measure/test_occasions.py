@@ -16,11 +16,7 @@ from harness.measure.kernels import KernelMeasurer
 from harness.measure.occasions import Block, join, over_occasions, split_rounds
 from harness.space import ConstrainedSpace, Space
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, measure_kernels_here, write_fake
-from tests.helpers.fakes import (
-    KERNELS,
-    FakeDevice,
-    Kernel,
-)
+from tests.helpers.fakes import KERNELS, FakeDevice, Kernel
 
 CONFIG = Config({"V": 1})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import itertools
 from pathlib import Path
 
 import pytest
@@ -215,11 +215,8 @@ def test_kernel_that_keeps_results_where_nobody_looks_is_found_by_its_first_runs
         missed = float(x[0]) not in kept
         y[...] = kept.setdefault(float(x[0]), 2 * x)
 
-    def clock() -> Iterator[float]:
-        while True:
-            yield 1.0 if missed else 0.2
-
-    worker = fake_worker(tmp_path, FakeDevice(clock(), KERNELS | {"twice": keeping}))
+    times_s = (1.0 if missed else 0.2 for _ in itertools.count())
+    worker = fake_worker(tmp_path, FakeDevice(times_s, KERNELS | {"twice": keeping}))
     worker.prepare(FOUR)
     measured = worker.run(fake_job(sampling=Sampling())).result
     assert measured.time_s == 0.2
@@ -336,12 +333,8 @@ def test_kernel_that_saves_half_of_its_work_on_data_it_has_seen_is_found(
     tmp_path: Path, is_honest: bool
 ) -> None:
     keeping, found = Keeping(is_honest), KernelTimes()
-
-    def clock() -> Iterator[float]:
-        while True:
-            yield keeping.time_s
-
-    worker = fake_worker(tmp_path, FakeDevice(clock(), KERNELS | {"twice": keeping}))
+    times_s = (keeping.time_s for _ in itertools.count())
+    worker = fake_worker(tmp_path, FakeDevice(times_s, KERNELS | {"twice": keeping}))
     job = fake_job(config=OTHER, sampling=Sampling())
     for seed in OCCASIONS:
         if worker._holds(FOUR, seed) is None:

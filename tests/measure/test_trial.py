@@ -40,19 +40,16 @@ def device_with(kernel: Kernel | None = None, times_s: tuple[float, ...] = ()) -
     return device
 
 
-def job(**changes: object) -> KernelJob:
-    return dataclasses.replace(JOB, **changes)  # type: ignore[arg-type]
-
-
 def test_good_configuration_is_verified_warmed_up_and_timed() -> None:
     device = device_with(times_s=(9.0, 8.0, 1.0, 2.0, 3.0, 4.0))
     sampling = dataclasses.replace(JOB.sampling, warmup=2)
-    found = measure_kernel(device, CASE, job(sampling=sampling))
+    given = fake_job(sampling=sampling)
+    found = measure_kernel(device, CASE, given)
     assert found.outcome is Outcome.OK
     assert found.timing.samples_s == (1.0, 2.0, 3.0, 4.0)
     assert found.timing.stopped is StopReason.REPEATS
     assert found.warmup_s == (9.0, 8.0)
-    assert found.build is JOB.binary.build
+    assert found.build is given.binary.build
     assert found.wall_s > 0
 
 
@@ -79,7 +76,7 @@ def test_sample_with_the_hosts_work_in_it_is_taken_again_a_few_times(too_slow: i
 
 
 def test_sampling_stops_when_clearly_worse_than_the_best() -> None:
-    found = measure_kernel(device_with(times_s=(1.0,) * 9), CASE, job(best_s=0.1))
+    found = measure_kernel(device_with(times_s=(1.0,) * 9), CASE, fake_job(best_s=0.1))
     assert (found.timing.count, found.timing.stopped) == (2, StopReason.WORSE)
 
 
@@ -92,7 +89,7 @@ def fills_of(device: FakeDevice) -> list[Fill]:
 def test_outputs_hold_each_fill_before_a_run_that_is_verified_and_then_any_of_them() -> None:
     device = device_with()
     long = dataclasses.replace(JOB.sampling, repeats=60, min_repeats=60)
-    assert measure_kernel(device, CASE, job(sampling=long)).outcome is Outcome.OK
+    assert measure_kernel(device, CASE, fake_job(sampling=long)).outcome is Outcome.OK
     fills = fills_of(device)
     assert len(fills) == len(device.launched) == 61
     assert fills[:3] == list(FILLS)
@@ -127,7 +124,7 @@ def test_output_that_is_not_written_is_never_right(
     device = FakeDevice(kernels={"twice": leaves_one})
     device.bind(case.arguments)
     sampling = dataclasses.replace(JOB.sampling, repeats=repeats, min_repeats=1)
-    found = measure_kernel(device, case, job(sampling=sampling))
+    found = measure_kernel(device, case, fake_job(sampling=sampling))
     assert found.outcome is Outcome.WRONG_RESULT
     assert "y[3] was never written (1 of 4 elements)" in found.message
 
@@ -157,7 +154,7 @@ def test_kernel_that_combines_its_result_with_its_output_is_wrong(combine: np.uf
 def test_run_of_several_launches_has_a_tick_for_each() -> None:
     device = device_with()
     device.tick_s = 1e-4
-    found = measure_kernel(device, CASE, job(launches=(LAUNCH,) * 3))
+    found = measure_kernel(device, CASE, fake_job(launches=(LAUNCH,) * 3))
     runs = found.observed[RUNS_PER_SAMPLE]
     assert runs == pytest.approx(10, abs=1)
     assert found.timing.clock_error_s == pytest.approx(3 * 1e-4 / (2 * runs))
@@ -185,7 +182,7 @@ def test_result_that_is_wrong_once_is_found_where_all_samples_are_verified(
 
     times_s = (1.0, *range(1, 99))
     sampling = dataclasses.replace(JOB.sampling, repeats=5)
-    found = measure_kernel(device_with(slips, times_s), CASE, job(sampling=sampling))
+    found = measure_kernel(device_with(slips, times_s), CASE, fake_job(sampling=sampling))
     assert found.outcome is Outcome.WRONG_RESULT
     assert found.message.startswith(f"wrong result at run {wrong + 1}: ")
 
@@ -258,7 +255,7 @@ def test_time_that_is_no_time_is_a_failed_launch(elapsed_s: float, index: int) -
 
 def test_binary_that_the_device_refuses_is_a_failed_launch() -> None:
     refused = dataclasses.replace(JOB.binary, data=b"\x7fELF")
-    found = measure_kernel(device_with(), CASE, job(binary=refused))
+    found = measure_kernel(device_with(), CASE, fake_job(binary=refused))
     assert found.outcome is Outcome.LAUNCH_FAILED
     assert "cannot be loaded" in found.message
 
@@ -272,7 +269,7 @@ def test_launch_or_twin_without_memory_is_nobodys_failure() -> None:
     assert (found.outcome, found.message) == (Outcome.OUT_OF_MEMORY, "4 bytes are free")
     assert not found.outcome.settles
     twin = Twin(Config({"A": 2}), JOB.binary, JOB.launches, must_repeat=True)
-    found = measure_kernel(device_with(fills_memory), CASE, job(twin=twin))
+    found = measure_kernel(device_with(fills_memory), CASE, fake_job(twin=twin))
     assert found.outcome is Outcome.OUT_OF_MEMORY
     assert "without flags, to compare with, fails: 4 bytes are free" in found.message
 
@@ -294,7 +291,7 @@ def test_interleaved_configuration_without_memory_leaves_the_others() -> None:
 
 
 def jobs(count: int) -> list[KernelJob]:
-    return [job(config=Config({"A": number})) for number in range(count)]
+    return [fake_job(config=Config({"A": number})) for number in range(count)]
 
 
 def counting_device() -> FakeDevice:
@@ -430,7 +427,7 @@ def test_twin_is_run_once_for_all_that_are_held_against_it() -> None:
     device.bind(CASE.arguments)
     case = dataclasses.replace(CASE, twin_outputs={})
     alone = len(device_launches(device, case, JOB))
-    held = job(twin=Twin(Config({"A": 0}), JOB.binary, (LAUNCH,), False))
+    held = fake_job(twin=Twin(Config({"A": 0}), JOB.binary, (LAUNCH,), False))
     assert len(device_launches(device, case, held)) == alone + 2
     assert len(device_launches(device, case, held)) == alone
 

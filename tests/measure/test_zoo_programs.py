@@ -196,9 +196,7 @@ def sleeping_children() -> set[str]:
     return {pid for pid in pids if "sleep" in Path(f"/proc/{pid}/comm").read_text()}
 
 
-def test_a_program_finds_no_reference_and_no_other_program_to_replace(
-    open_zoo: Open,
-) -> None:
+def test_a_program_finds_no_reference_and_no_other_program_to_replace(open_zoo: Open) -> None:
     with closing(open_zoo(SPACE)) as measurer:
         measure_in(measurer)("replaces_reference")
         found, default = beside_default(measurer, "replaces_programs")
@@ -232,9 +230,7 @@ def test_default_that_misses_its_home_folder_says_how_to_give_it(
         measure_in(measurer)("honest")
 
 
-def test_default_whose_time_is_not_found_is_not_told_of_its_home_folder(
-    open_zoo: Open,
-) -> None:
+def test_default_whose_time_is_not_found_is_not_told_of_its_home_folder(open_zoo: Open) -> None:
     text = SPACE.replace("took", "lasted").replace('HOME: "HOME_FOLDER", ', "")
     with (
         closing(open_zoo(text)) as measurer,
