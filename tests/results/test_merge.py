@@ -128,10 +128,12 @@ def test_merging_again_changes_nothing(out: Path, one: Path, two: Path) -> None:
     assert (one.read_bytes(), two.read_bytes()) == inputs
 
 
-def test_merging_a_merged_database_back_changes_nothing(target: str, one: Path) -> None:
-    write(one, make_ok(1))
+def test_merging_twice_and_back_changes_nothing(target: str, one: Path) -> None:
+    seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
+    write(one, seen)
     before = content(one)
-    merge(target, one)
+    merge(target, one, one)
+    assert measurements(target) == [seen]
     merge(one, target)
     assert content(one) == before
 
@@ -272,14 +274,6 @@ def test_a_pickle_that_runs_code_is_not_merged(out: Path, one: Path, column: str
     with pytest.raises(ResultsError, match=rf"{table} 1: {name}: .*'posix.system'"):
         merge(out, one)
     assert measurements(one) == [make_ok(1)]  # which readers never look at
-
-
-def test_observations_are_merged_once(target: str, one: Path) -> None:
-    seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
-    write(one, seen)
-    merge(target, one)
-    merge(target, one)
-    assert measurements(target) == [seen]
 
 
 def test_own_runs_stay_as_they_are(out: Path, one: Path) -> None:

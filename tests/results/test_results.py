@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import signal
 import socket
@@ -62,36 +61,6 @@ from tests.helpers.results_examples import (
     write,
     write_many,
 )
-
-BEST = """
-WITH latest AS (
-    SELECT spaces.program_sha256, runs.environment_id, runs.campaign
-    FROM runs JOIN spaces ON spaces.id = runs.space_id
-    WHERE spaces.name = 'mvmul'
-    ORDER BY runs.started_at DESC
-    LIMIT 1
-), ranked AS (
-    SELECT measurements.*,
-           row_number() OVER (PARTITION BY measurements.input_id ORDER BY median_s) AS place
-    FROM latest
-    JOIN spaces ON spaces.program_sha256 = latest.program_sha256
-    JOIN runs ON runs.space_id = spaces.id
-             AND runs.environment_id = latest.environment_id
-             AND runs.campaign = latest.campaign
-    JOIN measurements ON measurements.run_id = runs.id
-    WHERE measurements.outcome = 'ok' AND measurements.stage IN ('search', 'cross')
-)
-SELECT inputs.features,
-       configurations.parameters,
-       ranked.median_s * 1e3 AS median_ms,
-       (SELECT group_concat(round(time_s * 1e3, 4), ' ')
-        FROM samples WHERE measurement_id = ranked.id) AS samples_ms
-FROM ranked
-JOIN inputs ON inputs.id = ranked.input_id
-JOIN configurations ON configurations.id = ranked.configuration_id
-WHERE ranked.place = 1
-ORDER BY inputs.id
-"""
 
 
 @pytest.fixture
@@ -597,26 +566,6 @@ def test_database_in_memory_is_written() -> None:
 
 
 # -------------------------------------------------------------------- plain SQL
-
-
-def test_best_configuration_and_its_samples_are_one_plain_query(place: Path) -> None:
-    wide, tall = SPEC.inputs[0], SPEC.inputs[1]
-    with opened(place) as store:
-        old = begin_search(store)
-        old.test(make_ok(9, [1e-6]))  # an earlier campaign does not count
-        search = begin_search(store, make_plan(wide, campaign=2))
-        search.test(make_ok(1, [4e-3, 5e-3]))
-        search.test(make_ok(2, [2e-3, 1e-3, 3e-3]))
-        search.test(make_failed(Outcome.WRONG_RESULT, 3))
-        search.test(make_ok(4, [1e-4]), "final")  # measured another way
-        cross = begin_search(store, make_plan(tall, campaign=2))
-        cross.test(make_ok(2, [7e-3], tall), "cross")
-    tamper(place, "UPDATE runs SET started_at = '2001' WHERE campaign = 1")
-    found = [(json.loads(str(f)), json.loads(str(c)), *rest) for f, c, *rest in query(place, BEST)]
-    assert found == [
-        (dict(wide), dict(make_config(2)), pytest.approx(2.0), "2.0 1.0 3.0"),
-        (dict(tall), dict(make_config(2)), pytest.approx(7.0), "7.0"),
-    ]
 
 
 def test_json_is_text_that_sqlite_understands(place: Path) -> None:
