@@ -93,12 +93,6 @@ def test_ratio_over_occasions_is_students_test_of_their_mean_logarithms() -> Non
     assert ratio.count == 12
 
 
-def test_samples_of_one_occasion_are_paired_by_their_rounds() -> None:
-    logs = np.random.default_rng(2).normal(0, 0.05, (2, 1, 12))
-    ratio = time_ratio(timing(logs[0]), timing(logs[1]))
-    assert ratio == paired_ratio(np.exp(logs[0, 0]).tolist(), np.exp(logs[1, 0]).tolist())
-
-
 @pytest.mark.parametrize("one", [0.03, -0.03])
 def test_p_value_of_a_ratio_is_one_sided(one: float) -> None:
     samples = np.exp([one, one + 0.02, one - 0.02]).tolist()
@@ -109,16 +103,6 @@ def test_p_value_of_a_ratio_is_one_sided(one: float) -> None:
 
 
 # ------------------------------------------------------------------------------- one input
-
-
-def test_winner_is_chosen_by_some_rounds_and_judged_by_others() -> None:
-    choices = [measured(A, Timing((1.0, 1.0))), measured(B, Timing((1.1, 1.1)))]
-    times_s = {DEFAULT: (2.0, 2.0), A: (2.1, 2.1)}
-    finals = [measured(c, Timing(t, StopReason.INTERLEAVED)) for c, t in times_s.items()]
-    report = report_input(PROBLEM, {}, finals, DEFAULT, None, has_choice=bool(choices))
-    assert report.best is finals[0], "it only was lucky"
-    assert report.speedup is not None
-    assert report.speedup.value == 1
 
 
 def test_rounds_of_an_older_database_are_split_into_those_that_choose_and_that_judge() -> None:
@@ -146,14 +130,6 @@ def test_a_single_sample_is_no_claim() -> None:
     report = report_input(PROBLEM, {}, finals, DEFAULT, None)
     assert report.speedup is not None
     assert (report.speedup.value, report.speedup.is_faster) == (pytest.approx(9.0), False)
-
-
-def test_winner_that_failed_in_the_finals_is_not_the_best() -> None:
-    choices = [measured(A, Timing((1.0, 1.0))), measured(B, Timing((1.1, 1.1)))]
-    wrong = Measurement(A, PROBLEM, Outcome.WRONG_RESULT, message="y[0] is 1, expected 2")
-    finals = [wrong, measured(DEFAULT, Timing((2.0, 2.0), StopReason.INTERLEAVED))]
-    report = report_input(PROBLEM, {}, finals, DEFAULT, None, has_choice=bool(choices))
-    assert report.best is finals[1]
 
 
 # ---------------------------------------------------------------------- rates, by simulation

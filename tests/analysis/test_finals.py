@@ -138,6 +138,8 @@ def test_winner_that_is_not_faster_when_it_is_judged_gives_way_to_the_default(
 ) -> None:
     report, _ = tuned(tmp_path, Staged(final_s={16: 3.0, 32: 3.3}))
     assert best_block(report) == 16
+    assert report.speedup is not None
+    assert report.speedup.value == 1
 
 
 def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path: Path) -> None:

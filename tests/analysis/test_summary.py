@@ -23,6 +23,8 @@ from harness.stats.timing import TimeRatio
 from harness.tuning.plan import Stages
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 
+Capture = pytest.CaptureFixture[str]
+
 SPACE = """\
 name: NAME
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
@@ -71,9 +73,7 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "all.db")
 
 
-def test_tables_have_programs_as_rows_and_devices_as_columns(
-    merged: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tables_have_programs_as_rows_and_devices_as_columns(merged: str, capsys: Capture) -> None:
     assert analyse([merged, "--summary"]) == 0
     out = capsys.readouterr().out
     lines = [line.rstrip() for line in out.splitlines()]
@@ -97,10 +97,7 @@ def test_tables_have_programs_as_rows_and_devices_as_columns(
 
 
 def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
-    merged: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    merged: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Findings, "picture", lambda *_: "")  # drawing takes seconds
     assert analyse([merged]) == 0
@@ -125,9 +122,7 @@ def test_plain_analysis_ends_with_the_tables_and_json_and_report_have_them(
     assert "Programs and devices" not in page.read_text()
 
 
-def test_options_of_trees_do_not_go_with_the_summary(
-    merged: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_of_trees_do_not_go_with_the_summary(merged: str, capsys: Capture) -> None:
     for more in (["--tree"], ["--platforms"]):
         assert analyse([merged, "--summary", *more]) == 2
         assert "--summary prints nothing else" in capsys.readouterr().err

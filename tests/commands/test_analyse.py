@@ -9,10 +9,10 @@ import pytest
 
 import harness
 from harness.commands.analyse import main
-from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing, shown
-from harness.results import CampaignKey, MeasurementRow, StoredCampaign
-from harness.results.view import Results
+from harness.core.records import Config, Input, shown
 from tests.helpers.replays import SPACE, FormulaMeasurer, formula_s, make_spec, opened
+
+Capture = pytest.CaptureFixture[str]
 
 SMALL = """\
 name: NAME
@@ -43,9 +43,7 @@ def fill(folder: Path, database: str, name: str = "small", fresh: bool = False) 
     return str(folder / database)
 
 
-def test_the_best_of_each_input_and_the_tree_are_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_best_of_each_input_and_the_tree_are_printed(tmp_path: Path, capsys: Capture) -> None:
     path = fill(tmp_path, "r.db")
     assert main([path]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -71,9 +69,7 @@ def test_the_best_of_each_input_and_the_tree_are_printed(
     assert "Failed: 6 build_failed" in " ".join(" ".join(lines).split())
 
 
-def test_few_inputs_are_reported_as_too_few(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_few_inputs_are_reported_as_too_few(tmp_path: Path, capsys: Capture) -> None:
     with opened(make_spec(tmp_path), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
         reports = campaign.run()
     assert main([str(tmp_path / "r.db")]) == 0
@@ -87,9 +83,7 @@ def test_few_inputs_are_reported_as_too_few(
             assert (f"{name}={shown(value)}" in out) or value == default[name]
 
 
-def test_several_databases_are_printed_one_after_the_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_several_databases_are_printed_one_after_the_other(tmp_path: Path, capsys: Capture) -> None:
     first, second = fill(tmp_path, "a.db", "one"), fill(tmp_path, "b.db", "two")
     assert main([first, second]) == 0
     out = capsys.readouterr().out
@@ -100,9 +94,7 @@ def test_several_databases_are_printed_one_after_the_other(
     assert "two on formula" in out
 
 
-def test_an_unknown_space_is_answered_with_those_there_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_space_is_answered_with_those_there_are(tmp_path: Path, capsys: Capture) -> None:
     first, second = fill(tmp_path, "a.db", "one"), fill(tmp_path, "b.db", "two")
     assert main([first, second, "--space", "three"]) == 2
     printed = capsys.readouterr()
@@ -112,9 +104,7 @@ def test_an_unknown_space_is_answered_with_those_there_are(
     )
 
 
-def test_a_database_without_runs_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_without_runs_says_so(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "empty.db"
     with opened(make_spec(tmp_path), path, FormulaMeasurer()):
         pass
@@ -122,9 +112,7 @@ def test_a_database_without_runs_says_so(
     assert "no runs yet" in capsys.readouterr().err
 
 
-def test_a_foreign_file_is_one_clear_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_foreign_file_is_one_clear_error(tmp_path: Path, capsys: Capture) -> None:
     text, foreign = tmp_path / "notes.txt", tmp_path / "foreign.db"
     text.write_text("not a database, but long enough to be taken for one\n" * 40)
     with sqlite3.connect(foreign) as connection:
@@ -140,7 +128,7 @@ def test_a_foreign_file_is_one_clear_error(
 
 
 def test_only_the_last_campaign_is_printed_unless_all_are_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     fill(tmp_path, "r.db")
     path = fill(tmp_path, "r.db", fresh=True)
@@ -156,9 +144,7 @@ def test_only_the_last_campaign_is_printed_unless_all_are_asked_for(
     ]
 
 
-def test_flags_of_other_compilers_do_not_hide_the_default(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_flags_of_other_compilers_do_not_hide_the_default(tmp_path: Path, capsys: Capture) -> None:
     text = SPACE.replace("constraints:", "flags: {nvcc: {use_fast_math: boolean}}\nconstraints:")
     with opened(make_spec(tmp_path, text), tmp_path / "r.db", FormulaMeasurer()) as (campaign, _):
         (report, _) = campaign.run()
@@ -167,31 +153,3 @@ def test_flags_of_other_compilers_do_not_hide_the_default(
     out = " ".join(capsys.readouterr().out.split())
     assert f"{report.speedup.value:.2f}x [" in out
     assert "use_fast_math" not in out
-
-
-CAMPAIGN = StoredCampaign(
-    CampaignKey("p", "f", 0),
-    "one",
-    "One",
-    Environment("formula", "none", "", "", ""),
-    Config({"BLOCK": 256}),
-    {"BLOCK": "launch"},
-)
-
-
-def final(time_s: float, block: int) -> Measurement:
-    timing = Timing((time_s, time_s))
-    return Measurement(Config({"BLOCK": block}), Input({"n": 1}), Outcome.OK, timing)
-
-
-def test_finals_of_another_turn_are_not_compared() -> None:
-    """A configuration that only an earlier session measured is not beside the later one's."""
-    rows = [
-        MeasurementRow(1, "final", final(1.0, 16), "first"),
-        MeasurementRow(2, "final", final(3.0, 256), "first"),
-        MeasurementRow(3, "search", final(0.9, 64)),
-        MeasurementRow(4, "final", final(3.0, 256), "second"),
-        MeasurementRow(5, "final", final(2.0, 64), "second"),
-    ]
-    finals = Results(CAMPAIGN, ("r.db",), tuple(rows)).finals
-    assert [m.config["BLOCK"] for m in finals[Input({"n": 1})]] == [256, 64]

@@ -7,6 +7,7 @@ import itertools
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from rich.console import Console
 from harness.analysis.failures import group_failures
 from harness.commands.check import command as check
 from harness.commands.check import main
-from harness.commands.check.describe import describe_sample, print_reasons
+from harness.commands.check.describe import describe_sample
 from harness.commands.check.inspection import Compiled, Inspection
 from harness.commands.check.sweep import _rows
 from harness.commands.check.targets import (
@@ -116,10 +117,12 @@ def write(tmp_path):
     return write_space
 
 
-def blocks(*values: int, default: int) -> dict[str, object]:
+def blocks(
+    *values: int, default: int, unroll: Sequence[int] = (1, 2, 4), default_unroll: int = 1
+) -> dict[str, object]:
     return {
         "BLOCK": {"values": list(values), "role": "launch", "default": default},
-        "UNROLL": {"values": [1, 2, 4], "role": "source", "default": 1},
+        "UNROLL": {"values": list(unroll), "role": "source", "default": default_unroll},
     }
 
 
@@ -142,6 +145,10 @@ def test_a_failing_host_module_is_reported_with_its_line_and_input(write, capsys
 def test_valid_space_is_described_without_compiling(write, capsys):
     assert main([str(write()), "--no-compile"]) == 0
     text = capsys.readouterr().out
+    points = itertools.product([32, 64, 128], [1, 2, 4])
+    legal = sum(unroll * 32 <= block for block, unroll in points)
+    assert f"9 points, {legal} of them legal on every input" in text
+    assert "note: choosing by input needs 4 inputs or more" in text
     for part in ("scale: Scaling", "2 inputs: (n=16); (n=100)", "UNROLL * 32 <= BLOCK (line"):
         assert part in text
     for part in ("launch", "32, 64, 128", "default: BLOCK=64, UNROLL=1", "nothing was compiled"):
@@ -157,23 +164,11 @@ def test_many_inputs_are_shown_as_ranges_of_numbers_and_as_words(write, capsys):
     assert "choosing by input needs" not in text
 
 
-def test_a_space_with_few_inputs_says_how_many_a_choice_by_input_needs(write, capsys):
-    assert main([str(write()), "--no-compile"]) == 0
-    assert "note: choosing by input needs 4 inputs or more" in capsys.readouterr().out
-
-
 def test_a_space_without_a_title_is_headed_by_its_name(write, capsys):
     path = write()
     path.write_text(path.read_text().replace("title: Scaling\n", ""))
     assert main([str(path), "--no-compile"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"scale ({path})"
-
-
-def test_size_agrees_with_trying_every_point(write, capsys):
-    points = itertools.product([32, 64, 128], [1, 2, 4])
-    legal = sum(unroll * 32 <= block for block, unroll in points)
-    main([str(write()), "--no-compile"])
-    assert f"9 points, {legal} of them legal on every input" in capsys.readouterr().out
 
 
 def test_counts_that_differ_name_the_inputs_at_both_ends(write, capsys):
@@ -187,6 +182,14 @@ def test_of_many_inputs_the_first_and_the_extremes_are_counted(write, capsys):
     assert main([str(path), "--no-compile"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "from 6 (n=16) to 9 (n=500) of them legal, counted on 2 of 385 inputs" in text
+
+
+def test_flags_are_counted_with_their_own_compiler_alone(write, capsys):
+    main([str(write(flags={"nvcc": {"fmad": {"values": ["false"]}}})), "--no-compile"])
+    text = capsys.readouterr().out
+    assert "cuda, with compiler flags: 18 points, 12 of them legal" in text
+    assert "opencl, no compiler flags: 9 points, 6 of them legal" in text
+    assert "flag of nvcc" in text
 
 
 def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkeypatch):
@@ -203,14 +206,6 @@ def test_size_that_cannot_be_counted_is_called_an_estimate(write, capsys, monkey
     text = capsys.readouterr().out
     assert "of them legal on the input (n=16): an estimate by random points" in text
     assert " +- " in text
-
-
-def test_flags_are_counted_with_their_own_compiler_alone(write, capsys):
-    main([str(write(flags={"nvcc": {"fmad": {"values": ["false"]}}})), "--no-compile"])
-    text = capsys.readouterr().out
-    assert "cuda, with compiler flags: 18 points, 12 of them legal" in text
-    assert "opencl, no compiler flags: 9 points, 6 of them legal" in text
-    assert "flag of nvcc" in text
 
 
 def test_faults_of_all_files_are_printed_with_their_lines(write, capsys):
@@ -264,6 +259,8 @@ def test_help_says_how_an_editor_uses_the_schema(capsys):
         (["SPACE", "--no-compile", "--arch", "sm_90"], "--no-compile does not go with"),
         (["SPACE", "--arch", "sm_90", "--backend", "opencl"], "--backend opencl has none"),
         (["missing.yaml"], "missing.yaml: does not exist"),
+        (["SPACE", "--sample", "1", "--compile", "1"], "give one of them"),
+        (["SPACE", "--strict"], "--strict judges what --compile N compiles"),
     ],
 )
 def test_bad_usage_is_one_clear_error(write, capsys, arguments, message):
@@ -340,13 +337,10 @@ def test_a_group_size_that_needs_a_device_is_refused_for_an_architecture(write):
 # ------------------------------------------------------------------------------ what comes out
 
 
-def test_headline_of_a_failure_is_its_first_error():
+def test_headline_is_the_first_error_of_a_failure_and_the_warning_of_a_build():
     log = "nvcc ended with status 2\nk.cu(1): warning: odd\n  k.cu(3): error: bad\n1 error detected"
     assert Compiled(Config({}), failure=log).headline == "k.cu(3): error: bad"
     assert Compiled(Config({}), failure="\nkilled\nlater").headline == "killed"
-
-
-def test_headline_of_a_good_build_is_its_warning():
     build = Build("key", "", "nvcc", 0.1, log="k.cu(1): warning: odd")
     assert Compiled(Config({}), build).headline == "k.cu(1): warning: odd"
 
@@ -566,10 +560,7 @@ def test_default_and_sample_compile_for_several_architectures(write, capsys):
 
 @needs_nvcc
 def test_failure_of_another_configuration_is_a_row_and_no_failure_of_the_command(write, capsys):
-    parameters = {
-        "BLOCK": {"values": [64], "role": "launch", "default": 64},
-        "UNROLL": {"values": [1, 8], "role": "source", "default": 1},
-    }
+    parameters = blocks(64, default=64, unroll=(1, 8))
     path = write(parameters=parameters, constraints=[])
     assert main([str(path), "--arch", "sm_90"]) == 0
     text = capsys.readouterr().out
@@ -586,8 +577,7 @@ def test_failure_of_another_configuration_is_a_row_and_no_failure_of_the_command
 
 @needs_nvcc
 def test_default_that_does_not_compile_gives_the_log_and_exit_code_1(write, capsys):
-    parameters = blocks(64, default=64)
-    parameters["UNROLL"] = {"values": [1, 8], "role": "source", "default": 8}
+    parameters = blocks(64, default=64, unroll=(1, 8), default_unroll=8)
     path = write(parameters=parameters, constraints=[])
     assert main([str(path), str(MVMUL), "--arch", "sm_90", "--sample", "0"]) == 1
     text = capsys.readouterr().out
@@ -631,8 +621,7 @@ def test_a_space_without_a_source_for_this_device_is_passed_over(write, capsys, 
 
 @pytest.mark.usefixtures("opencl")
 def test_default_that_opencl_refuses_gives_the_log_and_exit_code_1(write, capfd):
-    parameters = blocks(64, default=64)
-    parameters["UNROLL"] = {"values": [1, 8], "role": "source", "default": 8}
+    parameters = blocks(64, default=64, unroll=(1, 8), default_unroll=8)
     path = write(parameters=parameters, constraints=[])
     assert main([str(path), "--backend", "opencl", "--sample", "0"]) == 1
     assert "eight is too many" in capfd.readouterr().out
@@ -694,26 +683,12 @@ def test_failures_that_differ_in_numbers_alone_are_one_reason():
     assert str(found[0].members[0].config) == "A=0"
 
 
-def test_a_reason_of_many_failures_is_printed_once_with_its_count(capsys):
-    failed = [Compiled(Config({"A": k}), failure="k.cu(3): error: bad") for k in range(9)]
-    print_reasons(Console(width=100), failed)
-    assert capsys.readouterr().out.splitlines() == [
-        "  not compiled: 9 x k.cu(3): error: bad",
-        "    for example (A=0)",
-    ]
-
-
-def test_configurations_without_shared_memory_count_among_the_least_and_the_median():
+def test_shared_memory_counts_where_there_is_none_and_where_it_is_dynamic():
     builds = [Build("k", "", "nvcc", 1.0, shared_bytes=size) for size in (0, 0, 512, None)]
-    rows = {name: values for name, values, _ in _rows([Compiled(Config({}), b) for b in builds])}
-    assert rows["shared memory, bytes"] == [0, 0, 512]
-
-
-def test_dynamic_shared_memory_is_added_to_the_static():
-    build = Build("k", "", "nvcc", 1.0, shared_bytes=512)
-    compiled = Compiled(Config({}), build, dynamic_bytes=64)
-    rows = {name: values for name, values, _ in _rows([compiled])}
-    assert rows["shared memory, bytes"] == [576]
+    compiled = [Compiled(Config({}), build) for build in builds]
+    compiled.append(Compiled(Config({}), builds[2], dynamic_bytes=64))
+    rows = {name: values for name, values, _ in _rows(compiled)}
+    assert rows["shared memory, bytes"] == [0, 0, 512, 576]
 
 
 @needs_nvcc
@@ -721,10 +696,7 @@ def test_sweep_counts_machine_codes_and_failures_and_takes_builds_from_the_cache
     write, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path / "cache"))
-    parameters = {
-        "BLOCK": {"values": [64], "role": "launch", "default": 64},
-        "UNROLL": {"values": [1, 8], "role": "source", "default": 1},
-    }
+    parameters = blocks(64, default=64, unroll=(1, 8))
     # Level 3 is what ptxas does of itself: the same machine code.
     flags = {"nvcc": {"level": {"values": [3], "option": "-Xptxas -O{value}"}}}
     line = [str(write(parameters=parameters, constraints=[], flags=flags)), "--arch", "sm_90"]
@@ -741,13 +713,6 @@ def test_sweep_counts_machine_codes_and_failures_and_takes_builds_from_the_cache
     text = capsys.readouterr().out
     assert "2 compiled now, 2 from the build cache" in text
     assert "a configuration failed in 1 of 1: scale" in text
-
-
-def test_sweep_and_sample_are_one_or_the_other(write, capsys):
-    assert main([str(write()), "--sample", "1", "--compile", "1"]) == 2
-    assert "give one of them" in capsys.readouterr().err
-    assert main([str(write()), "--strict"]) == 2
-    assert "--strict judges what --compile N compiles" in capsys.readouterr().err
 
 
 @needs_nvcc

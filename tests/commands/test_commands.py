@@ -25,6 +25,8 @@ from harness.commands.run import EXIT_ERROR, run_command
 from harness.core.errors import UsageError
 from harness.core.invocation import command_words
 
+Capture = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -37,10 +39,15 @@ def test_the_list_names_every_command() -> None:
     assert set(COMMANDS) == {name for name in modules if _has_main(name)}
 
 
+def python(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run Python with these words."""
+    command = [sys.executable, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_starts_by_its_module(name: str) -> None:
-    command = [sys.executable, "-m", f"harness.{name}", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = python("-m", f"harness.{name}", "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: {sys.executable} -m harness.{name}")
 
@@ -50,8 +57,7 @@ def test_a_command_starts_beside_a_clone_that_is_called_harness(tmp_path: Path) 
     (tmp_path / "harness").symlink_to(ROOT)
     code = "from harness.results import SEARCHED; from harness.commands.merge import main; main()"
     for words in (["-m", "harness.merge", "--help"], ["-c", code, "--help"]):
-        command = [sys.executable, *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        done = python(*words, folder=tmp_path)
         assert done.returncode == 0, done.stderr
 
 
@@ -62,7 +68,7 @@ def test_an_editable_install_puts_the_clone_on_the_path() -> None:
     assert configuration["options"]["package_dir"].split() == ["=", "."]
 
 
-def test_a_command_starts_by_the_console_script(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_starts_by_the_console_script(capsys: Capture) -> None:
     assert main(["check", "no_such_space.yaml"]) == 2
     assert "no_such_space.yaml" in capsys.readouterr().err
 
@@ -75,18 +81,14 @@ def test_no_text_installs_a_package_called_harness() -> None:
     assert [path for path in texts if wrong.search(path.read_text(encoding="utf-8"))] == []
 
 
-def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
+@pytest.mark.parametrize("words", [["--help"], []])
+def test_help_and_no_command_list_the_commands(words: list[str], capsys: Capture) -> None:
+    assert main(words) == 0
     printed = capsys.readouterr().out
     assert all(f"    {name} " in printed for name in COMMANDS)
 
 
-def test_no_command_lists_them_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
-    assert all(f"    {name} " in capsys.readouterr().out for name in list(COMMANDS)[:1])
-
-
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: Capture) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"harness {harness.__version__}\n"
 
@@ -121,15 +123,13 @@ def test_a_program_that_the_shell_finds_is_printed_by_its_name(
     assert command_words("report") == ("harness", "report")
 
 
-def test_an_unknown_command_is_answered_with_the_nearest(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_unknown_command_is_answered_with_the_nearest(capsys: Capture) -> None:
     assert main(["tunes"]) == 2
     assert "unknown command `tunes`; did you mean `tune`?" in capsys.readouterr().err
 
 
 def test_a_command_like_no_other_is_answered_with_where_they_are_listed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["harness", "zzz"])
     assert main(["zzz"]) == 2
@@ -144,14 +144,13 @@ def test_help_loads_no_slow_libraries(name: str) -> None:
         "finally: print('loaded:', *{'jinja2', 'matplotlib', 'opentuner', 'pandas', 'pydantic', "
         "'rich', 'scipy', 'sklearn', 'sqlalchemy', 'yaml'} & set(sys.modules))"
     )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    done = python("-c", code)
     assert done.stdout.endswith("\nloaded:\n")
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_that_ends_a_command_is_like_ctrl_c(
-    sent: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+    sent: signal.Signals, code: int, capsys: Capture
 ) -> None:
     def command(_: argparse.Namespace) -> int:
         os.kill(os.getpid(), sent)
@@ -166,9 +165,7 @@ def test_a_signal_that_ends_a_command_is_like_ctrl_c(
     assert capsys.readouterr().err == "interrupted; all is kept\n"
 
 
-def test_a_signal_whose_exception_python_ignored_is_sent_again(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_signal_whose_exception_python_ignored_is_sent_again(capsys: Capture) -> None:
     class Module:
         pass
 
@@ -209,7 +206,7 @@ def test_too_few_addresses_for_the_libraries_are_one_clear_error(name: str) -> N
     )
 
 
-def test_memory_that_runs_out_is_one_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_memory_that_runs_out_is_one_clear_error(capsys: Capture) -> None:
     def command(_: argparse.Namespace) -> int:
         raise MemoryError
 
@@ -243,14 +240,13 @@ def test_faults_of_a_space_are_printed_before_slow_libraries_are_loaded(tmp_path
         "print('loaded:', *{'opentuner', 'pandas', 'scipy', 'sklearn', 'sqlalchemy'} "
         "& set(sys.modules))"
     )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    done = python("-c", code)
     assert "fault" in done.stderr
     assert done.stdout == f"{space}: reading the space\nloaded:\n"
 
 
 def test_analyse_collects_rarely_and_then_as_before(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     before, during = gc.get_threshold(), []
 

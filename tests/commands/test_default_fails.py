@@ -95,12 +95,13 @@ def test_check_runs_the_default_on_each_input(
     assert printed.endswith("default FAILED on 1 of 2 inputs\n")
 
 
-def test_check_gives_a_reason_that_repeats_itself_once(
+def test_check_gives_a_reason_that_repeats_itself_once_and_doubts_the_reference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, printed = run(tmp_path, INPUTS, monkeypatch)
     assert printed.count("y[3] is 1") == 1
     assert f"({INPUTS[0]}): FAILED, wrong_result: y[3] is 1\n    1 other input: the same" in printed
+    assert "even the default is wrong on every input, so the reference may be wrong" in printed
 
 
 def test_check_gives_a_fault_of_the_host_module_once(
@@ -110,20 +111,10 @@ def test_check_gives_a_fault_of_the_host_module_once(
         raise HostModuleError(f"h.py: KeyError: 'q' (line 25) on the input ({problem})")
 
     monkeypatch.setattr(WrongDefault, "measure", fail)
-    opened = (WrongDefault(()), "a test")
-    monkeypatch.setattr(default_run, "open_measurer", lambda *_, **named: opened)
-    console = Console(file=io.StringIO(), width=200)
-    assert not default_run.run_default(console, make_spec(tmp_path), "auto")
-    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    works, printed = run(tmp_path, INPUTS, monkeypatch)
+    assert not works
     assert printed.count("KeyError: 'q' (line 25)") == 1
     assert "1 other input: the same\n  default FAILED on 2 of 2 inputs" in printed
-
-
-def test_check_says_where_the_reference_may_be_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, printed = run(tmp_path, INPUTS, monkeypatch)
-    assert "even the default is wrong on every input, so the reference may be wrong" in printed
 
 
 def test_a_default_that_works_is_not_mentioned(

@@ -228,7 +228,9 @@ def test_an_empty_file_and_a_device_are_written(tmp_path: Path) -> None:
     write_output(Path("/dev/null"), "text")
 
 
-@pytest.mark.parametrize("mine", ["mine", "<!doctype html>\n<p>My notes: Written by harness\n"])
+@pytest.mark.parametrize(
+    "mine", ["mine", "<!doctype html>\n<p>My notes: Written by harness\n", "0.5 2.0\n1.5 1.0\n"]
+)
 def test_another_file_stays_and_the_error_says_what_to_do(mine: str, tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     path.write_text(mine)

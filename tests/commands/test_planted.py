@@ -25,6 +25,8 @@ from harness.results import schema
 from tests.helpers.replays import write_recording
 from tests.helpers.results_examples import tamper
 
+Capture = pytest.CaptureFixture[str]
+
 SPACE = """\
 name: planted
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
@@ -110,7 +112,7 @@ def run_all(command: list[str], database: Path) -> list[int]:
 
 
 def test_pickled_columns_are_refused_where_they_are_read_and_never_run(
-    tuned: list[str], database: Path, capsys: pytest.CaptureFixture[str]
+    tuned: list[str], database: Path, capsys: Capture
 ) -> None:
     planted = database.with_name("planted")
     plant(database, PICKLED, planted)
@@ -148,9 +150,7 @@ def test_a_pickle_in_our_tables_is_never_run(tuned: list[str], database: Path, t
     assert not planted.exists()
 
 
-def test_escapes_in_names_are_shown_escaped(
-    database: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_escapes_in_names_are_shown_escaped(database: Path, capsys: Capture) -> None:
     escape = "\x1b]0;title\x07\x1b[31m"
     fields = {name: f"{name}{escape}" for name in ENVIRONMENT_FIELDS if name != "cache"}
     cells = "".join(f"{name} = '{value}', " for name, value in fields.items())
@@ -166,17 +166,9 @@ def test_escapes_in_names_are_shown_escaped(
     assert "planted\\x1b]0;title\\x07\\x1b[31m on device\\x1b" in out
 
 
-def test_caches_that_are_neither_warm_nor_cold_are_refused(
-    database: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tamper(database, "UPDATE environments SET cache = 'w\x1barm'")
-    assert merge([str(database.with_name("all.db")), str(database)]) == 2
-    assert "environments 1: cache is 'w\\x1barm'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere"])
 def test_a_name_that_is_a_path_does_not_choose_where_a_file_is_written(
-    database: Path, capsys: pytest.CaptureFixture[str], name: str
+    database: Path, capsys: Capture, name: str
 ) -> None:
     tamper(database, f"UPDATE spaces SET name = '{name}'")
     tamper(database, f"UPDATE inputs SET space_name = '{name}'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,20 +53,13 @@ class SkewedMeasurer(FormulaMeasurer):
 
     searched = 0
 
-    def measure(
-        self, space: object, problem: Input, config: Config, best_s: float | None
-    ) -> Measurement:
+    def measure(self, space: Any, problem: Input, config: Config, best_s: Any) -> Measurement:
         """Return the samples."""
         self.searched += 1
         return self._found(problem, config, StopReason.REPEATS)
 
     def measure_interleaved(
-        self,
-        space: object,
-        problem: Input,
-        configs: Sequence[Config],
-        rounds: int,
-        seeds: Sequence[int] = (),
+        self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ()
     ) -> list[Measurement]:
         """Return the same samples again."""
         return [self._found(problem, config, StopReason.INTERLEAVED) for config in configs]

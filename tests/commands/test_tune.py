@@ -29,6 +29,8 @@ from harness.space_file import load_spec
 from harness.space_file.inputs import select_inputs
 from tests.helpers.replays import write_recording
 
+Capture = pytest.CaptureFixture[str]
+
 ROOT = Path(__file__).parents[2]
 
 SPACE = """\
@@ -95,7 +97,7 @@ def _rows(command: Sequence[str], query: str) -> list[tuple[object, ...]]:
 
 
 def test_a_replay_ends_with_the_table_the_tree_and_the_next_command(
-    replayed_four: list[str], capsys: pytest.CaptureFixture[str]
+    replayed_four: list[str], capsys: Capture
 ) -> None:
     assert tune.main(replayed_four) == 0
     message = capsys.readouterr().out
@@ -123,7 +125,7 @@ def test_the_report_has_the_commands_as_typed_without_passwords(
 
 
 def test_a_replay_prints_nothing_about_a_measuring_device(
-    replayed: list[str], capsys: pytest.CaptureFixture[str]
+    replayed: list[str], capsys: Capture
 ) -> None:
     assert tune.main([*replayed, "--test-limit", "3"]) == 0
     message = capsys.readouterr().out
@@ -133,13 +135,17 @@ def test_a_replay_prints_nothing_about_a_measuring_device(
     assert not [word for word in ("driver", "beside the baseline", "compiler") if word in message]
 
 
-def test_quiet_leaves_out_the_progress_and_nothing_else(
-    replayed: list[str], capsys: pytest.CaptureFixture[str]
+def test_quiet_leaves_out_the_progress_alone_and_nothing_is_written_into_the_working_folder(
+    replayed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
     assert tune.main([*replayed, "--quiet"]) == 0
     message = capsys.readouterr().out
     assert "test 20 of 20" not in message
     assert "speed-up" in message
+    assert list(empty.iterdir()) == []
 
 
 def test_test_limit_technique_label_and_seed_reach_opentuner(replayed: list[str]) -> None:
@@ -161,7 +167,7 @@ def test_two_techniques_alternate(replayed: list[str]) -> None:
 
 
 def test_what_had_no_time_to_measure_anything_ends_in_time_and_is_no_success(
-    replayed: list[str], capsys: pytest.CaptureFixture[str]
+    replayed: list[str], capsys: Capture
 ) -> None:
     started = time.monotonic()
     assert tune.main([*replayed, "--max-time", "0.001"]) == 1
@@ -174,6 +180,10 @@ def test_what_had_no_time_to_measure_anything_ends_in_time_and_is_no_success(
 
 
 def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Path) -> None:
+    """It may leave out what has a default, such as the flags of another compiler."""
+    space = Path(replayed[0])
+    flags = "flags: {nvcc: {ftz: boolean}}\nlaunch:"
+    space.write_text(space.read_text().replace("launch:", flags))
     seed = tmp_path / "seed.json"
     seed.write_text(json.dumps({"BLOCK": 16, "TILE": 7}))
     assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 0
@@ -183,24 +193,6 @@ def test_a_seed_configuration_is_tested_second(replayed: list[str], tmp_path: Pa
     """
     second = json.loads(str(_rows(replayed, query)[1][0]))
     assert second == {"BLOCK": 16, "TILE": 7, "CACHE": False}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[1]", "needs a JSON object"),
-        ("{", "needs a JSON object"),
-        ('{"BLOK": 1}', "`BLOK` is not a parameter; there are BLOCK"),
-        ('{"BLOCK": 17}', "BLOCK=17 is not one of its values"),
-    ],
-)
-def test_a_seed_configuration_that_does_not_fit_is_refused(
-    text: str, message: str, replayed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    seed = tmp_path / "seed.json"
-    seed.write_text(text)
-    assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_path: Path) -> None:
@@ -215,20 +207,16 @@ def test_results_log_holds_each_new_best_of_each_input(replayed: list[str], tmp_
         assert len(times) >= 1
 
 
-def test_two_columns_of_numbers_are_not_taken_for_a_results_log(
-    replayed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mine = tmp_path / "best-02.log"
-    mine.write_text("0.5 2.0\n1.5 1.0\n")
-    assert tune.main([*replayed, "--results-log", str(tmp_path / "best.log")]) == 2
-    assert "best-02.log already exists and was not written by harness" in capsys.readouterr().err
-    assert mine.read_text() == "0.5 2.0\n1.5 1.0\n"
-
-
-def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_space_is_needed_to_list_what_can_be_asked_for(capsys: Capture) -> None:
+    assert tune.main([]) == 2
+    assert "name a space" in capsys.readouterr().err
     assert tune.main(["--list-techniques"]) == 0
     listed = capsys.readouterr().out.split()
     assert listed == sorted([*techniques(), "auto", "Predicted"])
+
+
+SEEDS = {"list": "[1]", "broken": "{", "name": '{"BLOK": 1}', "value": '{"BLOCK": 17}'}
+NO_CONDITION = "is a value, not a condition; compare it, such as"
 
 
 @pytest.mark.parametrize(
@@ -239,14 +227,32 @@ def test_list_techniques_lists_what_can_be_asked_for(capsys: pytest.CaptureFixtu
         (["--replay", "recordin.csv"], "--replay recordin.csv does not exist"),
         (["--seed-configuration", "none.json"], "--seed-configuration none.json does not exist"),
         (["--inputs", "m <"], "--inputs: "),
+        (["--inputs", "n >"], "cannot be read"),
+        (["--inputs", "size_n > 3"], "`size_n` is not a feature of"),
+        (["--inputs", "nn > 3"], "did you mean `n`?"),
+        (["--inputs", "n > 5000"], "there m goes from 64 to 4096, n goes from 64 to 4096"),
+        (["--inputs", "n / (m - 64) > 1e400"], "--inputs: "),
+        *(([f"--inputs={value}"], NO_CONDITION) for value in ("m", "m + 1", "-n", "7")),
+        (["--seed-configuration", "list.json"], "needs a JSON object"),
+        (["--seed-configuration", "broken.json"], "needs a JSON object"),
+        (["--seed-configuration", "name.json"], "`BLOK` is not a parameter; there are BLOCK"),
+        (["--seed-configuration", "value.json"], "BLOCK=17 is not one of its values"),
         (["--results-log", "no/such/best.log"], "the folder no does not exist"),
         (["--validate", "0.2", "-t", "PureRandom"], "alone, got PureRandom"),
         (["--results-log", "best.log", "--validate"], "does not go with --validate"),
     ],
 )
 def test_a_command_line_that_cannot_be_carried_out_is_one_error(
-    arguments: list[str], message: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    replayed: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in SEEDS.items():
+        Path(f"{name}.json").write_text(text)
     assert tune.main([*replayed, *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -269,7 +275,7 @@ def test_a_command_line_that_cannot_be_carried_out_is_one_error(
     ],
 )
 def test_a_value_that_an_option_cannot_take_says_what_it_takes(
-    arguments: list[str], message: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, replayed: list[str], capsys: Capture
 ) -> None:
     with pytest.raises(SystemExit) as exit_:
         tune.main([*replayed, *arguments])
@@ -277,9 +283,7 @@ def test_a_value_that_an_option_cannot_take_says_what_it_takes(
     assert message in capsys.readouterr().err
 
 
-def test_the_next_command_keeps_what_made_this_run(
-    replayed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_command_keeps_what_made_this_run(replayed: list[str], capsys: Capture) -> None:
     options = ["--seed", "5", "-t", "PureRandom", "--label", "my run", "--fresh", "--test-limit=9"]
     assert tune.main([*replayed, *options]) == 0
     message = capsys.readouterr().out
@@ -293,24 +297,8 @@ def test_the_next_command_keeps_what_made_this_run(
     assert "tests were answered from the database" in capsys.readouterr().out
 
 
-def test_a_seed_configuration_may_leave_out_flags_of_other_compilers(
-    replayed: list[str], tmp_path: Path
-) -> None:
-    flags = "flags: {nvcc: {ftz: boolean}}\nlaunch:"
-    space = Path(replayed[0])
-    space.write_text(space.read_text().replace("launch:", flags))
-    seed = tmp_path / "seed.json"
-    seed.write_text(json.dumps({"BLOCK": 16}))
-    assert tune.main([*replayed, "--seed-configuration", str(seed)]) == 0
-
-
-def test_a_missing_space_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tune.main([]) == 2
-    assert "name a space" in capsys.readouterr().err
-
-
 def test_a_climb_ends_by_itself_and_the_next_command_has_another_technique(
-    replayed: list[str], capsys: pytest.CaptureFixture[str]
+    replayed: list[str], capsys: Capture
 ) -> None:
     assert tune.main([*replayed, "-t", "HillClimb", "--seed", "2", "--test-limit", "70"]) == 0
     message = capsys.readouterr().out
@@ -321,27 +309,21 @@ def test_a_climb_ends_by_itself_and_the_next_command_has_another_technique(
     assert {row[0] for row in _rows(replayed, "select requestor from tests")} == {"HillClimb"}
 
 
-def test_validation_has_a_target_of_its_own(
-    replayed: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_validation_prints_its_target_its_curve_and_why_it_ended(
+    replayed: list[str], capsys: Capture
 ) -> None:
-    assert tune.main([*replayed, "--validate", "--test-limit", "10"]) == 0
-    assert "(target: a median of 0.15)" in capsys.readouterr().out
-
-
-def test_a_validation_prints_its_curve_and_why_it_ended(
-    replayed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    option = "--validate=0.01"
-    assert tune.main([*replayed, option, "--test-limit", "10"]) == 0
+    assert tune.main([*replayed, "--validate=0.01", "--test-limit", "10"]) == 0
     message = capsys.readouterr().out
     assert "on 48 reserved samples" in message
     assert "9 in 10 below" in message
     assert "The limit of 20 samples was spent before the target was reached." in message
     assert message.endswith("run the same command with --test-limit 20.\n")
+    assert tune.main([*replayed, "--validate", "--test-limit", "10"]) == 0
+    assert "(target: a median of 0.15)" in capsys.readouterr().out
 
 
 def test_inputs_that_are_selected_are_tuned_and_no_others(
-    replayed_four: list[str], capsys: pytest.CaptureFixture[str]
+    replayed_four: list[str], capsys: Capture
 ) -> None:
     chosen = ["--inputs", "n < 4096 and m > 64"]
     assert tune.main([*replayed_four, *chosen]) == 0
@@ -353,25 +335,6 @@ def test_inputs_that_are_selected_are_tuned_and_no_others(
     assert message.endswith("run the same command with --test-limit 40.\n")
     assert tune.main(replayed_four) == 0
     assert "40 tests were answered from the database" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("condition", "message"),
-    [
-        ("size_n > 3", "`size_n` is not a feature of"),
-        ("nn > 3", "did you mean `n`?"),
-        ("n > 5000", "there m goes from 64 to 4096, n goes from 64 to 4096"),
-        ("n >", "cannot be read"),
-        ("n / (m - 64) > 1e400", "--inputs: "),
-    ],
-)
-def test_a_condition_on_inputs_that_selects_none_is_one_error(
-    condition: str, message: str, replayed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tune.main([*replayed, "--inputs", condition]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
 
 
 def test_a_wrong_file_is_an_error_before_slow_libraries_are_loaded(tmp_path: Path) -> None:
@@ -386,23 +349,13 @@ def test_a_wrong_file_is_an_error_before_slow_libraries_are_loaded(tmp_path: Pat
 
 
 def test_an_unknown_option_is_answered_with_the_nearest(
-    replayed: list[str], capsys: pytest.CaptureFixture[str]
+    replayed: list[str], capsys: Capture
 ) -> None:
     for word, near in (("--tecnique=PureRandom", "--technique"), ("--test", "--test-limit")):
         with pytest.raises(SystemExit) as exit_:
             tune.main([*replayed, word])
         assert exit_.value.code == 2
         assert f"did you mean `{near}`?" in capsys.readouterr().err
-
-
-def test_nothing_is_written_into_the_working_folder(
-    replayed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    monkeypatch.chdir(empty)
-    assert tune.main(replayed) == 0
-    assert list(empty.iterdir()) == []
 
 
 BROKEN_PROGRAM = """\
@@ -414,7 +367,7 @@ inputs: {features: [n], values: [{n: 1}, {n: 2}]}
 
 
 def test_a_program_that_does_not_work_fails_and_its_page_says_why(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise UsageError(f"{page} cannot be written")
@@ -491,7 +444,7 @@ def _wait_for_measurements(process: subprocess.Popen[str], database: Path, count
 
 @pytest.mark.usefixtures("opencl")
 def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     database = tmp_path / "r.db"
     first = _start(_arguments(tmp_path))
@@ -518,7 +471,7 @@ def test_killed_and_run_again_it_loses_nothing_and_measures_nothing_twice(
 
 @pytest.mark.usefixtures("opencl")
 def test_interrupted_it_says_how_to_go_on_and_a_second_one_who_measures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: Capture
 ) -> None:
     database = tmp_path / "r.db"
     first = _start(_endless_arguments(tmp_path, "--repeats", "9", "--precision", "0"))
@@ -534,13 +487,6 @@ def test_interrupted_it_says_how_to_go_on_and_a_second_one_who_measures(
     assert "Best so far, by the times of the search:\n    m=" in shown
     assert "all measurements are kept; run the same command again to continue" in errors
     assert "Traceback" not in errors + refused
-
-
-def test_features_of_words_are_listed_where_a_condition_selects_no_input() -> None:
-    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
-    inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
-    with pytest.raises(UsageError, match="m is narrow or wide, n is 7"):
-        select_inputs(dataclasses.replace(spec, inputs=inputs), "n > 90")
 
 
 def test_a_signal_that_ends_it_is_like_ctrl_c_and_leaves_only_the_database(tmp_path: Path) -> None:
@@ -559,6 +505,13 @@ def test_a_signal_that_ends_it_is_like_ctrl_c_and_leaves_only_the_database(tmp_p
     assert states == [("interrupted",)]
 
 
+def test_words_of_a_feature_are_listed_where_a_condition_selects_no_input() -> None:
+    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
+    inputs = tuple(Input({"m": word, "n": 7}) for word in ("narrow", "wide"))
+    with pytest.raises(UsageError, match="m is narrow or wide, n is 7"):
+        select_inputs(dataclasses.replace(spec, inputs=inputs), "n > 90")
+
+
 def test_nohup_is_obeyed(tmp_path: Path) -> None:
     ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -566,13 +519,6 @@ def test_nohup_is_obeyed(tmp_path: Path) -> None:
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, ignored)
-
-
-@pytest.mark.parametrize("condition", ["m", "m + 1", "-n", "7"])
-def test_a_value_is_no_condition_on_inputs(condition: str) -> None:
-    spec = load_spec(ROOT / "spaces" / "mvmul.yaml")
-    with pytest.raises(UsageError, match="is a value, not a condition; compare it, such as"):
-        select_inputs(spec, condition)
 
 
 def test_of_several_devices_the_dispatcher_is_asked_for_the_one_that_was_tuned() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from sqlalchemy import Connection, Select, Table
 
@@ -70,19 +69,6 @@ def test_a_row_of_the_table_is_a_measurement(results: Results) -> None:
     assert not worked["time_s"].isna().any()
 
 
-def test_the_matrix_has_candidates_that_apply_where_constraints_hold(results: Results) -> None:
-    matrix = matrix_of(results)
-    assert matrix.features["n"].tolist() == [8, 16, 32]
-    assert matrix.default == 0
-    assert matrix.candidates[0] == Config({"BLOCK": 64, "TILE": 1})
-    assert matrix.slowdown[:, 0].tolist() == pytest.approx([2, 1, 2])
-    assert matrix.tied[:, 0].tolist() == [False, True, False]
-    wide = matrix.candidates.index(Config({"BLOCK": 256, "TILE": 1}))
-    assert matrix.applies[:, wide].tolist() == [False, True, True]
-    assert np.isnan(matrix.time_s[0, wide])
-    assert matrix.slowdown[1:, wide].tolist() == pytest.approx([2, 1])
-
-
 def test_the_same_measurements_in_two_databases_count_once(
     results: Results, tmp_path: Path
 ) -> None:
@@ -111,7 +97,9 @@ def test_the_devices_numbers_are_kept_with_what_was_measured(
 
 def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
     database = fill(tmp_path, "r.db", "first")
-    other = SPACE.replace("[16, 64, 256]", "[32, 64]").replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}")
+    a_range = "{type: integer, min: 62, max: 64, default: 62}"
+    other = SPACE.replace("{values: [16, 64, 256], default: 64}", a_range)
+    other = other.replace("{n: 8}, {n: 16}, {n: 32}", "{n: 8}")
     with opened(
         make_spec(tmp_path, other.replace("NAME", "second")),
         tmp_path / "r.db",
@@ -126,7 +114,7 @@ def test_spaces_of_one_program_each_have_their_own(tmp_path: Path) -> None:
         {config["BLOCK"] for known in r.measured.values() for config in known}
         for r in (first, second)
     ]
-    assert blocks == [{16, 64, 256}, {32, 64}]
+    assert blocks == [{16, 64, 256}, {62, 63, 64}]
     assert [len(r.runs) for r in (first, second)] == [3, 1]
     assert not not_measured(first)
     assert not not_measured(second)

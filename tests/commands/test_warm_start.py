@@ -17,6 +17,8 @@ from harness.commands.tune.options import TuneCommand, make_parser
 from harness.space_file import load_spec
 from tests.helpers.replays import write_space
 
+Capture = pytest.CaptureFixture[str]
+
 BLOCKS, TILES = (16, 32, 64, 128, 256, 512), range(1, 9)
 
 SPACE = """\
@@ -66,6 +68,14 @@ def write_csv(path: Path, seconds: Callable[[int, int], float], *features: int) 
     return path
 
 
+def write_recording(path: Path, unit: float) -> None:
+    """The same as a recording of ours, on two inputs."""
+    lines = ["n,BLOCK,TILE,outcome,time_s,message"]
+    for n, block, tile in itertools.product((4096, 64), BLOCKS, TILES):
+        lines.append(f"{n},{block},{tile},ok,{unit * time_ms(block, tile)},")
+    path.write_text("\n".join(lines) + "\n")
+
+
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     return write_cache(tmp_path / "other.json", unit=30)
@@ -81,12 +91,8 @@ def replaying(tmp_path: Path) -> list[str]:
 @pytest.fixture
 def measuring(tmp_path: Path) -> list[str]:
     """The command line of a search of a space, on a device that is a recording of ours."""
-    space = write_space(tmp_path, SPACE)
-    lines = ["n,BLOCK,TILE,outcome,time_s,message"]
-    for n, block, tile in itertools.product((4096, 64), BLOCKS, TILES):
-        lines.append(f"{n},{block},{tile},ok,{1e-3 * time_ms(block, tile)},")
-    device = tmp_path / "device.csv"
-    device.write_text("\n".join(lines) + "\n")
+    space, device = write_space(tmp_path, SPACE), tmp_path / "device.csv"
+    write_recording(device, unit=1e-3)
     return [
         str(space), "--replay", str(device),
         "--database", str(tmp_path / "r.db"), "--test-limit", "4",
@@ -112,7 +118,7 @@ BEST = {"BLOCK": 128, "TILE": 5}
 
 
 def test_after_the_default_the_best_of_the_other_device_is_measured_and_the_recording_described(
-    replaying: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+    replaying: list[str], cache: Path, capsys: Capture
 ) -> None:
     assert tune.main([*replaying, "--warm-start", str(cache)]) == 0
     assert configs_of(replaying)[1] == BEST
@@ -169,7 +175,7 @@ def test_an_exported_campaign_is_a_warm_start(
 
 
 def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
-    replaying: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+    replaying: list[str], cache: Path, capsys: Capture
 ) -> None:
     command = [*replaying, "--warm-start", str(cache)]
     assert tune.main(command) == 0
@@ -192,13 +198,10 @@ def test_the_same_command_goes_on_and_without_the_recording_it_is_another_run(
 IN_DATABASE = ("--warm-start", "database")
 
 
-def on_device(command: Sequence[str], device: str, *options: str, unit: float = 1e-4) -> list[str]:
+def on_device(command: Sequence[str], device: str, *options: str) -> list[str]:
     """The command on another device, a recording of ours with this name."""
     path = Path(command[2]).parent / device
-    lines = ["n,BLOCK,TILE,outcome,time_s,message"]
-    for n, block, tile in itertools.product((4096, 64), BLOCKS, TILES):
-        lines.append(f"{n},{block},{tile},ok,{unit * time_ms(block, tile)},")
-    path.write_text("\n".join(lines) + "\n")
+    write_recording(path, unit=1e-4)
     return [str(path) if word == command[2] else word for word in [*command, *options]]
 
 
@@ -218,7 +221,7 @@ def warm_notes(command: Sequence[str]) -> list[Any]:
 
 
 def test_another_device_of_the_database_starts_the_search_of_every_input(
-    tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
+    tuned_elsewhere: list[str], capsys: Capture
 ) -> None:
     capsys.readouterr()
     assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
@@ -231,7 +234,7 @@ def test_another_device_of_the_database_starts_the_search_of_every_input(
 
 
 def test_without_the_option_the_search_starts_cold(
-    tuned_elsewhere: list[str], capsys: pytest.CaptureFixture[str]
+    tuned_elsewhere: list[str], capsys: Capture
 ) -> None:
     capsys.readouterr()
     assert tune.main(tuned_elsewhere) == 0
@@ -240,9 +243,7 @@ def test_without_the_option_the_search_starts_cold(
     assert warm_notes(tuned_elsewhere) == [None, None]
 
 
-def test_the_same_device_is_no_warm_start(
-    measuring: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_device_is_no_warm_start(measuring: list[str], capsys: Capture) -> None:
     assert tune.main(measuring) == 0
     assert tune.main([*measuring, "--seed", "1", *IN_DATABASE]) == 0
     assert "no warm start from" in capsys.readouterr().out
@@ -250,7 +251,7 @@ def test_the_same_device_is_no_warm_start(
 
 
 def test_a_run_goes_on_with_the_results_with_which_it_began(
-    measuring: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    measuring: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     assert tune.main(on_device(measuring, "other.csv")) == 0
     database = Path(measuring[4])
@@ -272,7 +273,7 @@ def test_a_run_goes_on_with_the_results_with_which_it_began(
 
 
 def test_a_run_that_began_without_other_devices_goes_on_without_them(
-    measuring: list[str], capsys: pytest.CaptureFixture[str]
+    measuring: list[str], capsys: Capture
 ) -> None:
     assert tune.main(measuring) == 0
     first = configs_of(measuring)
@@ -299,11 +300,7 @@ def test_a_run_that_began_without_other_devices_goes_on_without_them(
     ids=["lost", "damaged", "unknown"],
 )
 def test_a_note_that_fits_nothing_is_one_message(
-    change: tuple[str, Any],
-    code: int,
-    message: str,
-    tuned_elsewhere: list[str],
-    capsys: pytest.CaptureFixture[str],
+    change: tuple[str, Any], code: int, message: str, tuned_elsewhere: list[str], capsys: Capture
 ) -> None:
     assert tune.main([*tuned_elsewhere, *IN_DATABASE]) == 0
     with sqlite3.connect(tuned_elsewhere[4]) as connection:
@@ -349,11 +346,7 @@ def test_values_that_the_space_lacks_are_left_out(tuned_elsewhere: list[str]) ->
     ids=["missing", "database", "JSON", "CSV"],
 )
 def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
-    content: str | None,
-    message: str,
-    measuring: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    content: str | None, message: str, measuring: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     other = tmp_path / "other.json"
     if content is not None:
@@ -384,11 +377,7 @@ def test_a_file_that_cannot_be_read_is_one_error_before_anything_is_measured(
     ids=["lacks a parameter", "has one more", "fits nowhere", "failed"],
 )
 def test_a_recording_of_no_use_is_one_error(
-    changes: Mapping[str, Any],
-    message: str,
-    measuring: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    changes: Mapping[str, Any], message: str, measuring: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     entries = [
         {"BLOCK": 16 + k % 2 * 16, "TILE": 1 + k, "UNROLL": k, "time": 1.0} for k in range(2)
@@ -415,7 +404,7 @@ def test_a_recording_of_no_use_is_one_error(
     "options", [["-t", "PureRandom"], ["-t", "HillClimb", "-t", "PureRandom"], ["--validate"]]
 )
 def test_a_technique_that_learns_from_no_recording_is_refused_one(
-    options: list[str], measuring: list[str], cache: Path, capsys: pytest.CaptureFixture[str]
+    options: list[str], measuring: list[str], cache: Path, capsys: Capture
 ) -> None:
     assert tune.main([*measuring, "--warm-start", str(cache), *options]) == 2
     error = capsys.readouterr().err

@@ -169,20 +169,16 @@ def test_inputs_to_which_the_default_does_not_apply_are_left_out(
         with_inputs_of(spec, choice, none, False)
 
 
-def test_an_input_on_which_nothing_can_be_launched_is_left_out(tmp_path: Path, spec: Spec) -> None:
+def test_at_most_so_many_of_the_most_frequent_inputs_that_can_be_launched_are_tuned(
+    tmp_path: Path, spec: Spec
+) -> None:
     calls = tmp_path / "calls.csv"
-    calls.write_text("m,n,calls\n64,0,2\n64,1,1\n")
-    _, notices = with_inputs_of(spec, WorkloadChoice(calls), str(tmp_path / "none.db"), False)
-    assert "the launch has `ceil_div(n, BLOCK)` = 0" in notices[0]
-
-
-def test_at_most_so_many_of_the_most_frequent_inputs_are_tuned(tmp_path: Path, spec: Spec) -> None:
-    calls = tmp_path / "calls.csv"
-    calls.write_text("m,n,calls\n64,64,2\n64,128,5\n64,256,3\n")
+    calls.write_text("m,n,calls\n64,64,2\n64,128,5\n64,256,3\n64,0,10\n")
     choice = WorkloadChoice(calls, 1.0, 2)
     found, notices = with_inputs_of(spec, choice, str(tmp_path / "none.db"), False)
+    assert "the launch has `ceil_div(n, BLOCK)` = 0" in notices[0]
     assert [problem["n"] for problem in found.inputs] == [128, 256]
-    assert "2 of 3 inputs make up 80.0% of 10 calls; these are tuned" in notices[-1]
+    assert "2 of 3 inputs make up 40.0% of 20 calls; these are tuned" in notices[-1]
 
 
 def inputs_of(database: Path) -> list[Input]:

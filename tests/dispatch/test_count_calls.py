@@ -4,7 +4,6 @@ macro of the user's sees them."""
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import random
 import resource
@@ -28,6 +27,7 @@ from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.package import files_of
 from harness.space_file import load_spec
 from harness.space_file.workload import Workload, read_workload
+from tests.dispatch.test_dispatch_package import imported
 from tests.helpers.dispatch_examples import (
     FEATURES,
     PROVENANCE,
@@ -70,12 +70,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def module(out: Path) -> Iterator[ModuleType]:
     """The dispatcher's package."""
-    spec = importlib.util.spec_from_file_location("counting_p", out / "p" / "__init__.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules["counting_p"] = made
-    spec.loader.exec_module(made)
+    made = imported(out, "p")
     yield made
     made.count_calls(None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import math
 import re
@@ -34,6 +33,7 @@ from harness.results.notes import SPACE_FILE
 from harness.results.space_notes import limit_notes
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
+from tests.dispatch.test_dispatch_package import imported
 from tests.helpers.replays import write_space
 from tests.helpers.results_examples import begin_search, make_plan, opened
 
@@ -125,13 +125,7 @@ def said(capsys: Capture) -> str:
 
 
 def written(space: Path) -> ModuleType:
-    place = space.parent / "out" / "small" / "__init__.py"
-    found = importlib.util.spec_from_file_location("written_small", place)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    return imported(space.parent / "out", "small")
 
 
 def test_constraints_and_launches_may_name_the_devices_numbers(

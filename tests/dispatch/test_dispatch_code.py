@@ -326,11 +326,16 @@ def test_a_number_without_a_value_is_none_in_each_language(tmp_path: Path) -> No
             )
 
 
+def of_mvmul(program: DispatchProgram | None = None, plan: LaunchPlan | None = None) -> Dispatcher:
+    """A dispatcher of two features."""
+    program = program or mvmul_program()
+    return Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE, plan)
+
+
 def test_guards_are_computed_outside_of_the_tuned_range_as_well(tmp_path: Path) -> None:
     """Also where 64 bits would overflow."""
     guards = (("m * n < 10 ** 12",), ("m * n * m * n > 0 and m > 2 ** 52",), ("m < 0 < m",))
-    program = mvmul_program(guards=guards)
-    dispatcher = Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE)
+    dispatcher = of_mvmul(mvmul_program(guards=guards))
     header = c_header(dispatcher)
     (tmp_path / "p.h").write_text(header)
     shapes = ((2**20, 2**19, 0), (2**20, 2**20, -1), (2**62, 2**62, 1), (-(2**63), 2, 0))
@@ -357,8 +362,6 @@ def test_integers_that_c_cannot_hold_are_refused_for_the_tuned_inputs() -> None:
 
 
 def test_tree_reads_as_one_would_write_it() -> None:
-    program = mvmul_program()
-    dispatcher = Dispatcher("p", "", ("f",), mvmul_features(program), program, PROVENANCE)
     wanted = """\
     real_m = float(m)
     if real_m <= 96.5:
@@ -369,7 +372,7 @@ def test_tree_reads_as_one_would_write_it() -> None:
         return 2  # 5 inputs
     return 0  # 1 input
 """
-    assert wanted in python_module(dispatcher)
+    assert wanted in python_module(of_mvmul())
 
 
 def test_names_that_a_language_reserves_are_changed() -> None:
@@ -428,21 +431,17 @@ def test_numbers_of_numpy_are_computed_with_exactly() -> None:
         tuned=(TunedRange("m", 16, 10**6), TunedRange("n", 16, 10**6)),
     )
     plan = LaunchPlan((Expression("64"),), (Expression("ceil_div(m * n, 64)"),))
-    features = mvmul_features(program)
-    dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE, plan)
-    module = python_of(python_module(dispatcher))
+    module = python_of(python_module(of_mvmul(program, plan)))
     assert not module["applies"](0, np.int32(65536), np.int32(65536))
     assert module["launch_size"](0, np.int32(40000), np.int32(60000)) == ((64,), (37500000,))
 
 
 def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path) -> None:
-    program = mvmul_program()
     sizes = (Expression("64"),), (Expression("1"),)
     cases = {"16 * n - 256": [256, 0, -1], "n / 16": [2, 1, -1], "4096": [4096] * 3}
     for text, expected in cases.items():
         plan = LaunchPlan(*sizes, Expression(text))
-        features = mvmul_features(program)
-        dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE, plan)
+        dispatcher = of_mvmul(plan=plan)
         shared_bytes = python_of(python_module(dispatcher))["shared_bytes"]
         for n, size in zip((32, 16, 8), expected, strict=True):
             if size < 0:
@@ -462,11 +461,9 @@ def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path
 
 
 def test_cooperative_launch_is_said_in_all_code() -> None:
-    program = mvmul_program()
     for is_cooperative in (False, True):
         plan = LaunchPlan((Expression("64"),), (Expression("m"),), cooperative=is_cooperative)
-        features = mvmul_features(program)
-        dispatcher = Dispatcher("p", "", ("f",), features, program, PROVENANCE, plan)
+        dispatcher = of_mvmul(plan=plan)
         assert ("COOPERATIVE" in python_of(python_module(dispatcher))) is is_cooperative
         assert ("with cuLaunchCooperativeKernel. */\n" in c_header(dispatcher)) is is_cooperative
 

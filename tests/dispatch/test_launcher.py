@@ -351,9 +351,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tuned_work(folder: Path, text: str = WORK) -> tuple[Path, Spec]:
     """The database of a tuned program."""
-    (folder / "work.c").write_text(SOURCE)
-    (folder / "work.yaml").write_text(text)
-    spec = load_spec(folder / "work.yaml")
+    spec = space_of(folder, text, work_c=SOURCE)
     backend = backend_of(spec)
     environment = backend.environment(backend.open_compiler().identity)
     return fill(folder / "r.db", spec, environment, by_tile), spec
@@ -393,6 +391,14 @@ def test_each_input_runs_the_program_that_was_chosen_for_it(
     assert done.stdout == b"16 \n"
 
 
+def space_of(folder: Path, text: str, **sources: str) -> Spec:
+    """The space of this text, beside sources by their names without `.`."""
+    for name, content in sources.items():
+        (folder / name.replace("_", ".")).write_text(content)
+    (folder / "work.yaml").write_text(text)
+    return load_spec(folder / "work.yaml")
+
+
 def program_of(spec: Spec) -> DispatchProgram:
     """All configurations of a space's parameters, to be chosen from."""
     configs = tuple(Config({"TILE": t, "T": k}) for t in (1, 2) for k in (1, 2))
@@ -422,18 +428,15 @@ def test_native_build_for_another_device_is_not_taken_from_the_cache(
         f"  build: [{build}]\n  device: [cat, {device}]" if line.startswith("  build") else line
         for line in COPIED.splitlines()
     )
-    (tmp_path / "work.c").write_text("")
-    (tmp_path / "space.yaml").write_text(text)
-    spec = load_spec(tmp_path / "space.yaml")
+    spec = space_of(tmp_path, text, work_c="")
     for name in (b"A100", b"H100"):
         device.write_bytes(name)
         assert {file.content for file in program_files(spec, program_of(spec))} == {name}
 
 
 def test_configurations_of_one_build_share_its_file(tmp_path: Path, here: None) -> None:
-    (tmp_path / "work.c").write_text("TILE")
-    (tmp_path / "space.yaml").write_text(COPIED.replace("{source}", str(tmp_path / "work.c")))
-    spec = load_spec(tmp_path / "space.yaml")
+    text = COPIED.replace("{source}", str(tmp_path / "work.c"))
+    spec = space_of(tmp_path, text, work_c="TILE")
     files = program_files(spec, program_of(spec))
     assert [(file.name, file.content) for file in files] == [
         ("0-default", b"1"),
@@ -444,11 +447,10 @@ def test_configurations_of_one_build_share_its_file(tmp_path: Path, here: None) 
 
 
 def test_a_source_that_is_not_built_is_copied(tmp_path: Path) -> None:
-    (tmp_path / "work.py").write_text("print()")
     text = COPIED.replace("work.c", "work.py").replace('["{output}"', '[python3, "{source}"')
     lines = [line for line in text.splitlines() if "build:" not in line and "version:" not in line]
-    (tmp_path / "space.yaml").write_text("\n".join(lines).replace('"{T}"]', '"{T}", "{TILE}"]'))
-    spec = load_spec(tmp_path / "space.yaml")
+    text = "\n".join(lines).replace('"{T}"]', '"{T}", "{TILE}"]')
+    spec = space_of(tmp_path, text, work_py="print()")
     assert spec.program is not None
     files = program_files(spec, program_of(spec))
     assert {(file.name, file.content) for file in files} == {("work.py", b"print()")}
@@ -471,9 +473,7 @@ def test_commands_of_one_name_stay_apart(tmp_path: Path) -> None:
     for path, content in ((tmp_path / "a" / "count", "a"), (tmp_path / "count", "b")):
         path.write_text(content)
         path.chmod(0o755)
-    (tmp_path / "show.sh").write_text(SHOW)
-    (tmp_path / "space.yaml").write_text(text)
-    spec = load_spec(tmp_path / "space.yaml")
+    spec = space_of(tmp_path, text, show_sh=SHOW)
     assert spec.program is not None
     launcher = make_launcher(spec.program, spec.features)
     assert launcher.contents == {"count": b"a", "1-count": b"b"}
@@ -487,9 +487,7 @@ def test_commands_of_one_name_stay_apart(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_written_is_said(tmp_path: Path, old: str, new: str, notice: str) -> None:
-    (tmp_path / "work.c").write_text(SOURCE)
-    (tmp_path / "work.yaml").write_text(WORK.replace(old, new, 1))
-    spec = load_spec(tmp_path / "work.yaml")
+    spec = space_of(tmp_path, WORK.replace(old, new, 1), work_c=SOURCE)
     environment = Environment("command", "a device", "", "", "another compiler")
     notices = dispatched_program.program_notices(spec, facts(environment))
     assert "were measured with another compiler: tune again" in notices[0]

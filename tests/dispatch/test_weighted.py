@@ -95,13 +95,6 @@ def test_learning_follows_the_calls() -> None:
     assert both.portfolio[0] == 1
 
 
-def test_equal_weights_change_nothing() -> None:
-    equal = replace(matrix(), weights=np.ones(len(SIZES)))
-    for learner in QUICK:
-        one, other = (learner.fit(m, 0).indices(m.features, m.applies) for m in (matrix(), equal))
-        assert one.tolist() == other.tolist()
-
-
 def test_boosted_trees_follow_the_calls() -> None:
     values = np.repeat([[0.0], [1.0]], 40, axis=0)
     logs = np.tile([[0.0], [1.0]], (40, 1))

@@ -18,13 +18,12 @@ from harness.analysis.coverage import reservations
 from harness.analysis.explain import samples
 from harness.analysis.inputs import fastest, one_per_code
 from harness.analysis.search_counts import SearchCounts
-from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
+from harness.core.records import Config, Input, Measurement, Outcome
 from harness.models.starchart import regression
 from harness.results import MeasurementRow, as_rows, chunks, read_measurements, reading
 from harness.results.config_table import ConfigTable
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results, read_results, the_one
-from harness.stats.samples import Ragged, SampleStatistics, within_noise
 from tests.helpers.noise import is_within_noise
 from tests.helpers.replays import FormulaMeasurer, make_spec, opened
 from tests.helpers.results_examples import KEY, SPEC, make_config, make_failed, make_ok, write
@@ -67,27 +66,6 @@ def test_statistics_of_all_samples_are_those_of_each_timing() -> None:
             assert found.std[index] == pytest.approx(m.timing.std_s, rel=1e-9, abs=1e-20)
         else:
             assert np.isnan(found.median[index])
-
-
-def timings(number: int) -> list[Timing]:
-    """Timings around one time; some have one sample, or equal ones."""
-    rng = random.Random(1)
-    found = []
-    for index in range(number):
-        level, spread = rng.uniform(1.0, 1.03), rng.choice([0, 0.001, 0.02])
-        samples_s = [level * (1 + rng.gauss(0, spread)) for _ in range(1 + index % 5)]
-        found.append(Timing(tuple(samples_s)))
-    return found
-
-
-def test_ties_of_many_are_those_of_pairs() -> None:
-    found = timings(200)
-    values = np.array([sample for timing in found for sample in timing.samples_s])
-    statistics = SampleStatistics.of(Ragged(values, np.cumsum([t.count for t in found])))
-    for own in range(10):
-        expected = [is_within_noise(found[own], other) for other in found]
-        assert within_noise(statistics, own, np.arange(200)).tolist() == expected
-        assert 0 < sum(expected) < 200
 
 
 def test_counts_over_columns_are_those_over_records() -> None:
@@ -194,14 +172,6 @@ def test_a_tree_of_plain_numbers_is_scikit_learns() -> None:
     expected = checked.predict(columns) * deviation + mean
     assert found.predict(columns).tolist() == expected.tolist()
     assert found.leaves(columns).tolist() == checked.apply(columns).tolist()
-
-
-def test_a_failure_has_no_stop_reason() -> None:
-    (row,) = as_rows([MeasurementRow(1, "search", make_failed(Outcome.CRASHED))])
-    assert row.measurement.timing is None
-    (row,) = as_rows([MeasurementRow(1, "search", make_ok(1))])
-    assert row.measurement.timing is not None
-    assert row.measurement.timing.stopped is StopReason.PRECISE
 
 
 def test_json_cells_are_parsed_each_by_itself() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -121,16 +120,20 @@ def test_a_space_that_is_known_under_another_name_is_named(
 def test_merging_again_changes_nothing(out: Path, one: Path, two: Path) -> None:
     write(one, make_ok(1), make_failed(Outcome.CRASHED, 2))
     write(two, make_ok(1))
+    inputs = one.read_bytes(), two.read_bytes()
     merge(out, one, two)
     before = content(out)
     assert merge(out, two, one) == [Added(str(two), 0, 0, 0), Added(str(one), 0, 0, 0)]
     assert content(out) == before
+    assert (one.read_bytes(), two.read_bytes()) == inputs
 
 
-def test_merging_a_merged_database_back_changes_nothing(target: str, one: Path) -> None:
-    write(one, make_ok(1))
+def test_merging_twice_and_back_changes_nothing(target: str, one: Path) -> None:
+    seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
+    write(one, seen)
     before = content(one)
-    merge(target, one)
+    merge(target, one, one)
+    assert measurements(target) == [seen]
     merge(one, target)
     assert content(one) == before
 
@@ -273,14 +276,6 @@ def test_a_pickle_that_runs_code_is_not_merged(out: Path, one: Path, column: str
     assert measurements(one) == [make_ok(1)]  # which readers never look at
 
 
-def test_observations_are_merged_once(target: str, one: Path) -> None:
-    seen = dataclasses.replace(make_ok(1), observed={"occupancy": 0.5})
-    write(one, seen)
-    merge(target, one)
-    merge(target, one)
-    assert measurements(target) == [seen]
-
-
 def test_own_runs_stay_as_they_are(out: Path, one: Path) -> None:
     write(out, make_ok(1))
     before = query(out, "SELECT * FROM runs UNION ALL SELECT * FROM runs")
@@ -314,13 +309,6 @@ def test_copy_that_went_its_own_way_loses_no_measurement(one: Path, two: Path) -
     assert measurements(one) == [make_ok(1), make_ok(2), make_ok(3)]
 
 
-def test_input_is_left_as_it_is(out: Path, one: Path) -> None:
-    write(one, make_ok(1))
-    before = one.read_bytes()
-    merge(out, one)
-    assert one.read_bytes() == before
-
-
 def test_more_samples_than_are_read_at_once_are_merged_once(target: str, one: Path) -> None:
     write_many(one, 1250, samples=20)
     (added,) = merge(target, one)
@@ -332,51 +320,29 @@ def test_more_samples_than_are_read_at_once_are_merged_once(target: str, one: Pa
 # ------------------------------------------------------------- untrusted
 
 DAMAGES = [
+    # Some of each table and kind; test_validate.py has the rest of what a row may not hold.
     "UPDATE environments SET fingerprint = 'abc'",
     "UPDATE spaces SET sha256 = 'abc'",
-    "UPDATE spaces SET program_sha256 = x'00'",
-    "UPDATE spaces SET parameters = '[]'",
-    'UPDATE spaces SET parameters = \'{"P": {"role": "flag"}}\'',
     "UPDATE inputs SET features = '[1, 2]'",
-    "UPDATE configurations SET parameters = '{\"THRD\": NaN}'",
-    "UPDATE configurations SET parameters = '{\"THRD\": [1]}'",
     "UPDATE configurations SET parameters = '{'",
     "UPDATE configurations SET parameters = 5",
     f"UPDATE configurations SET parameters = '{'[' * 100_000}'",
     "UPDATE configurations SET digest = 'abc'",
-    "UPDATE runs SET uuid = '1; DROP TABLE runs; --'",
     "UPDATE runs SET state = 'fine'",
     "UPDATE runs SET campaign = 'last'",
     "UPDATE runs SET notes = 'x'",
     "UPDATE runs SET space_id = 99",
     "UPDATE builds SET key = 'abc'",
-    "UPDATE builds SET registers = 'many'",
-    "UPDATE builds SET compile_s = 9e999",
     "UPDATE builds SET log = CAST(x'fffe' AS TEXT)",
-    "UPDATE builds SET log = x'00'",
     "UPDATE measurements SET outcome = 'good'",
-    "UPDATE measurements SET outcome = 'timeout'",
-    "UPDATE measurements SET stage = 'none'",
-    "UPDATE measurements SET stopped = NULL",
-    "UPDATE measurements SET warmup_s = '{}'",
-    "UPDATE measurements SET warmup_s = '[\"x\"]'",
-    "UPDATE measurements SET wall_s = 'long'",
-    "UPDATE measurements SET occasions = '{}'",
-    "UPDATE measurements SET occasions = '[1, 1, 1.0]'",
     "UPDATE measurements SET occasions = '[3, 0]'",
-    "UPDATE measurements SET occasions = '[2, 2]'",
     "UPDATE measurements SET worst_element = '{}'",
     "UPDATE measurements SET worst_element = '[]'",
     "UPDATE measurements SET configuration_id = 99",
-    "UPDATE measurements SET shared_with = 'another'",
-    "UPDATE measurements SET host_read = '[1]'",
     "UPDATE measurements SET host_read = '{}'",
-    "UPDATE measurements SET uuid = upper(uuid) || 'x'",
-    "UPDATE samples SET time_s = -1",
     "UPDATE samples SET time_s = 9e999",
     "UPDATE samples SET time_s = 'fast'",
     "UPDATE samples SET ordinal = ordinal + 10",
-    "DELETE FROM samples",
     "UPDATE tests SET measurement_id = 99",
     "UPDATE tests SET ordinal = 'first'",
     "UPDATE schema_version SET version = 99",
@@ -409,20 +375,6 @@ def test_damaged_database_adds_nothing(sound: Path, out: Path, one: Path, damage
     assert content(out) == before
 
 
-def test_failure_with_samples_is_refused(out: Path, one: Path) -> None:
-    write(one, make_failed(Outcome.TIMEOUT))
-    tamper(one, "INSERT INTO samples VALUES (1, 0, 0.001)")
-    with pytest.raises(ResultsError, match="samples although its outcome is timeout"):
-        merge(out, one)
-
-
-def test_failure_without_a_reason_is_refused(out: Path, one: Path) -> None:
-    write(one, make_failed(Outcome.TIMEOUT))
-    tamper(one, "UPDATE measurements SET message = ''")
-    with pytest.raises(ResultsError, match="needs a message that says why"):
-        merge(out, one)
-
-
 def test_rows_that_are_there_twice_are_added_once(target: str, one: Path) -> None:
     write(one, make_ok(1))
     tamper(
@@ -436,27 +388,12 @@ def test_rows_that_are_there_twice_are_added_once(target: str, one: Path) -> Non
     assert count(target, "configurations") == 1
 
 
-def cut(database: Path) -> None:
-    write_many(database, 500)
-    data = database.read_bytes()
-    database.write_bytes(data[: len(data) * 2 // 3 // 4096 * 4096])
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        cut,
-        Path.mkdir,
-        Path.touch,
-        lambda database: database.write_text("not a database, but long enough for one\n" * 50),
-        lambda database: tamper(database, "CREATE TABLE other (id INTEGER)"),
-    ],
-    ids=["cut", "folder", "empty", "text", "foreign"],
-)
-def test_unreadable_file_adds_nothing(out: Path, one: Path, make: Callable[[Path], object]) -> None:
+def test_file_that_was_cut_adds_nothing(out: Path, one: Path) -> None:
     write(out, make_ok(9))
     before = content(out)
-    make(one)
+    write_many(one, 500)
+    data = one.read_bytes()
+    one.write_bytes(data[: len(data) * 2 // 3 // 4096 * 4096])
     with pytest.raises(ResultsError, match=r"one\.db"):
         merge(out, one)
     assert content(out) == before

@@ -1,14 +1,14 @@
-"""Which stored measurements are read, where several spaces share a program."""
+"""Stored measurements: with their builds or without, and in their interleaved groups."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.results import (
-    CampaignKey,
     MeasurementRow,
     as_rows,
     by_configs,
@@ -17,22 +17,8 @@ from harness.results import (
     read_measurements,
     reading,
 )
-from tests.helpers.replays import make_spec
-from tests.helpers.results_examples import ENVIRONMENT, begin_search, make_build, make_plan, opened
+from tests.helpers.results_examples import KEY, make_build, make_ok, write
 
-SMALL = """\
-name: small
-kernel: {function: kernel, source: kernel.cl, host: kernel.py}
-parameters:
-  BLOCK: {values: [16, 64], default: 64}
-launch: {group: [BLOCK], grid: [n]}
-inputs: {features: [n], values: [{n: 8}, {n: 16}]}
-"""
-WIDE = (
-    SMALL.replace("name: small", "name: wide")
-    .replace("{values: [16, 64], default: 64}", "{type: integer, min: 60, max: 62, default: 60}")
-    .replace("{n: 16}", "{n: 32}")
-)
 BUILD = make_build(1)
 
 
@@ -41,49 +27,13 @@ def measured(n: int, block: int, *, time_s: float = 1e-3) -> Measurement:
     return Measurement(Config({"BLOCK": block}), Input({"n": n}), Outcome.OK, timing, BUILD)
 
 
-def read(place: Path, key: CampaignKey, space: str | None = None) -> list[tuple[object, object]]:
-    """The input and the block of each measurement."""
-    with reading(str(place)) as engine, engine.connect() as connection:
-        rows = read_measurements(connection, key, space=space)
-        return [(m.input["n"], m.config["BLOCK"]) for m in (row.measurement for row in rows)]
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> tuple[Path, CampaignKey]:
-    """A database of two spaces of one program."""
-    place, keys = tmp_path / "r.db", set()
-    blocks = {"small": (16, 64), "wide": (60, 61, 62)}
-    with opened(place) as store:
-        for text in (SMALL, WIDE):
-            spec = make_spec(tmp_path, text)
-            keys.add(CampaignKey(spec.program_sha256, ENVIRONMENT.fingerprint, campaign=1))
-            for given in spec.inputs:
-                search = begin_search(store, make_plan(given, spec=spec))
-                for block in blocks[spec.name]:
-                    search.test(measured(int(str(given["n"])), block))
-    (key,) = keys
-    return place, key
-
-
-def test_a_space_has_the_measurements_of_its_inputs_and_values(
-    shared: tuple[Path, CampaignKey],
-) -> None:
-    small = [(n, block) for n in (8, 16) for block in (16, 64)]
-    wide = [(n, block) for n in (8, 32) for block in (60, 61, 62)]
-    assert read(*shared) == [*small, *wide]
-    assert read(*shared, space="small") == small
-    assert read(*shared, space="wide") == wide
-    assert read(*shared, space="unknown") == []
-
-
-def test_measurements_have_their_builds_unless_these_are_left_out(
-    shared: tuple[Path, CampaignKey],
-) -> None:
-    place, key = shared
+def test_measurements_have_their_builds_unless_these_are_left_out(tmp_path: Path) -> None:
+    place = tmp_path / "r.db"
+    write(place, make_ok(1), dataclasses.replace(make_ok(2), build=BUILD))
     with reading(str(place)) as engine, engine.connect() as connection:
         for rows, build in (
-            (read_measurements(connection, key), BUILD),
-            (read_measurements(connection, key, builds=False), None),
+            (read_measurements(connection, KEY), BUILD),
+            (read_measurements(connection, KEY, builds=False), None),
         ):
             assert {row.measurement.build for row in rows} == {build}
 

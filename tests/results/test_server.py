@@ -129,20 +129,6 @@ def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
     )
 
 
-def test_a_campaign_has_one_writer(postgres: str) -> None:
-    with opened(postgres) as one, opened(postgres) as other:
-        claimed(one)
-        with pytest.raises(DatabaseBusy) as busy:
-            claimed(other)
-        claimed(other, 1)
-        assert (
-            f"mvmul on device 0 in {postgres} is being written by process {os.getpid()} on "
-            in str(busy.value)
-        )
-    with opened(postgres) as store:
-        claimed(store)
-
-
 def test_an_edited_kernel_is_tuned_beside_the_one_before(postgres: str) -> None:
     edited = dataclasses.replace(SPEC, functions=("mvmul_edited",))
     with opened(postgres) as one, opened(postgres) as other:

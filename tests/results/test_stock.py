@@ -158,12 +158,11 @@ def test_ours_without_our_tables_is_read_as_far_as_it_goes(tmp_path: Path) -> No
     tamper(tmp_path / "r.db", f"PRAGMA foreign_keys=OFF; {drops}")
     after = results(tmp_path / "r.db")
     assert list(after.measured) == list(before.measured)
-    assert [row.measurement.config for row in after.rows] == [
-        row.measurement.config for row in before.rows
-    ]
-    assert [row.measurement.time_s for row in after.rows] == [
-        row.measurement.time_s for row in before.rows
-    ]
+    tests_after, tests_before = (
+        [(row.measurement.config, row.measurement.time_s) for row in each.rows]
+        for each in (after, before)
+    )
+    assert tests_after == tests_before
     assert after.rows[1].measurement.outcome is Outcome.CRASHED
     (sentence,) = record_lines(after)
     assert sentence.startswith("harness's own tables are missing, so these are OpenTuner's results")

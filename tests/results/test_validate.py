@@ -191,11 +191,7 @@ def test_what_harness_may_write_is_accepted(table: Table, changes: dict[str, Any
         (schema.measurements, {**FAILED, "shared_with": DIGEST}, "is never shared"),
         (schema.measurements, {**WRONG, "worst_element": {**WORST, "count": 4.0}}, "worst_element"),
         (schema.measurements, {**WRONG, "worst_element": {**WORST, "index": ["1"]}}, "worst_elem"),
-        (
-            schema.measurements,
-            {**WRONG, "worst_element": {**WORST, "argument": 1}},
-            "worst_element",
-        ),
+        (schema.measurements, {**WRONG, "worst_element": {**WORST, "argument": 1}}, "worst_elem"),
         (schema.measurements, {**WRONG, "worst_element": {**WORST, "found": []}}, "is no number"),
     ],
 )

@@ -365,25 +365,6 @@ def guided_run(folder: Path, **options: object) -> tuple[FormulaMeasurer, Tests]
     return measurer, ran(make_spec(folder), folder / "r.db", measurer, **chosen).tests
 
 
-def test_the_same_command_again_measures_nothing_although_more_is_known_by_then(
-    tmp_path: Path,
-) -> None:
-    """The second input learnt from the first as it then was: without its own winner, which was
-    measured on the first later."""
-    guided_run(tmp_path)
-    measurer, tests = guided_run(tmp_path)
-    assert measurer.asked == []
-    assert [test.replayed for test in tests] == [True] * 80
-
-
-def test_a_larger_budget_goes_on_from_the_tests_of_every_input(tmp_path: Path) -> None:
-    first, _ = guided_run(tmp_path, test_limit=20)
-    measurer, tests = guided_run(tmp_path, test_limit=30)
-    assert len(tests) == 60
-    assert sum(not test.replayed for test in tests) == 20
-    assert not set(first.asked) & set(measurer.asked)
-
-
 def test_beside_another_technique_each_learns_and_nothing_is_measured_twice(tmp_path: Path) -> None:
     measurer, tests = guided_run(tmp_path, technique=["GaussianProcess", "PureRandom"])
     assert requestors(tmp_path / "r.db") >= {"seed", "GaussianProcess", "PureRandom"}
@@ -433,17 +414,6 @@ def test_points_of_a_sample_are_those_of_their_times(space: Space) -> None:
     sample = memory.sample()
     found = [by_point[point.tobytes()] for point in sample.points]
     assert found == sample.times_s.tolist()
-
-
-def test_candidates_are_distinct_and_unseen(space: Space) -> None:
-    one, two, three, four = space.sample(random.Random(5), 4)
-    memory = remembered(space, [one])
-    memory.await_results(space.encode_all([two]))
-    found = memory.unseen(
-        [space.encode_all([one, three, three]), space.encode_all([two, four, three])]
-    )
-    assert {space.decode(position) for position in found.tolist()} == {three, four}
-    assert len(found) == 2
 
 
 # ---------------------------------------------------------------------- two models, by hand

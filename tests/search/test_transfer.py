@@ -186,37 +186,6 @@ def test_what_varies_in_the_recording_alone_is_held_where_this_recording_has_it(
     assert listed.decode(task.positions[0].tolist())["WARP"] == 32
 
 
-@pytest.mark.parametrize(
-    ("names", "row", "reason"),
-    [
-        (
-            "BX OTHER",
-            (16, 1),
-            "other.json: has no parameter TILE, only BX, OTHER; --warm-start needs recordings "
-            "of the same kernel",
-        ),
-        (
-            "BX TILE",
-            (17, 1),
-            "other.json: no recorded configuration has values of this space's parameters",
-        ),
-        ("BX TILE", (16, 1), "other.json: no recorded configuration of this space worked"),
-    ],
-    ids=["lacks a parameter", "fits nowhere", "failed"],
-)
-def test_a_recording_of_no_use_says_why(names: str, row: tuple[Value, ...], reason: str) -> None:
-    ended = Outcome.BUILD_FAILED if reason.endswith("worked") else 1.0
-    with pytest.raises(UsageError) as error:
-        data_for(space(), HERE, [recorded(names, {(7,): [(row, ended)]})], {})
-    assert str(error.value) == reason
-
-
-def test_a_recording_that_varies_what_this_kernel_lacks_is_refused() -> None:
-    recording = recorded("BX TILE MORE", {(7,): [((16, 1, 1), 1.0), ((16, 1, 2), 1.0)]})
-    with pytest.raises(UsageError, match="has a parameter MORE that this space lacks"):
-        data_for(space(), HERE, [recording], {})
-
-
 def test_a_recording_that_never_has_a_value_that_is_held_here_says_so() -> None:
     own = recorded("BX TILE WARP", {(7,): [((16, 1, 32), 1.0), ((32, 2, 32), 2.0)]})
     other = recorded("BX TILE WARP", {(7,): [((16, 1, 16), 3.0), ((16, 2, 64), 4.0)]})
