@@ -182,9 +182,11 @@ def test_finals_of_one_occasion_are_measured_again_on_several(tmp_path: Path) ->
         begun = state.store.begin_run(state.run_plan(problem), {})
         state.store.add_interleaved(begun.id, state.run_plan(problem), FINAL, older)
         state.store.commit()
-    count = len(measurer.turns)
-    tuned(tmp_path, measurer)
-    assert [seeds for _, seeds in measurer.turns[count:]] == [FINAL_SEEDS]
+    again = Staged(final_s={16: 3.0, 32: 1.5})
+    _, results = tuned(tmp_path, again)
+    assert [seeds for _, seeds in again.turns] == [FINAL_SEEDS]
+    (finals,) = results.finals.values()
+    assert sorted(round(m.time_s, 1) for m in finals) == [1.5, 3.0], "the last ones alone count"
 
 
 def test_winner_that_is_wrong_on_other_data_gives_way_to_the_next(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from harness.dispatch import ensemble
 from harness.recordings.read import read_recording
 from tests.helpers.replays import write_recording
 
+Capture = pytest.CaptureFixture[str]
+
 SPACE = """\
 name: scale
 kernel: {function: kernel, source: kernel.cl, host: kernel.py}
@@ -90,11 +92,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("line", WRITING)
 def test_no_file_that_a_command_did_not_write_is_lost(
-    line: str,
-    start: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    line: str, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     here = tmp_path / "here"
     shutil.copytree(start, here)
@@ -153,7 +151,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_anything_is_done(
     start: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
 ) -> None:
     for file in start.iterdir():
         shutil.copy(file, tmp_path)
@@ -195,7 +193,7 @@ def test_every_option_that_names_a_file_is_tried(
 
 
 def test_a_space_beside_the_rows_survives_their_export(
-    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     shutil.copytree(start, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")

@@ -18,6 +18,8 @@ from harness.space_file import Constraint, Spec, load_spec
 from harness.space_file.workload import Workload, read_workload
 from tests.helpers.replays import RECORDED, write_recording
 
+Capture = pytest.CaptureFixture[str]
+
 RECORDED_LINES = """\
 # workload of recorded
 m,n,calls,choice
@@ -131,7 +133,7 @@ def test_a_word_that_is_not_printable_is_refused(tmp_path: Path, spec: Spec, wor
 
 
 def test_tune_takes_the_inputs_that_cover_the_calls_and_those_of_the_database(
-    tmp_path: Path, recorded: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, recorded: tuple[Path, Path], capsys: Capture
 ) -> None:
     space, recording = recorded
     one, other = load_spec(space).inputs
@@ -197,10 +199,7 @@ def inputs_of(database: Path) -> list[Input]:
     ],
 )
 def test_options_of_a_workload_that_do_not_fit_are_one_error(
-    recorded: tuple[Path, Path],
-    words: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    recorded: tuple[Path, Path], words: list[str], message: str, capsys: Capture
 ) -> None:
     try:
         code: object = tune.main([str(recorded[0]), *words])
