@@ -9,10 +9,11 @@ import pytest
 
 def two_workers(builds: int) -> Any:
     """Make a scheduler with two workers in this process, which compile so many programs at once."""
-    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("distributed")
     from harness.fleet.cluster import BUILD
+    from harness.fleet.engine import load_distributed
 
-    return distributed.LocalCluster(
+    return load_distributed().LocalCluster(
         n_workers=2,
         threads_per_worker=2,
         processes=False,
