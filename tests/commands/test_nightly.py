@@ -110,5 +110,6 @@ def test_the_nightly_compares_with_last_week(tmp_path: Path, postgres_server: Se
     night.tune()
     code, printed = night.run("compare", "compare with last week")
     assert code == 0, printed
-    tested = re.findall(r"^ n=1 +(best|default) .*(?:within noise|faster)$", printed, re.MULTILINE)
+    row = r"^ n=1 +(?:best|default) .*(?:within noise|faster)(?:;|$)"
+    tested = re.findall(row, printed, re.MULTILINE)
     assert len(tested) >= 2, printed
