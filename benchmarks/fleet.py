@@ -57,8 +57,8 @@ from harness.fleet.messages import (
     RunOne,
     WorkerAnswer,
 )
-from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceFacts, Together
+from harness.measure.devices import Backend
 from harness.measure.kernel_job import KernelJob
 from harness.measure.sensors.choose import SensorFacts
 from harness.results import Store, writing

@@ -35,8 +35,8 @@ from benchmarks.frame import Figures, benchmark, kernels, option, show
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.backends.choose import choose
 from harness.measure.choose import with_cache
+from harness.measure.devices import choose
 from harness.measure.kernels import KernelMeasurer
 from harness.models.gadapt import judge
 from harness.search.techniques.self_contained import steps_up

@@ -29,7 +29,7 @@ from benchmarks.measuring_clock import measure_clock
 from benchmarks.measuring_host import measure_host
 from benchmarks.measuring_loads import measure_loads
 from benchmarks.measuring_ticks import measure_ticks
-from harness.measure.backends.choose import choose
+from harness.measure.devices import choose
 
 Part = Callable[[argparse.Namespace], Mapping[str, Any]]
 

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.frame import show
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 
 SIZES_BYTES = tuple(1 << bits for bits in (16, 18, 20, 22, 24, 26, 28))
 _GROUP = 256
@@ -53,17 +53,15 @@ def measure_caches(backend: Backend, samples: int) -> dict[str, float]:
 
 def _medians_s(backend: Backend, binary: Binary, samples: int) -> list[float]:
     device = backend.open_device()
-    try:
-        module, medians_s = device.load(binary), []
-        for size_bytes in SIZES_BYTES:
-            x = np.ones(size_bytes // 8, np.float32)
-            device.bind({"x": x, "y": np.zeros_like(x), "a": np.float32(1)})
-            launch = Launch("saxpy", (_GROUP,), (x.size // _GROUP,), ("x", "y", "a"))
-            times_s = []
-            for _ in range(samples + 1):  # the first run warms up
-                device.restore({})
-                times_s.append(device.launch(module, [launch]))
-            medians_s.append(statistics.median(times_s[1:]))
-    finally:
-        device.close()
+    module, medians_s = device.load(binary), []
+    for size_bytes in SIZES_BYTES:
+        x = np.ones(size_bytes // 8, np.float32)
+        device.bind({"x": x, "y": np.zeros_like(x), "a": np.float32(1)})
+        launch = Launch("saxpy", (_GROUP,), (x.size // _GROUP,), ("x", "y", "a"))
+        times_s = []
+        for _ in range(samples + 1):  # the first run warms up
+            device.restore({})
+            times_s.append(device.launch(module, [launch]))
+        medians_s.append(statistics.median(times_s[1:]))
+    device.bind({})  # the next one has room
     return medians_s

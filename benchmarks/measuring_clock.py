@@ -31,10 +31,10 @@ from harness.core.errors import HarnessError
 from harness.core.observations import THROTTLED_SAMPLES
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Config, Input, Measurement
-from harness.measure.backends.cuda import device_arch
-from harness.measure.backends.cuda_device import CudaDevice
-from harness.measure.backends.nvcc import Nvcc
 from harness.measure.clock_watch import GPU_WARMUP_S, ClockWatch
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.gpus import list_gpus
+from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import measure_interleaved
@@ -132,18 +132,14 @@ def measure_clock(trials: int) -> dict[str, Any]:
     """Measure on the first GPU, print tables, and return the figures; raises BackendUnavailable
     without a GPU."""
     device = CudaDevice()
-    try:
-        device.bind(DATA.arguments)
-        binary = Nvcc(device_arch()).compile(Program(SOURCE, (), ()))
-        rises = [asdict(rise(device, binary, pause_s)) for pause_s in PAUSES_S]
-        full_mhz = device.watch.full_mhz
-        watches = {"kept": IndulgentWatch(full_mhz), "thrown away": ClockWatch(full_mhz)}
-        equal = {
-            how: asdict(equal_times(device, binary, watch, trials))
-            for how, watch in watches.items()
-        }
-    finally:
-        device.close()
+    device.bind(DATA.arguments)
+    binary = Nvcc(list_gpus()[0].arch).compile(Program(SOURCE, (), ()))
+    rises = [asdict(rise(device, binary, pause_s)) for pause_s in PAUSES_S]
+    full_mhz = device.watch.full_mhz
+    watches = {"kept": IndulgentWatch(full_mhz), "thrown away": ClockWatch(full_mhz)}
+    equal = {
+        how: asdict(equal_times(device, binary, watch, trials)) for how, watch in watches.items()
+    }
     head = ("pause, s", "first, MHz", "settled, MHz", "after, ms")
     show(head, [one.values() for one in rises], "the clock after a pause")
     head = ("low clocks", "interval, %", "different, %", "low, %")

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.frame import show
-from harness.measure.backends.cuda_api import CudaDriver
-from harness.measure.backends.cuda_device import CudaDevice
-from harness.measure.backends.cuda_stream import TimedStream
+from harness.measure.cuda.calls import CudaDriver
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.stream import TimedStream
 from harness.measure.processes import usable_cores
 
 Times = npt.NDArray[np.float64]
@@ -51,19 +51,15 @@ def host_times(samples: int) -> dict[tuple[str, str], Times]:
     Raises BackendUnavailable without a GPU.
     """
     device = CudaDevice()
-    try:
-        driver = device.driver
-        stream = TimedStream(driver, device.limits.compute_units)
-        nothing = driver.function(driver.load(_PTX), "nothing")
-        launch = partial(driver.launch, nothing, _ONE, _ONE, b"", 0)
-        found = {}
-        for cores, load in (("idle", contextlib.nullcontext), ("busy", _busy_cores)):
-            with load():
-                for way, is_held in (("one call", False), ("held", True)):
-                    found[cores, way] = _sample(driver, stream, launch, is_held, samples)
-        del stream, nothing, launch
-    finally:
-        device.close()
+    driver = device.driver
+    stream = TimedStream(driver, device.limits.compute_units)
+    nothing = driver.function(driver.load(_PTX), "nothing")
+    launch = partial(driver.launch, nothing, _ONE, _ONE, b"", 0)
+    found = {}
+    for cores, load in (("idle", contextlib.nullcontext), ("busy", _busy_cores)):
+        with load():
+            for way, is_held in (("one call", False), ("held", True)):
+                found[cores, way] = _sample(driver, stream, launch, is_held, samples)
     return found
 
 

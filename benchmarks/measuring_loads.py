@@ -30,7 +30,7 @@ from benchmarks.frame import show
 from harness.core.program import Binary, Launch
 from harness.core.records import Input
 from harness.measure.backends.base import Compiler, Device
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.verify import FILLS
 from harness.space import ConstrainedSpace
@@ -165,8 +165,6 @@ def measure_loads(backend: Backend, path: Path, rounds: int) -> dict[str, dict[s
     logs = [measured(case, devices, rounds, rng) for case in cases(spec, backend, devices[0])]
     found = {kind: scatter(of) for kind, of in zip(KINDS, zip(*logs, strict=True), strict=True)}
     where = devices[0].environment(backend.open_compiler().identity)
-    for device in reversed(devices):  # CUDA's contexts are a stack
-        device.close()
     show(
         ("differs in", "within", "between", "moments"),
         [(kind, *one.percents) for kind, one in found.items()],

@@ -3,7 +3,7 @@
 It compiles every value of every kernel flag of harness/space_file/flags/nvcc.yaml alone, then every
 pair of values of related flags (GROUPS), and some pairs of other flags with one value each. The
 kernels are nvcc_flags.cu, with code for each flag to act on, and KERNEL ... (without the pairs of
-other flags). The machine code is hashed (harness.measure.backends.cubin), and nvcc's messages are
+other flags). The machine code is hashed (harness.measure.cuda.cubin), and nvcc's messages are
 read (harness.measure.compiler_warnings). It needs no GPU. A compilation takes half a second, a
 kernel some minutes.
 
@@ -31,10 +31,10 @@ from pathlib import Path
 from benchmarks.frame import Figures, benchmark, option
 from harness.core.errors import UsageError
 from harness.core.records import Value
-from harness.measure.backends.cubin import machine_code_sha256
-from harness.measure.backends.cuda_binary import parse_resources, worst_of
-from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.compiler_warnings import conflicts
+from harness.measure.cuda.binary import parse_resources, worst_of
+from harness.measure.cuda.cubin import machine_code_sha256
+from harness.measure.cuda.nvcc import find_nvcc
 from harness.space_file.flags.catalogue import catalogue_of
 from harness.space_file.flags.model import Flag
 

@@ -26,8 +26,8 @@ from pathlib import Path
 
 from benchmarks.frame import SEED, Figures, benchmark, kernels, option, show
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
-from harness.measure.backends.choose import choose
 from harness.measure.choose import with_cache
+from harness.measure.devices import choose
 from harness.measure.kernels import KernelMeasurer
 from harness.models.prediction import PairEncoder
 from harness.space import ConstrainedSpace

@@ -28,8 +28,8 @@ import harness
 from benchmarks.frame import Figures, benchmark, option, show
 from harness.analysis.inputs import InputReport
 from harness.core.records import Input, Outcome
-from harness.measure.backends.choose import Backend, choose
 from harness.measure.choose import with_cache
+from harness.measure.devices import Backend, choose
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy
 
-from harness.measure.backends.choose import Backend, choose
+from harness.measure.devices import Backend, choose
 from harness.measure.processes import Processes, Task, count_of_builders
 from harness.results import engine as engines
 from tests.helpers.fakes import call_with_worker

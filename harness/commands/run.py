@@ -205,7 +205,7 @@ def whole_number(least: int, most: int = 10**9, shown: str = "10^9") -> Callable
 def add_device(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, several: bool = False
 ) -> None:
-    """Add the option that names a device, or several (harness.measure.backends.choose)."""
+    """Add the option that names a device, or several (harness.measure.devices)."""
     more = "; repeat it, or name `all`, to share the inputs out over equal devices"
     parser.add_argument(
         "--device",

@@ -40,7 +40,7 @@ from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.python_code import python_module
-from harness.measure.backends.cubin import kernel_symbol
+from harness.measure.cuda.cubin import kernel_symbol
 from harness.models.encoding.columns import tuned_range
 from harness.source.inlining import inlined
 from harness.space import ConstrainedSpace

@@ -43,10 +43,10 @@ from harness.fleet.messages import (
     WorkerAnswer,
 )
 from harness.fleet.programs import Programs
-from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceFacts, DeviceWorker, Together
+from harness.measure.devices import Backend
 from harness.measure.kernel_proof import ProofRuns
 from harness.measure.processes import Processes, ProcessLost, count_of_builders
 

@@ -21,8 +21,8 @@ from harness.fleet.messages import DeviceSession, OfferedDevice
 from harness.fleet.remote_device import Builders, RemoteBuilds, RemoteDevice
 from harness.fleet.remote_programs import ProgramOpener
 from harness.fleet.serving import local_cluster
-from harness.measure.backends.choose import Backend, names_in
 from harness.measure.choose import with_arch, with_cache
+from harness.measure.devices import Backend, names_in
 from harness.measure.kernels import Elsewhere, KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.space_file import Spec

@@ -25,7 +25,7 @@ from harness.core.errors import (
 )
 from harness.core.program import Program
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement, Value
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
 from harness.measure.processes import ProcessLost

@@ -30,9 +30,9 @@ from harness.fleet.messages import (
     TryEmptyKernel,
     WorkerAnswer,
 )
-from harness.measure.backends.choose import Backend
 from harness.measure.build_cache import BuildCache
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
+from harness.measure.devices import Backend
 from harness.measure.kernel_job import KernelJob
 from harness.measure.processes import Task
 

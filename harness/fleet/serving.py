@@ -14,7 +14,7 @@ from harness.fleet import worker
 from harness.fleet.cluster import BUILD
 from harness.fleet.engine import LOCAL, check_address, check_certificates, load_distributed
 from harness.fleet.messages import Offer
-from harness.measure.backends.choose import choose_offered
+from harness.measure.devices import choose_offered
 
 _CONNECT_S = 30
 _ENDING = (signal.SIGINT, signal.SIGTERM)

@@ -14,7 +14,7 @@ from harness.core.machine import processor
 from harness.fleet import wire
 from harness.fleet.agent import Agent
 from harness.fleet.messages import Offer, OfferedDevice
-from harness.measure.backends.choose import Backend, choose_offered
+from harness.measure.devices import Backend, choose_offered
 from harness.measure.processes import usable_cores
 
 _making = threading.Lock()

@@ -10,13 +10,13 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
 from harness.core.text import counted
-from harness.measure.backends import cuda
-from harness.measure.backends.choose import (
+from harness.measure.cuda.compilers import NVCC, NVRTC, why_unusable
+from harness.measure.cuda.gpus import require_cooperative
+from harness.measure.devices import (
     Backend,
     choose_devices,
     choose_one,
 )
-from harness.measure.backends.cuda_compilers import NVCC, NVRTC, why_unusable
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Fitting, Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
@@ -131,7 +131,7 @@ def _fitting(spec: Spec, backend: Backend) -> Backend:
     if backend.language not in spec.sources:
         raise UsageError(_missing_source(spec, backend))
     if spec.is_cooperative:
-        cuda.require_cooperative()
+        require_cooperative()
     return with_arch(spec, with_cache(spec, backend))
 
 

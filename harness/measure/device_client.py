@@ -18,10 +18,10 @@ from harness.core.errors import (
     OutOfDeviceMemory,
 )
 from harness.core.records import Input
-from harness.measure.backends import empty_kernel
-from harness.measure.backends.choose import Backend
+from harness.measure import empty_kernel
 from harness.measure.device_lock import device_locked
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
+from harness.measure.devices import Backend
 from harness.measure.processes import Processes, ProcessLost
 
 _PREPARE_TIMEOUT_S = 600.0

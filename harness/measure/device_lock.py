@@ -17,7 +17,7 @@ from harness.core.errors import DeviceBusy
 from harness.core.files import CACHE_ADVICE, cache_folder, unwritable
 from harness.core.invocation import command_line
 from harness.core.locks import FileHeld, locked_file
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 
 _LONGEST_COMMAND = 300
 

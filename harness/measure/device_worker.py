@@ -21,7 +21,7 @@ from harness.core.records import (
     Outcome,
 )
 from harness.measure.backends.base import Compiler, Device
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.measure.kernel_checks import weak_tests, why_overwritten
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_job import KernelJob

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends import cuda, opencl
-from harness.measure.backends.choose import Found, device_line
-from harness.measure.backends.cuda_compilers import first_usable
-from harness.measure.backends.cuda_driver import VISIBLE, CudaGpu, list_gpus, require_driver
+from harness.measure.backends import opencl
+from harness.measure.cuda.compilers import first_usable
+from harness.measure.cuda.gpus import VISIBLE, CudaGpu, list_gpus, load_driver, require_driver
 from harness.measure.device_lock import holder_of
+from harness.measure.devices import Found, device_line
 from harness.measure.sensors.nvml import other_processes
 
 _ORDER = "CUDA_DEVICE_ORDER"
@@ -29,8 +29,7 @@ def inventory() -> Iterator[str]:
         yield from _gpu_lines(gpus)
     yield "opencl"
     try:
-        opencl.find_device()
-        yield from (device_line(each) + _use(each) for each in opencl.list_devices())
+        yield from (device_line(each) + _use(each) for each in opencl.usable_devices())
     except BackendUnavailable as error:
         yield f"  cannot be used: {error}"
 
@@ -60,7 +59,7 @@ def _use(device: Found) -> str:
 def _why_unusable(arch: str) -> str:
     """Return why kernels for an architecture cannot be compiled or run here, else nothing."""
     try:
-        cuda.load_driver()
+        load_driver()
         first_usable(arch)
     except BackendUnavailable as error:
         return str(error)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.core.errors import LaunchFailed
 from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome
-from harness.measure.occupancy import observe_occupancy
+from harness.measure.cuda.occupancy import observe_occupancy
 from harness.measure.processes import ProcessLost
 from harness.measure.trial import Job, outcome_of
 from harness.measure.verify import Tolerance

@@ -24,12 +24,12 @@ from harness.core.errors import (
 )
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildProcesses, BuildQueue
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient, DeviceConnection
 from harness.measure.device_worker import SEARCH_SEED, DeviceWorker, Reply, Together
+from harness.measure.devices import Backend
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_job import KernelJob, Twin, failed_job
 from harness.measure.kernel_proof import PROOF_DATA, ProofRuns

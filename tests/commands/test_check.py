@@ -32,9 +32,9 @@ from harness.commands.check.targets import (
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary
 from harness.core.records import Build, Config
-from harness.measure.backends import nvcc
-from harness.measure.backends.choose import Backend
-from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.cuda import nvcc
+from harness.measure.cuda.nvcc import find_nvcc
+from harness.measure.devices import Backend
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec

@@ -34,11 +34,11 @@ DOORS = {
         "harness/dispatch/loaders/torch_op.py",
     ),
     "torch": ("harness/dispatch/loaders/torch_op.py",),
-    "pycuda": ("harness/measure/backends/cuda_pycuda.py", "harness/dispatch/loaders/cuda.py"),
+    "pycuda": ("harness/measure/cuda/pycuda.py", "harness/dispatch/loaders/cuda.py"),
     # NVIDIA's cuda-bindings, `import cuda.bindings`: the driver, and the compiler NVRTC.
     "cuda": (
-        "harness/measure/backends/cuda_bindings.py",
-        "harness/measure/backends/nvrtc.py",
+        "harness/measure/cuda/bindings.py",
+        "harness/measure/cuda/nvrtc.py",
         "harness/dispatch/loaders/cuda.py",
     ),
     "pynvml": ("harness/measure/sensors/nvml.py",),

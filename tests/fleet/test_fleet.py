@@ -48,9 +48,9 @@ from harness.fleet.messages import (
 )
 from harness.fleet.remote_device import RemoteBuilds
 from harness.fleet.serving import check_can_serve
-from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker
 from harness.measure.device_worker import DeviceFacts
+from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.processes import ProcessLost
 from harness.space_file import Spec, load_spec

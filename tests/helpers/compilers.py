@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.nvcc import Nvcc, find_nvcc
-from harness.measure.backends.nvrtc import Nvrtc, load_nvrtc
+from harness.measure.cuda.nvcc import Nvcc, find_nvcc
+from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
 
 
 def _missing(find: Callable[[], object]) -> str:

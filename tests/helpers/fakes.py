@@ -25,10 +25,10 @@ from harness.core.errors import BuildFailed, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Binary, Contents, Fill, Launch, Program
 from harness.core.records import Build, DeviceLimits, Environment
 from harness.measure.backends.base import Compiler, Device, why_unlaunchable
-from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.backends.nvcc import Nvcc
 from harness.measure.clock_watch import ClockWatch
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.devices import Backend
 
 Kernel = Callable[..., None]
 Array = npt.NDArray[Any]

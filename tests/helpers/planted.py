@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from harness.core.records import Config, Input, Measurement, Value
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.space import ConstrainedSpace, Space

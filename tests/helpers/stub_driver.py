@@ -20,16 +20,21 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.choose import choose
-from harness.measure.backends.cuda_api import PACKAGE, PACKAGES
-from harness.measure.backends.cuda_bindings import are_bindings_there
-from harness.measure.backends.cuda_pycuda import is_pycuda_there
-from harness.measure.backends.elf import sections
-from harness.measure.backends.nvcc import find_nvcc
+from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA
+from harness.measure.cuda.nvcc import find_nvcc
+from harness.measure.devices import choose
+from harness.measure.elf import sections
 
 SOURCES = Path(__file__).parent / "stub_cuda"
 LIBRARY = "libcuda.so.1"
-PYCUDA, BINDINGS = PACKAGES
+
+
+MODULES = {PYCUDA: "pycuda", BINDINGS: "cuda"}
+
+
+def is_there(package: str) -> bool:
+    """Whether a package that calls the driver is installed."""
+    return importlib.util.find_spec(MODULES[package]) is not None
 
 
 class StubBuildFailed(Exception):
@@ -124,7 +129,7 @@ class StubDriver:
 def _loaded_stub(tmp_path_factory: pytest.TempPathFactory) -> StubDriver:
     if has_real_driver():
         pytest.skip("NVIDIA's driver is here: the stand-in for it cannot be loaded as well")
-    if not (are_bindings_there() or is_pycuda_there()):
+    if not any(map(is_there, MODULES)):
         pytest.skip("neither cuda-bindings nor PyCUDA is installed, which call the stand-in")
     folder = tmp_path_factory.mktemp("stub_cuda")
     try:
@@ -151,14 +156,14 @@ def stub(stub_of_module: StubDriver) -> Iterator[StubDriver]:
     stub_of_module.reset()
 
 
-needs_pycuda = pytest.mark.skipif(not is_pycuda_there(), reason="PyCUDA is not installed")
+needs_pycuda = pytest.mark.skipif(not is_there(PYCUDA), reason="PyCUDA is not installed")
 
 
 @pytest.fixture(params=[BINDINGS, pytest.param(PYCUDA, marks=pytest.mark.pycuda)])
 def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The Python package that calls the driver, in this process and in those that it starts."""
     chosen = str(request.param)
-    if not (is_pycuda_there() if chosen == PYCUDA else are_bindings_there()):
+    if not is_there(chosen):
         pytest.skip(f"{chosen} is not installed")
     monkeypatch.setenv(PACKAGE, chosen)
     return chosen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,12 +11,12 @@ import pytest
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Fill, Launch, Program
 from harness.measure.backends.base import Compiler, Device
-from harness.measure.backends.cuda import device_arch
-from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.gpus import list_gpus
+from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.verify import NAN
 from tests.helpers.compilers import needs_nvcc
 from tests.helpers.fakes import FakeCompiler, FakeDevice
@@ -64,7 +64,7 @@ def _opencl() -> Kit:
 
 
 def _cuda() -> Kit:
-    return Kit(Nvcc(device_arch()), CudaDevice, CUDA)
+    return Kit(Nvcc(list_gpus()[0].arch), CudaDevice, CUDA)
 
 
 def _nvcc() -> Kit:
@@ -83,10 +83,8 @@ def kit(request: pytest.FixtureRequest) -> Kit:
 
 
 @pytest.fixture(scope="module")
-def opened(kit: Kit) -> Iterator[Device]:
-    device = kit.open_device()
-    yield device
-    device.close()
+def opened(kit: Kit) -> Device:
+    return kit.open_device()
 
 
 @pytest.fixture(scope="module")
@@ -270,15 +268,12 @@ def test_limits_are_plausible(opened: Device) -> None:
 
 def test_environment_and_limits_stay_the_same_when_opened_again(opened: Device, kit: Kit) -> None:
     again = kit.open_device()
-    try:
-        found = opened.environment("a compiler")
-        assert all((found.backend, found.device, found.platform, found.driver, found.compiler))
-        assert again.environment("a compiler") == found
-        assert again.environment("a compiler").fingerprint == found.fingerprint
-        assert again.limits == opened.limits
-        assert again.shares_cpu == opened.shares_cpu
-    finally:
-        again.close()
+    found = opened.environment("a compiler")
+    assert all((found.backend, found.device, found.platform, found.driver, found.compiler))
+    assert again.environment("a compiler") == found
+    assert again.environment("a compiler").fingerprint == found.fingerprint
+    assert again.limits == opened.limits
+    assert again.shares_cpu == opened.shares_cpu
 
 
 # ------------------------------------------------------------------------------------ compiler

@@ -21,9 +21,9 @@ from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.files import cache_folder
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Measurement, Outcome
-from harness.measure.backends.choose import Backend
 from harness.measure.build_cache import BuildCache, digests
 from harness.measure.build_queue import BuildQueue
+from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.processes import Task, spare_cores
 from harness.space import ConstrainedSpace

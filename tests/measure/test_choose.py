@@ -9,12 +9,13 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.measure import choose as measure_choose
-from harness.measure.backends import cuda, opencl
-from harness.measure.backends.choose import Backend, choose, choose_devices, choose_one
-from harness.measure.backends.cuda_compilers import NVCC, NVRTC
-from harness.measure.backends.cuda_driver import CudaGpu
+from harness.measure.backends import opencl
 from harness.measure.backends.opencl import DeviceName
 from harness.measure.choose import with_cuda_compiler
+from harness.measure.cuda import gpus as cuda
+from harness.measure.cuda.compilers import NVCC, NVRTC
+from harness.measure.cuda.gpus import CudaGpu
+from harness.measure.devices import Backend, choose, choose_devices, choose_one
 from harness.space_file import Spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
@@ -39,7 +40,7 @@ def machine(monkeypatch: pytest.MonkeyPatch):
             return gpus
 
         monkeypatch.setattr(cuda, "usable_gpus", usable_gpus)
-        monkeypatch.setattr("harness.measure.backends.choose.first_usable", lambda arch: "nvcc")
+        monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
         monkeypatch.setattr(cuda, "describe_package", lambda: "cuda-bindings 13.0")
         monkeypatch.setattr(opencl, "list_devices", lambda: list(devices))
 
@@ -52,7 +53,7 @@ def machine(monkeypatch: pytest.MonkeyPatch):
         (
             None,
             [GPU, POCL],
-            ("cuda", "nvcc", None),
+            ("cuda", "nvcc", H100),
             "CUDA comes first, and a GPU is here; through cuda-bindings 13.0",
         ),
         (
@@ -69,7 +70,7 @@ def test_auto_prefers_cuda_then_an_opencl_gpu_and_says_why(
 ) -> None:
     machine(no_cuda, *devices)
     found = choose("auto")
-    assert (found.language, found.compiler, found.opencl_device) == chosen
+    assert (found.language, found.compiler, found.device) == chosen
     assert found.why == why
 
 
@@ -84,7 +85,7 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
 
 def test_requested_backend_is_used_or_refused_with_the_next_step(machine) -> None:
     machine(None, POCL)
-    assert choose("opencl").opencl_device == POCL
+    assert choose("opencl").device == POCL
     there = "no backend `metal`; there are auto, command, cuda, opencl"
     with pytest.raises(UsageError, match=there):
         choose("metal")
@@ -226,7 +227,7 @@ def test_device_that_the_toolkit_has_dropped_is_refused_though_opencl_has_it(
     def dropped(arch: str) -> None:
         raise BackendUnavailable(f"nvcc does not compile for {arch}")
 
-    monkeypatch.setattr("harness.measure.backends.choose.first_usable", dropped)
+    monkeypatch.setattr("harness.measure.devices.first_usable", dropped)
     with pytest.raises(BackendUnavailable, match="nvcc does not compile for sm_75"):
         choose_one("auto", ["T4"])
 

@@ -14,14 +14,14 @@ from harness.core.errors import LaunchFailed, SpecError, UsageError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Environment
 from harness.measure.backends import opencl_device
-from harness.measure.backends.choose import Backend
-from harness.measure.backends.cuda import device_arch
-from harness.measure.backends.cuda_device import CudaDevice
-from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.opencl import DeviceName, OpenClCompiler, find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.backends.opencl_memory import last_cache_bytes
 from harness.measure.choose import open_measurer, with_cache
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.gpus import list_gpus
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.devices import Backend
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE
@@ -94,7 +94,6 @@ def test_cold_caches_are_written_over_before_every_run(
         assert written.nbytes >= 2 * cache_bytes
         assert not written.any()
         device._cl.enqueue_fill_buffer(queue, memory, np.uint8(1), 0, written.nbytes)
-    device.close()
 
 
 @pytest.mark.gpu
@@ -106,7 +105,7 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
     device = CudaDevice(COLD)
     device.bind({"z": np.ones(4, np.float32)})
     text = 'extern "C" __global__ void nothing(float *z) {}'
-    module = device.load(Nvcc(device_arch()).compile(Program(text, (), ())))
+    module = device.load(Nvcc(list_gpus()[0].arch).compile(Program(text, (), ())))
     launch = Launch("nothing", (32,), (1,), ("z",))
     for _ in range(2):
         device.restore({})
@@ -130,8 +129,8 @@ def test_a_gpus_cold_caches_are_emptied_right_before_a_run(
     assert stub.calls().count("cuMemsetD8Async") == 1
     assert stub.allocated_bytes - before >= 2 * device._cache_bytes
     assert device.environment("nvcc").cache == COLD
-    device.close()
-    assert stub.allocated_bytes == before
+    device.bind({})
+    assert stub.allocated_bytes - before == 2 * device._cache_bytes
 
 
 def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
@@ -141,8 +140,6 @@ def test_no_room_to_empty_the_caches_is_found_before_anything_runs(
     monkeypatch.setenv("CUDA_STUB_FAIL", "cuMemAlloc@2+:2")
     with pytest.raises(LaunchFailed, match=r"to empty the caches with: .*out of memory"):
         device.bind({"z": np.ones(4, np.float32)})
-    stub.reset()
-    device.close()
 
 
 def test_warm_caches_are_left_alone(twice: Binary) -> None:

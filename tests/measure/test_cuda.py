@@ -13,14 +13,21 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
 from harness.core.records import DeviceLimits
-from harness.measure.backends import cuda, cuda_driver, opencl
+from harness.measure.backends import opencl
 from harness.measure.backends.base import why_unlaunchable
-from harness.measure.backends.choose import choose
-from harness.measure.backends.cubin import pack_arguments
-from harness.measure.backends.cuda import describe_package, device_arch, load_driver, usable_gpu
-from harness.measure.backends.cuda_api import PACKAGE
-from harness.measure.backends.cuda_compilers import first_usable
-from harness.measure.backends.cuda_driver import CudaGpu, driver_version, forbidden_files, list_gpus
+from harness.measure.cuda import gpus as cuda
+from harness.measure.cuda import probe
+from harness.measure.cuda.compilers import first_usable
+from harness.measure.cuda.cubin import pack_arguments
+from harness.measure.cuda.gpus import (
+    CudaGpu,
+    describe_package,
+    driver_version,
+    forbidden_files,
+    list_gpus,
+    load_driver,
+)
+from harness.measure.devices import choose
 from tests.helpers.compilers import needs_nvcc
 
 LIMITS = DeviceLimits(
@@ -79,7 +86,7 @@ def all_there(monkeypatch):
     monkeypatch.setattr(cuda, "load_driver", lambda: None)
     monkeypatch.setattr(cuda, "describe_package", lambda: "PyCUDA 1")
     monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu("sm_90"),))
-    monkeypatch.setattr("harness.measure.backends.choose.first_usable", lambda arch: "nvcc")
+    monkeypatch.setattr("harness.measure.devices.first_usable", lambda arch: "nvcc")
 
 
 @pytest.mark.parametrize("part", ["require_driver", "load_driver", "list_gpus"])
@@ -89,7 +96,7 @@ def test_each_missing_part_is_the_reason(part, all_there, monkeypatch):
 
     monkeypatch.setattr(cuda, part, missing)
     with pytest.raises(BackendUnavailable, match=f"no {part}"):
-        usable_gpu()
+        cuda.usable_gpus()
 
 
 @needs_nvcc
@@ -102,14 +109,14 @@ def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
 ):
     pocl = opencl.DeviceName("Portable Computing Language", 0, "cpu", is_gpu=False)
     monkeypatch.setattr(cuda, "list_gpus", lambda: (gpu(arch),))
-    monkeypatch.setattr("harness.measure.backends.choose.first_usable", first_usable)
+    monkeypatch.setattr("harness.measure.devices.first_usable", first_usable)
     with pytest.raises(
         BackendUnavailable, match=rf"does not compile for {arch}: .* {cure}"
     ) as error:
         choose("cuda")
     assert "did you mean" not in str(error.value)
     monkeypatch.setattr(opencl, "find_device", lambda: pocl)
-    assert choose("auto").opencl_device is pocl
+    assert choose("auto").device is pocl
 
 
 @needs_nvcc
@@ -120,14 +127,34 @@ def test_no_builder_asks_the_driver_for_its_device_again(all_there, monkeypatch)
 
 
 def test_missing_driver_is_reported_with_its_next_step(monkeypatch):
-    monkeypatch.setattr(cuda_driver.cuda_probe, "LIBRARY", "libcuda-not-here.so.1")
+    monkeypatch.setattr(probe, "LIBRARY", "libcuda-not-here.so.1")
     with pytest.raises(BackendUnavailable, match=r"no NVIDIA driver: libcuda-not-here.*--gpus all"):
-        cuda_driver.require_driver()
+        cuda.require_driver()
 
 
-def test_missing_packages_are_reported_with_the_next_step(monkeypatch):
-    monkeypatch.setattr(cuda, "is_pycuda_there", lambda: False)
-    monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
+@pytest.fixture
+def imports(monkeypatch):
+    """Makes the import of a package fail; without an error, as where it is not installed."""
+
+    def fail(package: str, error: Exception | None = None) -> None:
+        before = importlib.import_module
+
+        def imported(name: str) -> ModuleType:
+            if name.startswith(package):
+                raise error or ModuleNotFoundError(f"No module named {package!r}")
+            return before(name)
+
+        monkeypatch.setattr(importlib, "import_module", imported)
+
+    return fail
+
+
+BROKEN = ImportError("libcurand.so.10: cannot open shared object file")
+
+
+def test_missing_packages_are_reported_with_the_next_step(imports):
+    imports("pycuda")
+    imports("cuda")
     with pytest.raises(BackendUnavailable, match=r"pip install -e '\.\[cuda\]'.*no CUDA toolkit"):
         load_driver()
 
@@ -136,40 +163,28 @@ def test_missing_packages_are_reported_with_the_next_step(monkeypatch):
     ("named", "message"),
     [
         ("cupy", "HARNESS_CUDA_PACKAGE is 'cupy', but must be pycuda or cuda-bindings, or unset"),
-        ("cuda-bindings", "cuda-bindings, which is not installed: pip install cuda-bindings"),
-        ("pycuda", "pycuda, which is not installed: pip install pycuda"),
+        ("cuda-bindings", r"cuda-bindings, which is not installed (.*): pip install cuda-bindings"),
+        ("pycuda", r"pycuda, which is not installed (.*): pip install pycuda"),
     ],
 )
-def test_named_package_must_be_there(named, message, monkeypatch):
-    monkeypatch.setenv(PACKAGE, named)
-    monkeypatch.setattr(cuda, "is_pycuda_there", lambda: False)
-    monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
-    with pytest.raises(BackendUnavailable, match=re.escape(message)):
+def test_named_package_must_be_there(named, message, imports, monkeypatch):
+    monkeypatch.setenv(cuda.PACKAGE, named)
+    imports("pycuda")
+    imports("cuda")
+    with pytest.raises(BackendUnavailable, match=message):
         load_driver()
 
 
-@pytest.fixture
-def broken_pycuda(monkeypatch):
-    """PyCUDA is installed and cannot be imported."""
-    imports = importlib.import_module
-
-    def import_module(name: str) -> ModuleType:
-        if name.startswith("pycuda"):
-            raise ImportError("libcurand.so.10: cannot open shared object file")
-        return imports(name)
-
-    monkeypatch.setattr(cuda, "is_pycuda_there", lambda: True)
-    monkeypatch.setattr(importlib, "import_module", import_module)
-
-
-def test_broken_pycuda_is_reported_with_its_error(broken_pycuda, monkeypatch):
-    monkeypatch.setattr(cuda, "are_bindings_there", lambda: False)
+def test_broken_pycuda_is_reported_with_its_error(imports):
+    imports("pycuda", BROKEN)
+    imports("cuda")
     with pytest.raises(BackendUnavailable, match=r"cannot be imported: libcurand.*Rebuild"):
         load_driver()
 
 
-def test_broken_pycuda_is_replaced_and_the_reason_is_said(broken_pycuda):
+def test_broken_pycuda_is_replaced_and_the_reason_is_said(imports):
     pytest.importorskip("cuda.bindings")
+    imports("pycuda", BROKEN)
     assert load_driver().package.startswith("cuda-bindings ")
     assert re.search(r"cuda-bindings \S+, since PyCUDA .* cannot be imported", describe_package())
 
@@ -208,7 +223,7 @@ def test_devices_are_listed_by_another_process(stub, monkeypatch):
         CudaGpu(0, "NVIDIA H100", uuids[0], "0000:1B:00.0", "sm_90", 80 << 30),
         CudaGpu(1, "NVIDIA T4", uuids[1], "0000:1C:00.0", "sm_75", 80 << 30),
     )
-    assert device_arch() == "sm_90"
+    assert list_gpus()[0].arch == "sm_90"
 
 
 @pytest.mark.gpu

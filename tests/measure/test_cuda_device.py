@@ -7,8 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -25,19 +24,17 @@ from harness.core.errors import (
 from harness.core.kernel_name import reference_lines
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
-from harness.measure.backends import cuda
-from harness.measure.backends.choose import choose_one
-from harness.measure.backends.cuda_api import PACKAGE, PACKAGES
-from harness.measure.backends.cuda_device import CudaDevice
-from harness.measure.backends.cuda_driver import list_gpus
-from harness.measure.backends.cuda_module import PreparedLaunch
-from harness.measure.backends.cuda_stream import HELD_AT_ONCE, LIMIT_NS
-from harness.measure.backends.empty_kernel import require_working
 from harness.measure.backends.guard_zones import ZONE_BYTES
-from harness.measure.backends.nvcc import Nvcc
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, require_cooperative
+from harness.measure.cuda.module import PreparedLaunch
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.stream import HELD_AT_ONCE, LIMIT_NS
+from harness.measure.devices import choose_one
+from harness.measure.empty_kernel import require_working
 from harness.measure.sensors.choose import SensorFacts, open_sensors
 from harness.measure.verify import NAN
-from tests.helpers.stub_driver import PYCUDA, StubDriver, needs_pycuda
+from tests.helpers.stub_driver import StubDriver, needs_pycuda
 from tests.helpers.stub_nvml import BUS, Script
 
 pytestmark = pytest.mark.gpu
@@ -76,9 +73,9 @@ STRAY = """
 import json, os, sys
 import numpy as np
 from harness.core.program import Launch, Program
-from harness.measure.backends.cuda import device_arch
-from harness.measure.backends.cuda_device import CudaDevice
-from harness.measure.backends.nvcc import Nvcc
+from harness.measure.cuda.gpus import list_gpus, require_cooperative
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.nvcc import Nvcc
 from harness.core.errors import LaunchFailed
 
 def failure(device, module):
@@ -88,11 +85,10 @@ def failure(device, module):
         return str(error)
 
 device = CudaDevice()
-module = device.load(Nvcc(device_arch()).compile(Program(sys.argv[1], (), ())))
+module = device.load(Nvcc(list_gpus()[0].arch).compile(Program(sys.argv[1], (), ())))
 device.bind({"z": np.zeros(32, np.float32)})
 answer = {"first": failure(device, module), "again": failure(device, module)}
 answer["healthy"] = device.healthy
-device.close()
 print(json.dumps(answer), flush=True)
 os._exit(0)
 """
@@ -104,17 +100,15 @@ def build(**resources: int | None) -> Build:
 
 @pytest.fixture(scope="module")
 def kernels(nvidia) -> Binary:
-    return Nvcc(cuda.device_arch()).compile(Program(KERNELS, (), ()))
+    return Nvcc(list_gpus()[0].arch).compile(Program(KERNELS, (), ()))
 
 
 # ------------------------------------------------------------------------- on any device
 
 
 @pytest.fixture(scope="module")
-def gpu(nvidia) -> Iterator[CudaDevice]:
-    device = CudaDevice()
-    yield device
-    device.close()
+def gpu(nvidia) -> CudaDevice:
+    return CudaDevice()
 
 
 class TestOnAnyDevice:
@@ -134,7 +128,7 @@ class TestOnAnyDevice:
         assert gpu.healthy
 
     def test_binary_for_another_architecture_is_refused_and_the_device_survives(self, gpu):
-        other = Nvcc("sm_75" if cuda.device_arch() != "sm_75" else "sm_90")
+        other = Nvcc("sm_75" if list_gpus()[0].arch != "sm_75" else "sm_90")
         with pytest.raises(LaunchFailed, match=r"no kernel image .*CUDA_ERROR_NO_BINARY_FOR_GPU"):
             gpu.load(other.compile(Program(KERNELS, (), ())))
         assert gpu.healthy
@@ -147,7 +141,7 @@ class TestOnAnyDevice:
     def test_kernels_without_c_linkage_are_found_by_name(self, gpu):
         names = ("lib::twice<float, 32>", "lib::twice<float, 16 * 4>")
         text = TEMPLATE + "\n".join(reference_lines(names))
-        module = gpu.load(Nvcc(cuda.device_arch()).compile(Program(text, (), ())))
+        module = gpu.load(Nvcc(list_gpus()[0].arch).compile(Program(text, (), ())))
         gpu.bind({"x": ONES, "y": np.zeros(64, np.float32)})
         for size, name in zip((32, 64), names, strict=False):
             gpu.restore({"y": NAN})
@@ -198,14 +192,12 @@ class TestOnAnyDevice:
 
 
 @pytest.fixture
-def device(stub: StubDriver) -> Iterator[CudaDevice]:
+def device(stub: StubDriver) -> CudaDevice:
     """A device of the stand-in, with the arguments of `add` bound."""
     device = CudaDevice()
     device.bind(ARGUMENTS)
     stub.calls()
-    yield device
-    stub.reset()
-    device.close()
+    return device
 
 
 @pytest.fixture
@@ -229,20 +221,6 @@ def test_binding_frees_what_was_bound_before(device, stub):
     assert stub.allocated_bytes == bound_bytes
     device.bind({})
     assert stub.allocated_bytes < bound_bytes
-
-
-def test_close_gives_memory_and_context_back_once(stub):
-    before = stub.allocated_bytes
-    device = CudaDevice()
-    device.bind(ARGUMENTS)
-    device.restore({"x": ONES})
-    stub.calls()
-    device.close()
-    device.close()
-    assert stub.allocated_bytes == before
-    calls = stub.calls()
-    assert calls.count("cuDevicePrimaryCtxRelease") == 1
-    assert calls.count("cuMemFree") == 4
 
 
 def test_time_of_launches_is_the_sum_of_their_seconds(device, module, stub, monkeypatch):
@@ -281,18 +259,18 @@ def test_cooperative_launch_must_fit_the_device_at_once(stub, kernels, package):
     launch = Launch("twice", (1024,), (most + 1,), ("x", "y"), 256, cooperative=True)
     stub.calls()
     if package == PYCUDA:
-        with pytest.raises(LaunchFailed, match=r"PyCUDA .* no call .*=cuda-bindings, which `pip"):
+        with pytest.raises(LaunchFailed, match="cooperatively, which the device cannot do"):
             device.launch(module, [launch])
+        with pytest.raises(BackendUnavailable, match=r"PyCUDA .* no call .*=cuda-bindings, which"):
+            require_cooperative()
     else:
-        held = r"265 groups, .* holds 264: 2 on each of 132 .* 1,024 threads .* 1,280 bytes of sh"
-        with pytest.raises(LaunchFailed, match=held):
+        with pytest.raises(LaunchFailed, match=r"running twice: .* too many blocks in cooperative"):
             device.launch(module, [launch])
         device.launch(module, [replace(launch, group=(32,), grid=(2,))])
         assert device.read("y").tolist() == [2.0] * 64
         call = "cuLaunchKernel twice grid 2 1 1 group 32 1 1 shared 256 cooperative"
-        assert [each for each in stub.calls() if each.startswith("cuLaunchKernel twice")] == [call]
+        assert call in stub.calls()
     assert device.healthy
-    device.close()
 
 
 CONSTANT = """
@@ -407,7 +385,7 @@ def test_lack_of_memory_is_described_by_who_holds_it(device, module, stub, fail,
     held = 4 * ONES.nbytes + zones
     assert re.search(
         rf"running add: .*: out of memory \(CUDA_ERROR_OUT_OF_MEMORY\)\. 700 of the device's "
-        rf"{total:,} bytes are free; "
+        rf"{80 << 30:,} bytes are free; "
         rf"harness holds {held:,}, and other programs may hold the rest \(nvidia-smi",
         str(failure.value),
     )
@@ -430,11 +408,10 @@ def test_limits_and_environment_are_those_of_the_driver(device, monkeypatch):
 def test_package_that_calls_the_driver_is_noted_and_separates_no_measurements(stub, monkeypatch):
     pytest.importorskip("cuda.bindings")
     found = []
-    for package in PACKAGES:
+    for package in (PYCUDA, BINDINGS):
         monkeypatch.setenv(PACKAGE, package)
         device = CudaDevice()
         found.append(device.environment("nvcc"))
-        device.close()
     assert found[0].fingerprint == found[1].fingerprint
     names = [environment.notes["driver_package"].split()[0] for environment in found]
     assert names == ["PyCUDA", "cuda-bindings"]
@@ -494,7 +471,7 @@ def test_device_waits_for_part_of_many_launches_since_its_queue_is_finite(device
 def test_device_that_does_not_wait_long_enough_gives_no_time(device, module, monkeypatch):
     device.launch(module, [ADD])
     with monkeypatch.context() as patch:
-        patch.setattr("harness.measure.backends.cuda_stream.LIMIT_NS", 1)
+        patch.setattr("harness.measure.cuda.stream.LIMIT_NS", 1)
         with pytest.raises(HostTooSlow, match="waited 1e-09 s in vain for the host"):
             device.launch(module, [ADD])
     assert device.healthy
@@ -576,7 +553,7 @@ EMPTY = 'extern "C" __global__ void harness_empty() {}'
 
 @pytest.fixture(scope="module")
 def empty(nvidia) -> Binary:
-    return Nvcc(cuda.device_arch()).compile(Program(EMPTY, (), ()))
+    return Nvcc(list_gpus()[0].arch).compile(Program(EMPTY, (), ()))
 
 
 def test_empty_kernel_is_compiled_once_and_then_kept_for_this_host_compiler(
@@ -629,7 +606,6 @@ CALLS = {
     "cuMemsetD8Async": lambda device, module: device.restore({"x": NAN}),
     "cuMemcpyDtoD": lambda device, module: device.restore({"x": ONES}),
     "cuModuleLoadData": lambda device, module: device.load(Binary(build(), b"")),
-    "cuDriverGetVersion": lambda device, module: device.environment("nvcc"),
     "cuDeviceGetAttribute": lambda device, module: device.limits.warp_size,
 }
 LAUNCHING = ("cuModuleGetFunction", "cuFuncGetAttribute", "cuEventCreate", "cuEventRecord")
@@ -653,7 +629,6 @@ def test_failure_of_each_call_becomes_launch_failed(
     assert said in str(failure.value).replace("DataEx", "Data")
     assert not isinstance(failure.value, OutOfDeviceMemory)
     assert device.healthy
-    device.close()
 
 
 @pytest.mark.parametrize("call", ["cuMemAlloc", "cuLaunchKernel"])
@@ -674,7 +649,6 @@ def test_kernel_that_fails_makes_the_device_unhealthy(code, device, module, fail
     with pytest.raises(LaunchFailed, match=r"reading x: .* its process must end"):
         device.read("x")
     assert not device.healthy
-    device.close()  # in silence
 
 
 @pytest.mark.parametrize(
@@ -722,14 +696,14 @@ def two_gpus(stub, monkeypatch):
 
 def test_named_gpu_is_opened_and_compiled_for(two_gpus):
     backend = choose_one("cuda", ["h100"])
-    with closing(backend.open_device()) as device:
-        notes = device.environment("").notes
-        assert device.environment("").device == "NVIDIA H100"
-        assert notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
-        assert notes["pci_bus_id"] == "0000:1C:00.0"
-        backend.require_working(device, backend.open_compiler())
-        with pytest.raises(LaunchFailed, match="no kernel image"):
-            device.load(choose_one("cuda", ["0"]).open_compiler().compile(Program(EMPTY, (), ())))
+    device = backend.open_device()
+    notes = device.environment("").notes
+    assert device.environment("").device == "NVIDIA H100"
+    assert notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
+    assert notes["pci_bus_id"] == "0000:1C:00.0"
+    backend.require_working(device, backend.open_compiler())
+    with pytest.raises(LaunchFailed, match="no kernel image"):
+        device.load(choose_one("cuda", ["0"]).open_compiler().compile(Program(EMPTY, (), ())))
 
 
 def test_gpu_that_has_another_number_now_is_refused(two_gpus, monkeypatch):

@@ -18,11 +18,11 @@ from rich.console import Console
 
 from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
-from harness.measure.backends.choose import Backend
-from harness.measure.backends.cuda_driver import CudaGpu
 from harness.measure.backends.opencl import DeviceName
+from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_lock import device_locked, holder_of
+from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.space_file import load_spec
 
@@ -52,7 +52,7 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def of(device: CudaGpu | DeviceName) -> Backend:
     """The backend of a device."""
     if isinstance(device, CudaGpu):
-        return Backend("cuda", "nvcc", "a test", cuda_gpu=device)
+        return Backend("cuda", "nvcc", "a test", device)
     return Backend("opencl", "opencl", "a test", device)
 
 

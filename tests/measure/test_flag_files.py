@@ -22,7 +22,7 @@ from harness.core.records import Config, Measurement, Outcome
 from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import write_dispatcher
 from harness.dispatch.program import DispatchProgram, TreeChoice
-from harness.measure.backends.nvcc import Nvcc
+from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.flags.probe import ProbedCommand
 from harness.models.encoding.columns import TunedRange

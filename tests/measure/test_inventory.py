@@ -10,7 +10,7 @@ import pytest
 from harness.commands import check, compare
 from harness.core.errors import BackendUnavailable
 from harness.measure import inventory
-from harness.measure.backends import cuda, opencl
+from harness.measure.backends import opencl
 from harness.measure.device_lock import device_locked
 from tests.helpers.stub_nvml import Script
 from tests.measure.test_device_lock import CPU, EQUAL, H100, of
@@ -28,7 +28,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     monkeypatch.setenv("HARNESS_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(cuda, "load_driver", lambda: None)
+    monkeypatch.setattr(inventory, "load_driver", lambda: None)
     monkeypatch.setattr(inventory, "require_driver", lambda: None)
     monkeypatch.setattr(inventory, "list_gpus", lambda: (H100, EQUAL, OLD))
     monkeypatch.setattr(inventory, "first_usable", first_usable)

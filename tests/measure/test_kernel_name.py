@@ -13,13 +13,13 @@ from harness.core.errors import BuildFailed, SpecError
 from harness.core.kernel_name import check_kernel_name, plain_name, reference_lines
 from harness.core.program import Launch, Program
 from harness.core.records import Config
-from harness.measure.backends.cubin import (
+from harness.measure.cuda.cubin import (
     kernel_symbol,
     packed_arguments,
     parameter_places,
     readable,
 )
-from harness.measure.backends.nvcc import Nvcc
+from harness.measure.cuda.nvcc import Nvcc
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec

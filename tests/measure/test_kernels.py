@@ -19,10 +19,10 @@ from harness.core.errors import (
     OutOfDeviceMemory,
 )
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
-from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceWorker
+from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.plausibility import Refusal
 from harness.measure.processes import ProcessLost

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from harness.core.program import Launch
 from harness.core.records import Config, Input, Outcome
-from harness.measure.backends.choose import Backend
-from harness.measure.backends.cubin import kernel_symbol, parameter_places
-from harness.measure.backends.cuda_device import CudaDevice
-from harness.measure.backends.nvcc import Nvcc
-from harness.measure.backends.nvrtc import Nvrtc
+from harness.measure.cuda.cubin import kernel_symbol, parameter_places
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.nvrtc import Nvrtc
+from harness.measure.cuda.occupancy import occupancy
+from harness.measure.devices import Backend
 from harness.measure.kernel_data import make_kernel_data
-from harness.measure.occupancy import occupancy
 from harness.measure.verify import Tolerance, verify
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
@@ -68,10 +68,8 @@ def test_template_compiles_for_other_devices(
 
 
 @pytest.fixture(scope="module")
-def device(stub_of_module: StubDriver) -> Iterator[CudaDevice]:
-    device = CudaDevice()
-    yield device
-    device.close()
+def device(stub_of_module: StubDriver) -> CudaDevice:
+    return CudaDevice()
 
 
 @pytest.mark.gpu

@@ -11,17 +11,17 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary, Program
-from harness.measure.backends import cubin, nvcc
-from harness.measure.backends.cuda_binary import (
+from harness.measure.build_cache import digests
+from harness.measure.cuda import cubin, nvcc
+from harness.measure.cuda.binary import (
     Resources,
     parse_resources,
     without_resources,
     worst_of,
 )
-from harness.measure.backends.elf import sections
-from harness.measure.backends.nvcc import Nvcc, find_nvcc
-from harness.measure.backends.nvrtc import Nvrtc
-from harness.measure.build_cache import digests
+from harness.measure.cuda.nvcc import Nvcc, find_nvcc
+from harness.measure.cuda.nvrtc import Nvrtc
+from harness.measure.elf import sections
 from tests.helpers.compilers import BOTH, needs_nvcc
 from tests.helpers.planted import SOON_S, is_running, until
 

@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.records import Build
-from harness.measure.occupancy import MULTIPROCESSORS, multiprocessor, observe_occupancy, occupancy
+from harness.measure.cuda.occupancy import (
+    MULTIPROCESSORS,
+    multiprocessor,
+    observe_occupancy,
+    occupancy,
+)
 
 ARCHS = list(MULTIPROCESSORS)
 

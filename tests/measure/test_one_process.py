@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.equal_code import write_space
 from harness.core.records import Input, Outcome
-from harness.measure.backends.choose import Backend
 from harness.measure.device_worker import DeviceWorker
+from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer

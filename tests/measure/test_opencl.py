@@ -9,7 +9,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -69,10 +69,8 @@ def compiler() -> OpenClCompiler:
 
 
 @pytest.fixture(scope="module")
-def device() -> Iterator[OpenClDevice]:
-    device = OpenClDevice(find_device())
-    yield device
-    device.close()
+def device() -> OpenClDevice:
+    return OpenClDevice(find_device())
 
 
 @pytest.fixture(scope="module")
@@ -384,7 +382,6 @@ def test_arguments_come_and_go_in_place_and_through_the_queue(
         assert not device.stray_writes()
     device.write("x", x + 1)
     assert device.read("x").tolist() == [11, 12, 13]
-    device.close()
 
 
 def test_memory_is_freed_after_what_is_queued_has_ended() -> None:
@@ -392,7 +389,7 @@ def test_memory_is_freed_after_what_is_queued_has_ended() -> None:
     device.bind({"y": np.zeros(1 << 22, np.float32)})
     memory = device._arguments["y"].whole
     event = device._cl.enqueue_fill_buffer(device._queue, memory, np.uint8(1), 0, memory.size)
-    device.close()
+    device.bind({})
     assert event.command_execution_status == device._cl.command_execution_status.COMPLETE
 
 

@@ -376,7 +376,7 @@ def test_folder_that_cannot_be_made_is_one_clear_error(
 PARENT = """
 import sys
 from pathlib import Path
-from harness.measure.backends.choose import choose
+from harness.measure.devices import choose
 from harness.core.records import Config, Input
 from harness.measure.run_folder import RunFolder
 from harness.space import ConstrainedSpace

@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks import measuring_clock
 from harness.core.program import Binary, Program
-from harness.measure.backends.cuda import device_arch
-from harness.measure.backends.cuda_device import CudaDevice
-from harness.measure.backends.cuda_stream import LEAST_NS, clock_of
-from harness.measure.backends.nvcc import Nvcc
 from harness.measure.clock_watch import ClockWatch
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.gpus import list_gpus
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.stream import LEAST_NS, clock_of
 from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.stats.timing import Sampling
@@ -54,7 +54,7 @@ def test_multiprocessor_that_only_one_kernel_ran_on_has_no_clock() -> None:
 
 @pytest.fixture(scope="module")
 def binary(nvidia: None) -> Binary:
-    return Nvcc(device_arch()).compile(Program(measuring_clock.SOURCE, (), ()))
+    return Nvcc(list_gpus()[0].arch).compile(Program(measuring_clock.SOURCE, (), ()))
 
 
 @pytest.mark.gpu
@@ -64,7 +64,6 @@ def test_clock_of_a_device_is_plausible(binary: Binary) -> None:
     device.launch(device.load(binary), [TWICE])
     mhz = device.sm_clock_mhz()
     assert 100 < mhz < 5000
-    device.close()
 
 
 @pytest.fixture
@@ -73,9 +72,7 @@ def device(stub: StubDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDe
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
     device = CudaDevice()
     device.bind(DATA.arguments)
-    yield device
-    stub.reset()
-    device.close()
+    return device
 
 
 def clocks_of_launches(device: CudaDevice, binary: Binary, count: int) -> list[float | None]:
@@ -112,7 +109,6 @@ def test_clock_is_unknown_and_not_read_where_the_time_stands_still(
     stub.calls()
     assert clocks_of_launches(device, binary, 2) == [None, None]
     assert not [call for call in stub.calls() if "_clock" in call]
-    device.close()
 
 
 @pytest.mark.gpu

@@ -24,7 +24,7 @@ import yaml
 from harness.commands.check.targets import architecture_target, target_spaces
 from harness.commands.tune import main as tune
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.results import campaigns, read_measurements, reading
 from harness.space import ConstrainedSpace, Space

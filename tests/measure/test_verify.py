@@ -108,7 +108,6 @@ def test_bfloat16_is_compared_with_its_own_tolerance() -> None:
     np.testing.assert_array_equal(device.read("x"), expected.astype(dtype))
     device.restore({"x": (2 * expected).astype(dtype)})
     np.testing.assert_array_equal(device.read("x"), (2 * expected).astype(dtype))
-    device.close()
 
 
 def test_tolerances_replace_the_defaults_each_by_itself() -> None:

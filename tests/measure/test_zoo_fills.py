@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from harness.core.records import Outcome
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.space_file import load_spec
 from tests.helpers.planted import measured
 

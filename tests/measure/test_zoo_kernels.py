@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec

@@ -13,8 +13,8 @@ from harness.core.errors import BackendUnavailable, BuildFailed, SpecError
 from harness.core.program import Program
 from harness.core.records import Input, Outcome
 from harness.discover.facts import discover
-from harness.measure.backends.choose import Backend
-from harness.measure.backends.nvcc import Nvcc
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.devices import Backend
 from harness.source.kernel_source import Source
 from harness.space_file import Spec, load_spec
 from tests.helpers.planted import measured

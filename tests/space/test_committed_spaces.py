@@ -12,7 +12,7 @@ import pytest
 from harness.commands import check
 from harness.commands.check.targets import ARCHITECTURE_LIMITS
 from harness.core.records import Config, Input, Outcome
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec

@@ -15,8 +15,8 @@ from benchmarks.nvcc_flags import RECORD, FlagRow, findings, read, write
 from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, SpecError, UsageError
 from harness.core.records import Value
-from harness.measure.backends.nvcc import find_nvcc
 from harness.measure.compiler_warnings import conflicts
+from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.flags.probe import ProbedCommand, answers
 from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
 from harness.space_file.flags.model import FromFiles, Setting, Switch

@@ -11,7 +11,7 @@ import pytest
 
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Program
-from harness.measure.backends.nvcc import Nvcc
+from harness.measure.cuda.nvcc import Nvcc
 from harness.stencil.emit import CUDA, OPENCL, emit
 from harness.stencil.explore import explore
 from harness.stencil.ir import Node, user_fun

@@ -31,7 +31,7 @@ from benchmarks.stencil_tables import COLUMNS, best_points, campaign_medians, fi
 from harness.commands.run import EXIT_INTERRUPTED
 from harness.core.errors import UsageError
 from harness.core.records import Config, Environment, Input, Measurement, Outcome, Timing
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.results import Store, writing
 from harness.stencil import predicted
 from harness.stencil.features import FEATURES, OWN, PUBLISHED

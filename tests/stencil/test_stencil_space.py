@@ -16,7 +16,7 @@ from harness.commands.stencil import command as explorer
 from harness.commands.stencil import main
 from harness.commands.tune import main as tune
 from harness.core.errors import HostModuleError, UsageError
-from harness.measure.backends.choose import Backend
+from harness.measure.devices import Backend
 from harness.measure.host_module import TrackedConfig
 from harness.measure.kernel_data import make_kernel_data
 from harness.results.view import read_results

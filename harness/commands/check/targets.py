@@ -14,12 +14,12 @@ from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.program import Program
 from harness.core.records import DeviceLimits, Input, Value
-from harness.measure.backends.choose import Backend, choose_one
-from harness.measure.backends.cuda_compilers import first_usable
 from harness.measure.build_queue import BuildQueue
 from harness.measure.choose import with_arch, with_cuda_compiler
+from harness.measure.cuda.compilers import first_usable
+from harness.measure.cuda.occupancy import multiprocessor
+from harness.measure.devices import Backend, choose_one
 from harness.measure.flags.fit import fitted_to_backend
-from harness.measure.occupancy import multiprocessor
 from harness.space import ConstrainedSpace
 from harness.space_file import LaunchPlan, Spec
 
@@ -101,11 +101,8 @@ def device_target(requested: str, devices: Sequence[str] = ()) -> CompileTarget:
             raise BackendUnavailable(f"{error}\n{hint}") from None
         raise
     compiler, device = backend.open_compiler(), backend.open_device()
-    try:
-        backend.require_working(device, compiler)
-        limits, environment = device.limits, device.environment(compiler.identity)
-    finally:
-        device.close()
+    backend.require_working(device, compiler)
+    limits, environment = device.limits, device.environment(compiler.identity)
     name = f"{backend.language} on {environment.device}"
     return CompileTarget(name, backend, compiler.identity, limits, compiler.arch, has_device=True)
 

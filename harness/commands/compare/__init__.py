@@ -19,7 +19,7 @@ from harness.compare.statistics import (
     THRESHOLD,
 )
 from harness.core.invocation import command_line
-from harness.measure.backends.choose import BACKENDS
+from harness.measure.devices import BACKENDS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

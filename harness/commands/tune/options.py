@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.api.options import COVER, TuneOptions
 from harness.commands.run import add_device, add_json, report_file, whole_number
 from harness.core.invocation import command_line
-from harness.measure.backends.choose import BACKENDS
+from harness.measure.devices import BACKENDS
 
 DEFAULT_TARGET = 0.15
 """The median relative error at which a validation ends."""

@@ -108,9 +108,6 @@ class Device(Protocol):
         """Return the mean clock of the multiprocessors around the last `launch`, in MHz; None
         where the device cannot say."""
 
-    def close(self) -> None:
-        """Release the device."""
-
 
 def why_unlaunchable(launch: Launch, limits: DeviceLimits, static_bytes: int = 0) -> str | None:
     """Return why no kernel can be launched in this shape on a device; None where one can.

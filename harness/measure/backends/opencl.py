@@ -91,6 +91,11 @@ class DeviceName:
         return self.bus_id or f"{self.platform} {self.number}"
 
     @property
+    def group(self) -> tuple[object, ...]:
+        """What the devices that `all` names have in common."""
+        return self.platform_number, self.is_gpu
+
+    @property
     def kind(self) -> tuple[object, ...]:
         """What equal devices have in common."""
         memory_gib = round(self.memory_bytes / 2**30) if self.is_gpu else 0  # PoCL's changes
@@ -177,12 +182,17 @@ def _bus_id(cl: Any, device: Any) -> str:
         return ""
 
 
-def find_device() -> DeviceName:
-    """Return the first GPU, or else the first device; raises BackendUnavailable without one."""
+def usable_devices() -> list[DeviceName]:
+    """Return all OpenCL devices, GPUs first; raises BackendUnavailable where there is none."""
     devices = list_devices()
     if not devices:
         raise BackendUnavailable(f"PyOpenCL is here, but there is no OpenCL device; {_INSTALL}")
-    return devices[0]
+    return devices
+
+
+def find_device() -> DeviceName:
+    """Return the first GPU, or else the first device; raises BackendUnavailable without one."""
+    return usable_devices()[0]
 
 
 def device_of(cl: Any, name: DeviceName) -> Any:

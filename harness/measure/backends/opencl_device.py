@@ -366,7 +366,3 @@ class OpenClDevice(DriverDevice):
                 is_local = space == spaces.LOCAL
                 found.append(KernelParameter(type_name, space != spaces.PRIVATE, is_local))
         return found
-
-    def close(self) -> None:
-        """Release the buffers."""
-        self._release_arguments()

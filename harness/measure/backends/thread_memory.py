@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.machine import libc
-from harness.measure.backends.elf import NO_BITS, ElfSection, sections
+from harness.measure.elf import NO_BITS, ElfSection, sections
 
 _SOURCE = """
 kernel void overwrite(volatile global int *arrived, volatile global ulong *stacks,

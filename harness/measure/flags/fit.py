@@ -16,8 +16,8 @@ from pathlib import Path
 
 from harness.core.program import Binary, Program, family
 from harness.core.records import Value
-from harness.measure.backends.cuda_compilers import NVRTC, name_of
-from harness.measure.backends.nvcc import find_nvcc, supported_archs
+from harness.measure.cuda.compilers import NVRTC, name_of
+from harness.measure.cuda.nvcc import find_nvcc, supported_archs
 from harness.measure.flags.probe import ProbedBackend, ProbedCommand, ProbedCompiler, answers
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
 from harness.space_file.flag_expansion import NamedFlags

@@ -20,8 +20,8 @@ from typing import Protocol
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import CACHE_ADVICE, cache_folder, write_file
 from harness.core.program import Binary, Program, family
-from harness.measure.backends.nvcc import ENVIRONMENT, run_in_group
 from harness.measure.compiler_warnings import conflicts
+from harness.measure.cuda.nvcc import ENVIRONMENT, run_in_group
 from harness.space_file.flags.model import ANY_FILE, Setting
 
 TIMEOUT_S = 60.0

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.backends.base import Compiler
-from harness.measure.backends.nvcc import Nvcc
-from harness.measure.backends.nvrtc import Nvrtc
+from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.nvrtc import Nvrtc
 
 NVCC, NVRTC = "nvcc", "nvrtc"
 CUDA_COMPILERS: Mapping[str, type[Nvcc] | type[Nvrtc]] = {NVCC: Nvcc, NVRTC: Nvrtc}

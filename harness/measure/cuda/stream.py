@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import HostTooSlow
-from harness.measure.backends.cuda_api import CudaDriver
-from harness.measure.backends.cuda_kernels import (
+from harness.measure.cuda.calls import CudaDriver
+from harness.measure.cuda.own_kernels import (
     START_CLOCK,
     STOP_CLOCK,
     WAIT_FOR_HOST,

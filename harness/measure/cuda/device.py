@@ -7,7 +7,6 @@ Its process must then be replaced, since no new device in it would work.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -20,18 +19,12 @@ from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMem
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.base import why_unloadable
-from harness.measure.backends.cuda import load_driver
-from harness.measure.backends.cuda_api import CooperativeDriver
-from harness.measure.backends.cuda_driver import (
-    CudaGpu,
-    device_uuid,
-    driver_version,
-    require_driver,
-)
-from harness.measure.backends.cuda_module import CudaModule
-from harness.measure.backends.cuda_stream import TimedStream
 from harness.measure.backends.driver_device import DriverDevice
 from harness.measure.clock_watch import ClockWatch
+from harness.measure.cuda import probe
+from harness.measure.cuda.gpus import CudaGpu, driver_version, load_driver, require_driver
+from harness.measure.cuda.module import CudaModule
+from harness.measure.cuda.stream import TimedStream
 
 _KEPT_MODULES = 2  # of a configuration and its twin
 
@@ -49,7 +42,7 @@ class CudaDevice(DriverDevice):
         """`cache` is WARM or COLD, what runs find in the GPU's caches; `gpu` is None for the first
         one."""
         require_driver()
-        self._ordinal = 0 if gpu is None else gpu.ordinal
+        ordinal = 0 if gpu is None else gpu.ordinal
         if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0":
             raise BackendUnavailable(
                 "CUDA_LAUNCH_BLOCKING is set: the host would wait for each launch, and the device "
@@ -58,27 +51,20 @@ class CudaDevice(DriverDevice):
         self.driver = load_driver()
         super().__init__(self.driver.error, "context", cache)
         self._module = lru_cache(maxsize=_KEPT_MODULES)(self._make_module)
-        self._is_open = False
         try:
-            self.driver.init()
-            self._require_same(gpu)
-            self.driver.open(self._ordinal)
-        except self.driver.error as error:
+            self.driver.open(ordinal)
+            self._gpu = CudaGpu(**probe.describe(ordinal))
+        except (self.driver.error, OSError) as error:
             raise BackendUnavailable(
-                f"CUDA device {self._ordinal} cannot be opened: {self._text(error)}. Check "
-                "nvidia-smi, and whether another process holds the device exclusively"
+                f"CUDA device {ordinal} cannot be opened: {self._text(error)}. Check nvidia-smi, "
+                "and whether another process holds the device exclusively"
             ) from error
-        self._is_open = True
-        self._stream = self._open_stream()
-
-    def _require_same(self, gpu: CudaGpu | None) -> None:
-        """Raise BackendUnavailable where the driver has numbered the GPUs anew."""
-        found = device_uuid(self._ordinal)
-        if gpu is not None and found != gpu.uuid:
+        if gpu is not None and self._gpu.uuid != gpu.uuid:
             raise BackendUnavailable(
-                f"CUDA device {gpu.ordinal} was {gpu}, but now is {found or 'another one'}: "
+                f"CUDA device {ordinal} was {gpu}, but now is {self._gpu.uuid}: "
                 "CUDA_VISIBLE_DEVICES or the machine has changed. Run the same command again"
             )
+        self._stream = self._open_stream()
 
     def _open_stream(self) -> TimedStream:
         """Load the kernels that keep the host's work out of times and read the device's clock;
@@ -88,7 +74,6 @@ class CudaDevice(DriverDevice):
             self.watch = ClockWatch(ask("CLOCK_RATE") * 1e-3 or None)
             return TimedStream(self.driver, ask("MULTIPROCESSOR_COUNT"))
         except self.driver.error as error:
-            self._close_context()
             if self._is_out_of_memory(error):
                 raise BackendUnavailable(
                     f"the GPU has no memory left: {self._text(error)}. Other programs hold it, as "
@@ -117,23 +102,31 @@ class CudaDevice(DriverDevice):
             warp_size=ask("WARP_SIZE"),
             opt_in_local_bytes=ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
             # PyCUDA knows neither the attribute nor such launches.
-            is_cooperative=isinstance(self.driver, CooperativeDriver)
-            and bool(ask("COOPERATIVE_LAUNCH")),
+            is_cooperative=self.driver.is_cooperative and bool(ask("COOPERATIVE_LAUNCH")),
         )
 
     def environment(self, compiler: str) -> Environment:
         """Return the device, the driver's CUDA version and own version, and the compiler."""
-        with self._errors("describing the device"):
-            api = f"CUDA {_cuda_version(self.driver.version())}"
-            return Environment(
-                backend="cuda",
-                device=self.driver.device_name(),
-                platform=api,
-                driver=driver_version() or api,
-                compiler=compiler,
-                cache=self._cache,
-                notes=self._notes(),
-            )
+        api = f"CUDA {_cuda_version()}"
+        ask = self._attribute
+        return Environment(
+            backend="cuda",
+            device=self._gpu.name,
+            platform=api,
+            driver=driver_version() or api,
+            compiler=compiler,
+            cache=self._cache,
+            notes={
+                DEVICE_UUID: self._gpu.uuid,
+                "pci_bus_id": self._gpu.bus_id,
+                "compute_capability": f"{self._gpu.arch[3:-1]}.{self._gpu.arch[-1]}",
+                "memory_bytes": str(self._gpu.memory_bytes),
+                "clock_khz": str(ask("CLOCK_RATE")),
+                "memory_clock_khz": str(ask("MEMORY_CLOCK_RATE")),
+                # No part of the environment: both packages make the same calls of the same driver.
+                "driver_package": self.driver.package,
+            },
+        )
 
     def load(self, binary: Binary) -> object:
         """Load the binary's module, or return it if it was loaded last.
@@ -149,23 +142,7 @@ class CudaDevice(DriverDevice):
         except OutOfDeviceMemory:
             raise
         except LaunchFailed as error:
-            raise LaunchFailed(f"{error}{self._advice(binary.build.compiler)}") from None
-
-    def _advice(self, compiler: str) -> str:
-        """Return what to do where the compiler is of a later CUDA than the driver knows.
-
-        A driver runs the code of every toolkit with its own major version or an earlier one.
-        """
-        with self._errors("asking for the driver's version"):
-            version = self.driver.version()
-        release = re.match(r"(nvcc|nvrtc) (\d+)\.", compiler)
-        if release is None or int(release[2]) <= version // 1000:
-            return ""
-        older = "set CUDACXX to an nvcc" if release[1] == "nvcc" else "install an NVRTC"
-        return (
-            f". This driver supports up to CUDA {_cuda_version(version)}, but the compiler is "
-            f"{compiler}: update the driver, or {older} of CUDA {version // 1000}"
-        )
+            raise LaunchFailed(f"{error}{_advice(binary.build.compiler)}") from None
 
     def unload(self) -> None:
         """Forget the modules that were loaded last."""
@@ -185,12 +162,11 @@ class CudaDevice(DriverDevice):
         """
         if not isinstance(module, CudaModule):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
-        if not launches:
-            return self._launch_nothing()
         prepared = module.prepare(launches, self._arguments)
         self._fill_variables(module, {name for launch in launches for name in launch.constants})
         is_held = all(one.function.has_run for one in prepared)
-        with self._errors("running " + ", ".join(launch.function for launch in launches)):
+        running = "running " + ", ".join(launch.function for launch in launches)
+        with self._errors(running if launches else "waiting for the device"):
             self._stream.queue([one.queue for one in prepared], self._before_launch, is_held)
             self._wait()
             for one in prepared:
@@ -205,49 +181,10 @@ class CudaDevice(DriverDevice):
             with self._errors(f"filling the variable {name}"):
                 self._copy(address, 0, bound.memory, bound.size_bytes)
 
-    def _launch_nothing(self) -> float:
-        """Hold the device back, empty its caches and read its clock, as around launches."""
-        with self._errors("waiting for the device"):
-            self._stream.queue([], self._before_launch, is_held=True)
-            self._wait()
-        return 0.0
-
     def sm_clock_mhz(self) -> float | None:
         """Return the clock of the multiprocessors around the last launches, in MHz; None where the
         GPU's time did not change meanwhile."""
         return self._stream.clock.mhz()
-
-    def close(self) -> None:
-        """Free the arguments and release the context; a second call does nothing."""
-        if not self._is_open:
-            return
-        self.unload()
-        del self._stream
-        if self.healthy:
-            self._release_arguments()
-        self._close_context()
-
-    def _close_context(self) -> None:
-        self._is_open = False
-        # In a spoiled context every call fails, and the process is about to end anyway.
-        ignored = contextlib.nullcontext() if self.healthy else contextlib.suppress(LaunchFailed)
-        with ignored, self._errors("closing the device"):
-            self.driver.close()
-
-    def _notes(self) -> dict[str, str]:
-        ask = self._attribute
-        return {
-            DEVICE_UUID: device_uuid(self._ordinal),
-            "pci_bus_id": self.driver.pci_bus_id(),
-            "compute_capability": ".".join(
-                str(ask(f"COMPUTE_CAPABILITY_{part}")) for part in ("MAJOR", "MINOR")
-            ),
-            "memory_bytes": str(self.driver.memory_info()[1]),
-            "clock_khz": str(ask("CLOCK_RATE")),
-            "memory_clock_khz": str(ask("MEMORY_CLOCK_RATE")),
-            # No part of the environment: both packages make the same calls of the same driver.
-            "driver_package": self.driver.package,
-        }
 
     def _attribute(self, name: str) -> int:
         with self._errors(f"asking for {name}"):
@@ -293,19 +230,38 @@ class CudaDevice(DriverDevice):
         return self.driver.describe(error)
 
     def _is_out_of_memory(self, error: Exception) -> bool:
-        return self.driver.is_out_of_memory(error)
+        return "(CUDA_ERROR_OUT_OF_MEMORY)" in self._text(error)
 
     def _describe_memory(self) -> str:
         try:
-            free, total = self.driver.memory_info()
+            free_bytes = self.driver.free_bytes()
         except self.driver.error:  # it is lost
             return "See nvidia-smi"
         return (
-            f"{free:,} of the device's {total:,} bytes are free; harness holds "
-            f"{self._held_bytes:,}, and other programs may hold the rest (nvidia-smi lists them)"
+            f"{free_bytes:,} of the device's {self._gpu.memory_bytes:,} bytes are free; harness "
+            f"holds {self._held_bytes:,}, and other programs may hold the rest (nvidia-smi lists "
+            "them)"
         )
 
 
-def _cuda_version(number: int) -> str:
-    """Return the version that the driver writes as 12040: 12.4."""
+def _advice(compiler: str) -> str:
+    """Return what to do where the compiler is of a later CUDA than the driver knows.
+
+    A driver runs the code of every toolkit with its own major version or an earlier one.
+    """
+    version = _cuda_version()
+    newest = version.partition(".")[0]
+    release = re.match(r"(nvcc|nvrtc) (\d+)\.", compiler)
+    if release is None or int(release[2]) <= int(newest):
+        return ""
+    older = "set CUDACXX to an nvcc" if release[1] == "nvcc" else "install an NVRTC"
+    return (
+        f". This driver supports up to CUDA {version}, but the compiler is {compiler}: update the "
+        f"driver, or {older} of CUDA {newest}"
+    )
+
+
+def _cuda_version() -> str:
+    """Return the newest CUDA that the driver supports, such as 12.4."""
+    number = probe.cuda_version()
     return f"{number // 1000}.{number % 1000 // 10}"

@@ -7,122 +7,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.invocation import command_line
 from harness.core.records import WARM
 from harness.core.text import nearest, suggestion
-from harness.measure.backends import cuda, cuda_device, empty_kernel, opencl, opencl_device
+from harness.measure import empty_kernel
+from harness.measure.backends import opencl, opencl_device
 from harness.measure.backends.base import Compiler, Device
-from harness.measure.backends.cuda_compilers import NVCC, first_usable, open_cuda_compiler
-from harness.measure.backends.cuda_driver import MIG, VISIBLE, CudaGpu
+from harness.measure.cuda import gpus
+from harness.measure.cuda.compilers import NVCC, first_usable, open_cuda_compiler
+from harness.measure.cuda.device import CudaDevice
+from harness.measure.cuda.gpus import MIG, VISIBLE, CudaGpu
 
-_UUID = re.compile(r"(gpu|mig)-", re.IGNORECASE)
-
-
-class Nameable(Protocol):
-    """A device of CUDA or OpenCL. `uuid` and `bus_id` are empty where they are not known."""
-
-    @property
-    def index(self) -> str:
-        """Its number, or those of its platform and of itself: `0:1`."""
-
-    @property
-    def name(self) -> str:
-        """The name of its model."""
-
-    @property
-    def uuid(self) -> str:
-        """Its UUID, as nvidia-smi writes it."""
-
-    @property
-    def bus_id(self) -> str:
-        """Its PCI bus id."""
-
-    @property
-    def kind(self) -> Hashable:
-        """What equal devices have in common."""
-
-
-D = TypeVar("D", bound=Nameable)
-
+AUTO = "auto"
 ALL = "all"
 """The name of all equal devices."""
 
-
-def names_in(options: Sequence[str]) -> list[str]:
-    """Return the names that `--device` options hold, each of them separated by commas."""
-    return [name.strip() for option in options for name in option.split(",")]
-
-
-class UnknownDevice(Exception):
-    """No device has the name that is this exception's argument."""
-
-
-def find_device(name: str, devices: Sequence[D]) -> tuple[D, str]:
-    """Return the device that a name means, and why it is this one.
-
-    A part of the name of several equal devices means the first of them. Raises UnknownDevice, and
-    UsageError where devices differ that fit the name.
-    """
-    found = _fitting(name, devices)
-    if not found:
-        raise UnknownDevice(name)
-    first = found[0]
-    if len(found) == 1:
-        return first, f"--device {name} names it"
-    if len({device.kind for device in found}) == 1 and not _UUID.match(name):
-        which = first.uuid or first.bus_id
-        which = f"{first.index} ({which})" if which else first.index
-        return first, f"device {which} is the first of {len(found)} that --device {name} names"
-    raise UsageError(
-        f"--device {name} fits {len(found)} devices; name one of them by its index:\n"
-        + "\n".join(device_line(device) for device in found)
-    )
-
-
-def device_line(device: Nameable) -> str:
-    """Describe a device in a line that begins with its index."""
-    return f"  {device.index:<4} {device}"
-
-
-def suggest_device(name: str, devices: Sequence[Nameable]) -> str:
-    """Return the end of an error about an unknown name: `; did you mean ...?`, or a full stop."""
-    words = [word for device in devices for word in _names(device)]
-    near = nearest(name, [*words, ALL])
-    return f"; did you mean `{near}`?" if near else "."
-
-
-def _names(device: Nameable) -> Iterator[str]:
-    words = [word for word in device.name.split() if len(word) > 1]
-    yield from filter(None, (device.index, device.uuid, device.name, *words))
-
-
-def _fitting(name: str, devices: Sequence[D]) -> list[D]:
-    """Return the devices that a name fits, by the first rule that fits any."""
-    for rule in _rules(name):
-        found = [device for device in devices if rule(device)]
-        if found:
-            return found
-    return []
-
-
-def _rules(name: str) -> Iterator[Callable[[Nameable], bool]]:
-    """Yield what a name may be, the most exact first."""
-    folded = name.casefold()
-    yield lambda device: device.index == name
-    if name.isdecimal():
-        yield lambda device: device.index.rpartition(":")[2] == str(int(name))
-    if _UUID.match(name):
-        yield lambda device: device.uuid.casefold().startswith(folded)
-    yield lambda device: device.name.casefold() == folded
-    yield lambda device: folded in device.name.casefold()
-
-
-AUTO = "auto"
 _INTERFACES = ("cuda", "opencl")
 BACKENDS = (AUTO, *_INTERFACES, "command")
 
@@ -135,43 +38,37 @@ class Backend:
     """A chosen device, as it is sent to worker processes.
 
     `language` names the source that it compiles, `compiler` the flags that it understands, and
-    `cuda_compiler` what compiles CUDA: NVRTC understands flags of nvcc.
-    `arch` is the architecture to compile for; None means that of this machine's device. `cache` is
-    what a run finds in the device's caches, WARM or COLD. With `arch_specific`, kernels may use
-    what only devices of exactly this architecture have (sm_90a).
+    `cuda_compiler` what compiles CUDA: NVRTC understands flags of nvcc. `device` is None where only
+    an architecture of CUDA was named. `arch` is the architecture to compile for. `cache` is what a
+    run finds in the device's caches, WARM or COLD. With `arch_specific`, kernels may use what only
+    devices of exactly this architecture have (sm_90a).
     """
 
     language: str
     compiler: str
     why: str
-    opencl_device: opencl.DeviceName | None = None
+    device: Found | None = None
     arch: str | None = None
     cache: str = WARM
     arch_specific: bool = False
-    cuda_gpu: CudaGpu | None = None
     cuda_compiler: str = NVCC
-
-    @property
-    def device(self) -> Found | None:
-        """The device; None where only an architecture of CUDA was named."""
-        return self.opencl_device or self.cuda_gpu
 
     @property
     def is_gpu(self) -> bool:
         """Whether the device is a GPU."""
-        return self.opencl_device is None or self.opencl_device.is_gpu
+        return self.device is None or self.device.is_gpu
 
     def open_device(self) -> Device:
         """Open the device in this process."""
-        if self.opencl_device is not None:
-            return opencl_device.OpenClDevice(self.opencl_device, self.cache)
-        return cuda_device.CudaDevice(self.cache, self.cuda_gpu)
+        if isinstance(self.device, opencl.DeviceName):
+            return opencl_device.OpenClDevice(self.device, self.cache)
+        return CudaDevice(self.cache, self.device)
 
     def open_compiler(self) -> Compiler:
         """Open the compiler for the device in this process."""
-        if self.opencl_device is not None:
-            return opencl.OpenClCompiler(self.opencl_device)
-        arch = self.arch or cuda.device_arch()
+        if isinstance(self.device, opencl.DeviceName):
+            return opencl.OpenClCompiler(self.device)
+        arch = self.arch or gpus.list_gpus()[0].arch
         return open_cuda_compiler(self.cuda_compiler, arch, specific=self.arch_specific)
 
     def require_working(self, device: Device, compiler: Compiler) -> None:
@@ -188,6 +85,11 @@ class Backend:
         empty_kernel.require_working(device, compiler, self.language)
 
 
+def names_in(options: Sequence[str]) -> list[str]:
+    """Return the names that `--device` options hold, each of them separated by commas."""
+    return [name.strip() for option in options for name in option.split(",")]
+
+
 def choose(requested: str) -> Backend:
     """Return the requested backend; for `auto` CUDA with a GPU, else an OpenCL GPU, else PoCL.
 
@@ -195,7 +97,7 @@ def choose(requested: str) -> Backend:
     """
     if requested == "cuda":
         try:
-            return _cuda(cuda.usable_gpu(), "it was requested")
+            return _cuda(gpus.usable_gpus()[0], "it was requested")
         except BackendUnavailable as error:
             raise BackendUnavailable(f"--backend cuda cannot run here: {error}") from None
     if requested == "opencl":
@@ -264,45 +166,79 @@ def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
             missing[interface] = str(error)
             continue
         known += devices
-        try:
-            named = (find_device(word, devices) for word in words)
-            found = _all_of(devices) if ALL in words else list(named)
+        found = [_find(word, devices) for word in words] if ALL not in words else _all_of(devices)
+        named = [each for each in found if each is not None]
+        if len(named) == len(found):
             # The whole reason is printed where CUDA is requested.
-            why = "".join(
-                f"; no GPU of CUDA ({each.partition(':')[0]})" for each in missing.values()
-            )
-            return [(device, reason + why) for device, reason in found]
-        except UnknownDevice as error:
-            (unknown,) = error.args
+            without = (f"; no GPU of CUDA ({why.partition(':')[0]})" for why in missing.values())
+            why = "".join(without)
+            return [(device, reason + why) for device, reason in named]
+        unknown = words[found.index(None)]
     reasons = "".join(f"\n  {each} cannot be used: {why}" for each, why in missing.items())
     if not known:
         raise BackendUnavailable(f"there is no device `{unknown}`:{reasons}")
-    hint = suggest_device(unknown, known)
     hidden = os.environ.get(VISIBLE)
     others = f"\n{VISIBLE}={hidden} hides other GPUs" if hidden is not None else ""
     if unknown.upper().startswith(MIG) and hidden is None:
         others = f"\nCUDA shows one instance of a divided GPU: set {VISIBLE}={unknown}"
     raise UsageError(
-        f"there is no device `{unknown}`{hint} These are here:\n{_listed(known)}{others}{reasons}"
+        f"there is no device `{unknown}`{_hint(unknown, known)} These are here:\n"
+        f"{_listed(known)}{others}{reasons}"
     )
 
 
 def _known(interface: str) -> Sequence[Found]:
     """Return the devices of CUDA or OpenCL; raises BackendUnavailable where there is none."""
-    if interface == "cuda":
-        return cuda.usable_gpus()
-    opencl.find_device()  # raises where there is none
-    return opencl.list_devices()
+    return gpus.usable_gpus() if interface == "cuda" else opencl.usable_devices()
 
 
-def _all_of(devices: Sequence[Found]) -> list[tuple[Found, str]]:
+def _all_of(devices: Sequence[Found]) -> list[tuple[Found, str] | None]:
     """Return all GPUs, or all CPUs where there is no GPU, of the first device's platform."""
-    first = _group(devices[0])
-    return [(device, f"--device {ALL}") for device in devices if _group(device) == first]
+    first = devices[0].group
+    return [(device, f"--device {ALL}") for device in devices if device.group == first]
 
 
-def _group(device: Found) -> object:
-    return isinstance(device, CudaGpu) or (device.platform_number, device.is_gpu)
+def _find(name: str, devices: Sequence[Found]) -> tuple[Found, str] | None:
+    """Return the device that a name means, and why it is this one; None where it fits none.
+
+    A part of the name of several equal devices means the first of them. Raises UsageError where
+    devices differ that fit the name.
+    """
+    folded, is_uuid = name.casefold(), re.match(r"(gpu|mig)-", name, re.IGNORECASE) is not None
+    rules: list[Callable[[Found], bool]] = [  # the most exact first
+        lambda device: name in (device.index, device.index.rpartition(":")[2]),
+        lambda device: is_uuid and device.uuid.casefold().startswith(folded),
+        lambda device: device.name.casefold() == folded,
+        lambda device: folded in device.name.casefold(),
+    ]
+    fitting = ([device for device in devices if rule(device)] for rule in rules)
+    found = next(filter(None, fitting), None)
+    if found is None:
+        return None
+    first = found[0]
+    if len(found) == 1:
+        return first, f"--device {name} names it"
+    if len({device.kind for device in found}) == 1 and not is_uuid:
+        which = first.uuid or first.bus_id
+        which = f"{first.index} ({which})" if which else first.index
+        return first, f"device {which} is the first of {len(found)} that --device {name} names"
+    raise UsageError(
+        f"--device {name} fits {len(found)} devices; name one of them by its index:\n"
+        f"{_listed(found)}"
+    )
+
+
+def _hint(name: str, devices: Sequence[Found]) -> str:
+    """Return the end of an error about an unknown name: `; did you mean ...?`, or a full stop."""
+    words = [word for device in devices for word in device.name.split() if len(word) > 1]
+    names = [text for each in devices for text in (each.index, each.uuid, each.name) if text]
+    near = nearest(name, [*words, *names, ALL])
+    return f"; did you mean `{near}`?" if near else "."
+
+
+def device_line(device: Found) -> str:
+    """Describe a device in a line that begins with its index."""
+    return f"  {device.index:<4} {device}"
 
 
 def _listed(devices: Sequence[Found]) -> str:
@@ -311,7 +247,7 @@ def _listed(devices: Sequence[Found]) -> str:
 
 def _auto() -> Backend:
     try:
-        return _cuda(cuda.usable_gpu(), "CUDA comes first, and a GPU is here")
+        return _cuda(gpus.usable_gpus()[0], "CUDA comes first, and a GPU is here")
     except BackendUnavailable as error:
         no_cuda = str(error)
     try:
@@ -327,16 +263,14 @@ def _auto() -> Backend:
 
 
 def _backend(device: Found, why: str) -> Backend:
-    if isinstance(device, opencl.DeviceName):
-        return _opencl(device, why)
-    return _cuda(device, why)
+    return _opencl(device, why) if isinstance(device, opencl.DeviceName) else _cuda(device, why)
 
 
 def _cuda(gpu: CudaGpu, why: str) -> Backend:
     """Return the backend of a GPU; raises BackendUnavailable where nothing compiles for it."""
     # With its architecture known, no process that compiles asks the driver for it again.
-    why, compiler = f"{why}; through {cuda.describe_package()}", first_usable(gpu.arch)
-    return Backend("cuda", "nvcc", why, arch=gpu.arch, cuda_gpu=gpu, cuda_compiler=compiler)
+    why, compiler = f"{why}; through {gpus.describe_package()}", first_usable(gpu.arch)
+    return Backend("cuda", "nvcc", why, gpu, gpu.arch, cuda_compiler=compiler)
 
 
 def _opencl(device: opencl.DeviceName, why: str) -> Backend:

@@ -15,20 +15,15 @@ from harness.core.program import Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
 from harness.measure.backends.base import three, why_unlaunchable
-from harness.measure.backends.cubin import (
+from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray
+from harness.measure.cuda.calls import CudaDriver, Shape
+from harness.measure.cuda.cubin import (
     ParameterPlace,
     kernel_symbol,
     packed_arguments,
     parameter_places,
     variable_names,
 )
-from harness.measure.backends.cuda_api import (
-    CooperativeDriver,
-    CudaDriver,
-    Shape,
-    no_cooperative,
-)
-from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray
 
 Bound = Mapping[str, BoundArray | np.generic]
 """The bound arguments of a device; another object after each `bind`."""
@@ -134,44 +129,18 @@ class CudaModule:
 
     def _prepare(self, launch: Launch, bound: Bound) -> PreparedLaunch:
         function = self._function(launch.function)
-        call = self._call_of(launch)
+        driver = self._driver
+        call = driver.launch_cooperative if launch.cooperative else driver.launch
         reason = why_unlaunchable(launch, self._limits, function.static_bytes)
         if reason:
             raise LaunchFailed(reason)
         _check_group(function, launch)
         self._allow_memory(function, launch)
-        self._check_fits_at_once(function, launch)
         values = [_passed(each, launch, bound) for each in launch.arguments]
         are_arrays = [isinstance(bound.get(str(each)), BoundArray) for each in launch.arguments]
         packed = packed_arguments(launch, values, are_arrays, function.places)
         shape = three(launch.grid), three(launch.group)
         return PreparedLaunch(call, function, *shape, packed, launch.shared_bytes)
-
-    def _call_of(self, launch: Launch) -> _Call:
-        """Return the driver's call for a launch; raises LaunchFailed where it has none."""
-        if not launch.cooperative:
-            return self._driver.launch
-        if not isinstance(self._driver, CooperativeDriver):
-            reason = no_cooperative(self._driver)
-            raise LaunchFailed(f"{launch.function} is launched cooperatively, but {reason}")
-        return self._driver.launch_cooperative
-
-    def _check_fits_at_once(self, function: _CudaFunction, launch: Launch) -> None:
-        """Raise LaunchFailed where the device does not hold a cooperative launch's grid at once."""
-        if not (launch.cooperative and isinstance(self._driver, CooperativeDriver)):
-            return
-        name, (group_size, shared_bytes) = launch.function, launch.block
-        with self._errors(f"asking how many groups of {name} the device holds at once"):
-            each = self._driver.groups_at_once(function.handle, group_size, shared_bytes)
-        most = each * self._limits.compute_units
-        if launch.grid_size > most:
-            raise LaunchFailed(
-                f"grid {three(launch.grid)} of {name} has {launch.grid_size:,} groups, but in a "
-                f"cooperative launch the device must hold all at once, and it holds {most:,}: "
-                f"{each} on each of {self._limits.compute_units} multiprocessors, for groups of "
-                f"{group_size:,} threads with {function.registers} registers each and "
-                f"{function.static_bytes + shared_bytes:,} bytes of shared memory"
-            )
 
     def _allow_memory(self, function: _CudaFunction, launch: Launch) -> None:
         """Let a function have its dynamic shared memory, where that needs a permission."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.measure.backends.cuda_api import CudaDriver
+from harness.measure.cuda.calls import CudaDriver
 
 # An old PTX version and target: every driver since CUDA 9 compiles them, for every GPU since 2014.
 _HEAD = """\

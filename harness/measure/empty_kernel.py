@@ -12,9 +12,9 @@ from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
 from harness.core.program import Binary, Launch, Program
-from harness.measure.backends import nvcc
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.build_cache import BuildCache
+from harness.measure.cuda.nvcc import ENVIRONMENT
 
 _NAME = "harness_empty"
 _TEXTS = {
@@ -74,5 +74,5 @@ def _host_compiler(language: str) -> str:
 
 def _flags_advice() -> str:
     """Name the variables that may have changed the architecture to compile for."""
-    names = [name for name in nvcc.ENVIRONMENT if os.environ.get(name)]
+    names = [name for name in ENVIRONMENT if os.environ.get(name)]
     return f"Unset {', '.join(names)}: flags may name another architecture. " if names else ""

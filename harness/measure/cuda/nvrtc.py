@@ -22,13 +22,13 @@ from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import cache_folder
 from harness.core.flag_file import with_values
 from harness.core.program import Binary, Program
-from harness.measure.backends.cuda_binary import (
+from harness.measure.build_cache import digests
+from harness.measure.cuda.binary import (
     SOURCE_NAME,
     checked_arch,
     cuda_binary,
     readable_log,
 )
-from harness.measure.build_cache import digests
 from harness.measure.forked import ForkLost, run_forked
 from harness.source.kernel_source import INCLUDE, included_files
 

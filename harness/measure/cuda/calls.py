@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 Shape = tuple[int, int, int]
-
-PACKAGE = "HARNESS_CUDA_PACKAGE"
-"""The variable that names the package which calls the driver."""
-
-PACKAGES = ("pycuda", "cuda-bindings")
 
 
 class SharedWords(NamedTuple):
@@ -25,56 +20,39 @@ class SharedWords(NamedTuple):
 class CudaDriver(Protocol):
     """NVIDIA's driver with one device open, in the driver's own terms.
 
-    Modules, functions, memory and events are the package's own objects. The driver frees what
-    they stand for when nothing uses them any more. Every call may raise `error`.
+    Modules, functions, memory and events are the package's own objects. A module is unloaded when
+    neither it nor a function of it is used any more. `package` is the Python package and its
+    version, `error` the base class of its errors, which every call may raise. Where
+    `is_cooperative`, the package can launch kernels whose groups wait for each other.
     """
 
-    @property
-    def package(self) -> str:
-        """The Python package and its version."""
-
-    @property
-    def error(self) -> type[Exception]:
-        """The base class of the errors."""
+    package: str
+    error: type[Exception]
+    is_cooperative: bool
 
     def describe(self, error: Exception) -> str:
         """Return the call that failed, what the driver says, and its name of the error."""
 
-    def is_out_of_memory(self, error: Exception) -> bool:
-        """Whether the device has no memory left."""
-
-    def version(self) -> int:
-        """Return the newest CUDA that the driver supports; 13020 is CUDA 13.2."""
-
-    def init(self) -> None:
-        """Initialise the driver in this process; a second call does nothing."""
-
     def open(self, ordinal: int) -> None:
-        """Make a device's primary context current in this thread."""
+        """Initialise the driver, and make a device's primary context current in this thread.
 
-    def close(self) -> None:
-        """Leave the context and release it."""
+        It stays current until the process ends.
+        """
 
     def synchronize(self) -> None:
         """Wait for the device; raises the error of what ran before."""
 
-    def device_name(self) -> str:
-        """Return the device's name."""
-
-    def pci_bus_id(self) -> str:
-        """Return the device's place on the PCI bus."""
-
     def device_attribute(self, name: str) -> int:
         """Return an attribute by its name without CU_DEVICE_ATTRIBUTE_."""
 
-    def memory_info(self) -> tuple[int, int]:
-        """Return the bytes of the device's memory that are free, and all of them."""
+    def free_bytes(self) -> int:
+        """Return the bytes of the device's memory that are free."""
 
     def allocate(self, size_bytes: int) -> Any:
-        """Return new device memory, of which int() is the address."""
+        """Return new device memory, of which int() is the address; `free` frees it."""
 
     def free(self, memory: Any) -> None:
-        """Free device memory now."""
+        """Free device memory."""
 
     def write(self, address: int, array: npt.NDArray[Any]) -> None:
         """Copy a C-contiguous array to the device, and wait."""
@@ -86,10 +64,10 @@ class CudaDriver(Protocol):
         """Queue a copy within the device."""
 
     def fill(self, address: int, byte: int, size_bytes: int) -> None:
-        """Queue the setting of bytes; never waits for the device."""
+        """Queue the setting of bytes, by the call that never waits for the device."""
 
     def share_words(self, count: int) -> SharedWords:
-        """Return new zeros that host and device share."""
+        """Return new zeros that host and device share until the process ends."""
 
     def load(self, image: bytes) -> Any:
         """Load a module: a cubin, or PTX text with a zero byte at its end."""
@@ -111,32 +89,16 @@ class CudaDriver(Protocol):
     ) -> None:
         """Queue a kernel with its packed arguments, by one call of the driver."""
 
+    def launch_cooperative(
+        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
+    ) -> None:
+        """Queue a kernel whose groups wait for each other."""
+
     def event(self) -> Any:
-        """Return a new event."""
+        """Return a new event, which lasts until the process ends."""
 
     def record(self, event: Any) -> None:
         """Queue an event."""
 
     def elapsed_s(self, start: Any, stop: Any) -> float:
         """Return the seconds between two events that have ended."""
-
-
-@runtime_checkable
-class CooperativeDriver(Protocol):
-    """What a driver adds whose package has a call for cooperative launches."""
-
-    def launch_cooperative(
-        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
-    ) -> None:
-        """Queue a kernel whose groups may wait for each other."""
-
-    def groups_at_once(self, function: Any, group_size: int, shared_bytes: int) -> int:
-        """Return how many groups of a kernel a multiprocessor holds at once."""
-
-
-def no_cooperative(driver: CudaDriver) -> str:
-    """Return why a driver makes no cooperative launches, and what to do."""
-    return (
-        f"{driver.package} has no call for that; set {PACKAGE}={PACKAGES[1]}, which "
-        f"`pip install {PACKAGES[1]}` installs"
-    )

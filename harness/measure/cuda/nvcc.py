@@ -17,13 +17,13 @@ from pathlib import Path
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.flag_file import with_values
 from harness.core.program import Binary, Program
-from harness.measure.backends.cuda_binary import (
+from harness.measure.build_cache import digests
+from harness.measure.cuda.binary import (
     SOURCE_NAME,
     checked_arch,
     cuda_binary,
     readable_log,
 )
-from harness.measure.build_cache import digests
 from harness.source.kernel_source import INCLUDE
 
 COMPILE_TIMEOUT_S = 120.0

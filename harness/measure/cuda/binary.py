@@ -12,8 +12,8 @@ from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
 from harness.core.text import nearest
-from harness.measure.backends.cubin import machine_code_sha256, readable
 from harness.measure.compiler_warnings import require_obeyed
+from harness.measure.cuda.cubin import machine_code_sha256, readable
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def cuda_binary(
 
     Registers, shared and spilled bytes are the largest of any function in the file, since any of
     them may be launched. `binary_sha256` is that of the machine code (see
-    `harness.measure.backends.cubin`), equal for flags that change nothing. Raises BuildFailed where
+    `harness.measure.cuda.cubin`), equal for flags that change nothing. Raises BuildFailed where
     the report warns that a flag is not obeyed, and where the output is no cubin.
     """
     require_obeyed("nvcc", report)  # whose flags NVRTC takes

@@ -1,0 +1,1 @@
+"""NVIDIA's GPUs: find them, compile for them, launch and time kernels on them."""

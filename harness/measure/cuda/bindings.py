@@ -1,0 +1,183 @@
+"""NVIDIA's driver through NVIDIA's own Python package, cuda-bindings, which needs no toolkit: the
+`CudaDriver` of harness.measure.cuda.calls."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.errors import BackendUnavailable
+from harness.measure.cuda.calls import Shape, SharedWords
+
+_DEFAULT_STREAM = 0
+_DEVICE_MAP = 2  # CU_MEMHOSTALLOC_DEVICEMAP
+_BUFFER, _BUFFER_BYTES, _END = 1, 2, 0  # CU_LAUNCH_PARAM_...
+
+
+class BindingsError(Exception):
+    """A call of the driver that failed: what the driver says, and its name of the error."""
+
+
+class _Module:
+    """A loaded module, unloaded with the last reference to it."""
+
+    def __init__(self, api: Any, handle: Any) -> None:
+        self.handle = handle
+        self._api = api
+
+    def __del__(self) -> None:
+        self._api.cuModuleUnload(self.handle)  # fails in a lost context, which has none
+
+
+class BindingsDriver:
+    """cuda-bindings; a function is a pair of its module, which it keeps, and its handle.
+
+    Raises ModuleNotFoundError where it is not installed, BackendUnavailable where it is broken.
+    """
+
+    is_cooperative = True
+    error: type[Exception] = BindingsError
+
+    def __init__(self) -> None:
+        try:
+            self._api = importlib.import_module("cuda.bindings.driver")
+        except ModuleNotFoundError:
+            raise
+        except ImportError as error:
+            raise BackendUnavailable(
+                f"cuda-bindings is installed but cannot be imported: {error}. Install it again: "
+                "pip install --force-reinstall cuda-bindings"
+            ) from error
+        self.package = f"cuda-bindings {importlib.import_module('cuda.bindings').__version__}"
+        self._device: Any = None
+
+    def describe(self, error: Exception) -> str:
+        return str(error)
+
+    def _call(self, call: str, *arguments: Any) -> Any:
+        """Call the driver; return its answer, or a list where it has several."""
+        try:
+            status, *answers = getattr(self._api, call)(*arguments)
+        except RuntimeError as error:  # the package's own: the driver has no such function
+            raise BindingsError(
+                f"{call} failed: {error}. {self.package} needs a newer NVIDIA driver than this "
+                "machine's: update the driver, or install a cuda-bindings of its CUDA version, "
+                "such as 'cuda-bindings < 13' for CUDA 12",
+            ) from None
+        except ValueError as error:  # of a driver that is newer than the package
+            raise BindingsError(f"{call} failed: {error}, as {self.package} knows them") from None
+        if int(status) != 0:
+            _, meaning = self._api.cuGetErrorString(status)
+            text = (meaning or b"unknown error").decode()
+            raise BindingsError(f"{call} failed: {text} ({status.name})")
+        return answers[0] if len(answers) == 1 else answers
+
+    def open(self, ordinal: int) -> None:
+        self._call("cuInit", 0)
+        self._device = self._call("cuDeviceGet", ordinal)
+        self._call("cuCtxPushCurrent", self._call("cuDevicePrimaryCtxRetain", self._device))
+
+    def synchronize(self) -> None:
+        self._call("cuCtxSynchronize")
+
+    def device_attribute(self, name: str) -> int:
+        attribute = getattr(self._api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._call("cuDeviceGetAttribute", attribute, self._device))
+
+    def free_bytes(self) -> int:
+        return int(self._call("cuMemGetInfo")[0])
+
+    def allocate(self, size_bytes: int) -> Any:
+        return self._call("cuMemAlloc", size_bytes)
+
+    def free(self, memory: Any) -> None:
+        self._call("cuMemFree", memory)
+
+    def write(self, address: int, array: npt.NDArray[Any]) -> None:
+        self._call("cuMemcpyHtoD", address, array.ctypes.data, array.nbytes)
+
+    def read(self, array: npt.NDArray[Any], address: int) -> None:
+        self._call("cuMemcpyDtoH", array.ctypes.data, address, array.nbytes)
+
+    def copy(self, address: int, source: int, size_bytes: int) -> None:
+        self._call("cuMemcpyDtoD", address, source, size_bytes)
+
+    def fill(self, address: int, byte: int, size_bytes: int) -> None:
+        self._call("cuMemsetD8Async", address, byte, size_bytes, _DEFAULT_STREAM)
+
+    def share_words(self, count: int) -> SharedWords:
+        size_bytes = count * np.dtype(np.uint64).itemsize
+        host = int(self._call("cuMemHostAlloc", size_bytes, _DEVICE_MAP))
+        words = np.ctypeslib.as_array((ctypes.c_uint64 * count).from_address(host))
+        words.fill(0)
+        return SharedWords(words, int(self._call("cuMemHostGetDevicePointer", host, 0)))
+
+    def load(self, image: bytes) -> Any:
+        return _Module(self._api, self._call("cuModuleLoadData", image))
+
+    def function(self, module: Any, symbol: str) -> Any:
+        return module, self._call("cuModuleGetFunction", module.handle, symbol.encode())
+
+    def variable(self, module: Any, symbol: str) -> tuple[int, int]:
+        address, size_bytes = self._call("cuModuleGetGlobal", module.handle, symbol.encode())
+        return int(address), int(size_bytes)
+
+    def function_attribute(self, function: Any, name: str) -> int:
+        attribute = getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        return int(self._call("cuFuncGetAttribute", attribute, function[1]))
+
+    def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
+        names = self._api.CUfunction_attribute
+        attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._call("cuFuncSetAttribute", function[1], attribute, size_bytes)
+
+    def launch(
+        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
+    ) -> None:
+        shape = (*grid, *group, shared_bytes, _DEFAULT_STREAM)
+        self._call("cuLaunchKernel", function[1], *shape, 0, _packed(arguments).address)
+
+    def launch_cooperative(
+        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
+    ) -> None:
+        attribute = self._api.CUlaunchAttribute()
+        attribute.id = self._api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        attribute.value.cooperative = 1
+        config = self._api.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = group
+        config.sharedMemBytes, config.hStream = shared_bytes, _DEFAULT_STREAM
+        config.attrs, config.numAttrs = [attribute], 1
+        self._call("cuLaunchKernelEx", config, function[1], 0, _packed(arguments).address)
+
+    def event(self) -> Any:
+        return self._call("cuEventCreate", 0)
+
+    def record(self, event: Any) -> None:
+        self._call("cuEventRecord", event, _DEFAULT_STREAM)
+
+    def elapsed_s(self, start: Any, stop: Any) -> float:
+        return float(self._call("cuEventElapsedTime", start, stop)) * 1e-3
+
+
+class _PackedArguments:
+    """The list by which a launch finds its arguments in one piece of memory."""
+
+    def __init__(self, arguments: bytes) -> None:
+        self._bytes = ctypes.create_string_buffer(arguments, max(1, len(arguments)))
+        self._size = ctypes.c_size_t(len(arguments))
+        buffer, size = ctypes.addressof(self._bytes), ctypes.addressof(self._size)
+        self._list = (ctypes.c_void_p * 5)(_BUFFER, buffer, _BUFFER_BYTES, size, _END)
+        self.address = ctypes.addressof(self._list)
+
+
+@lru_cache(maxsize=64)
+def _packed(arguments: bytes) -> _PackedArguments:
+    """Return the list of these arguments, which launches repeat: to make one takes longer than to
+    launch. The driver copies the arguments while it queues a launch."""
+    return _PackedArguments(arguments)

@@ -1,0 +1,189 @@
+"""Find this machine's NVIDIA GPUs, and the Python package that calls their driver.
+
+Neither initialises the driver in this process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from harness.core.errors import BackendUnavailable
+from harness.measure.cuda import probe
+from harness.measure.cuda.bindings import BindingsDriver
+from harness.measure.cuda.calls import CudaDriver
+from harness.measure.cuda.pycuda import PyCudaDriver
+
+MIG = "MIG-"
+"""How the UUID of an instance of a divided GPU begins."""
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+PACKAGE = "HARNESS_CUDA_PACKAGE"
+"""The variable that names the package which calls the driver."""
+
+PYCUDA, BINDINGS = "pycuda", "cuda-bindings"
+_DRIVERS: dict[str, type[CudaDriver]] = {PYCUDA: PyCudaDriver, BINDINGS: BindingsDriver}
+
+
+@dataclass(frozen=True)
+class CudaGpu:
+    """A GPU as CUDA numbers it, which CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER change."""
+
+    ordinal: int
+    name: str
+    uuid: str
+    bus_id: str
+    arch: str
+    memory_bytes: int
+    is_gpu: ClassVar = True
+    group: ClassVar = "cuda"
+    """What the devices that `all` names have in common."""
+
+    @property
+    def index(self) -> str:
+        """The number by which `--device` names it."""
+        return str(self.ordinal)
+
+    @property
+    def kind(self) -> tuple[str, str, int]:
+        """What equal devices have in common."""
+        return self.name, self.arch, round(self.memory_bytes / 2**30)
+
+    @property
+    def identity(self) -> str:
+        """What distinguishes it from all devices of this machine, with OpenCL as well."""
+        return self.instance or self.bus_id.upper()
+
+    @property
+    def instance(self) -> str:
+        """The UUID of an instance of a divided GPU (MIG); empty for a whole GPU."""
+        return self.uuid if self.uuid.startswith(MIG) else ""
+
+    def __str__(self) -> str:
+        memory = f"{self.memory_bytes / 2**30:.1f} GiB"
+        return ", ".join((self.name, self.arch, memory, self.bus_id, self.uuid))
+
+
+def list_gpus() -> tuple[CudaGpu, ...]:
+    """Ask another process for this machine's GPUs, in the driver's order.
+
+    Raises BackendUnavailable where the driver reports an error or no device.
+    """
+    try:
+        command = [sys.executable, "-I", str(Path(probe.__file__))]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
+        raise BackendUnavailable(
+            f"the NVIDIA driver did not answer ({error}). Check nvidia-smi and the kernel log"
+        ) from error
+    if answer["error"] or not answer["devices"]:
+        reason = answer["error"] or "it lists no device"
+        raise BackendUnavailable(f"the NVIDIA driver offers no GPU: {reason}. {_cure(reason)}")
+    return tuple(CudaGpu(**device) for device in answer["devices"])
+
+
+def usable_gpus() -> tuple[CudaGpu, ...]:
+    """Return this machine's GPUs; raises BackendUnavailable, with the next step, where CUDA kernels
+    cannot run here."""
+    require_driver()
+    load_driver()
+    return list_gpus()
+
+
+def _cure(reason: str) -> str:
+    """Return what may make the driver work."""
+    forbidden = forbidden_files()
+    if forbidden:
+        return (
+            f"This user may not read and write {', '.join(forbidden)}: join the group that owns "
+            "them, or start the container with --gpus all"
+        )
+    if "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" in reason:
+        return f"{probe.LIBRARY} and the kernel's driver differ, as after an update: reboot"
+    return "Check nvidia-smi, CUDA_VISIBLE_DEVICES, and the devices of the container"
+
+
+def forbidden_files(folder: Path = Path("/dev")) -> list[str]:
+    """Return NVIDIA's device files that this user may not open, such as /dev/nvidia0."""
+    files = (file for file in sorted(folder.glob("nvidia*")) if not file.is_dir())
+    return [str(file) for file in files if not os.access(file, os.R_OK | os.W_OK)]
+
+
+def require_driver() -> None:
+    """Raise BackendUnavailable unless the driver's library can be loaded."""
+    try:
+        ctypes.CDLL(probe.LIBRARY)
+    except OSError as error:
+        raise BackendUnavailable(
+            f"no NVIDIA driver: {error}. Install the driver, which brings {probe.LIBRARY} "
+            "(the CUDA toolkit does not); in a container, start it with --gpus all"
+        ) from error
+
+
+def driver_version(path: Path = Path("/proc/driver/nvidia/version")) -> str | None:
+    """Return the kernel driver's version, such as `580.65.06`; None where it is not found."""
+    try:
+        text = path.read_text()
+    except OSError:
+        return None
+    found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
+    return found[1] if found else None
+
+
+def load_driver() -> CudaDriver:
+    """Import the package that calls the driver: PyCUDA where it works, else cuda-bindings; or the
+    one that HARNESS_CUDA_PACKAGE names.
+
+    Both make the same calls. Raises BackendUnavailable, with the next step.
+    """
+    return _loaded_driver()[0]
+
+
+def describe_package() -> str:
+    """Return the package that calls the driver, and why it is not PyCUDA where that is broken."""
+    driver, reason = _loaded_driver()
+    return f"{driver.package}, since {reason}" if reason else driver.package
+
+
+def _loaded_driver() -> tuple[CudaDriver, str]:
+    """Return a driver, and why PyCUDA's was not taken where PyCUDA is installed."""
+    named, reason = os.environ.get(PACKAGE), ""
+    if named and named not in _DRIVERS:
+        raise BackendUnavailable(
+            f"{PACKAGE} is {named!r}, but must be {' or '.join(_DRIVERS)}, or unset"
+        )
+    for package in [named] if named else _DRIVERS:
+        try:
+            return _DRIVERS[package](), reason
+        except ModuleNotFoundError as error:
+            if named:
+                raise BackendUnavailable(
+                    f"{PACKAGE} is {named}, which is not installed ({error}): pip install {named}, "
+                    "or unset it"
+                ) from None
+        except BackendUnavailable as error:
+            reason = str(error)
+    raise BackendUnavailable(
+        reason
+        or "neither cuda-bindings nor PyCUDA is installed. In the clone of harness, run: "
+        "pip install -e '.[cuda]', which brings cuda-bindings and needs no CUDA toolkit"
+    )
+
+
+def require_cooperative() -> None:
+    """Raise BackendUnavailable where the package has no call for cooperative launches."""
+    driver = load_driver()
+    if not driver.is_cooperative:
+        raise BackendUnavailable(
+            f"the space's launches are cooperative, but {driver.package} has no call for that; set "
+            f"{PACKAGE}={BINDINGS}, which `pip install {BINDINGS}` installs"
+        )

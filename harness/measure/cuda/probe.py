@@ -1,0 +1,95 @@
+"""List the CUDA devices, in a process of its own.
+
+`cuInit` in a process spoils CUDA for every process that is forked from it later. So harness runs
+this file, which creates no context and prints one JSON object:
+`{"error": null, "devices": [{"name": ..., "uuid": ..., ...}]}`, in the driver's order. It imports
+only the standard library, to start fast.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from typing import Any
+
+LIBRARY = "libcuda.so.1"
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+_UUID_CALLS = ("cuDeviceGetUuid", "cuDeviceGetUuid_v2")  # the second since CUDA 11.4
+_TEXT_BYTES = 256
+
+
+def _call(call: str, *arguments: object) -> None:
+    library = ctypes.CDLL(LIBRARY)
+    status = getattr(library, call)(*arguments)
+    if status != 0:
+        name = ctypes.c_char_p()
+        library.cuGetErrorName(status, ctypes.byref(name))
+        text = (name.value or b"unknown error").decode()
+        raise OSError(f"{call} failed: {text} ({status})")
+
+
+def _ask(call: str, answer: Any, *arguments: object) -> Any:
+    """Return what a call writes to its first parameter."""
+    _call(call, ctypes.byref(answer), *arguments)
+    return answer.value
+
+
+def _text(call: str, device: int) -> str:
+    content = ctypes.create_string_buffer(_TEXT_BYTES)
+    return str(_ask(call, content, _TEXT_BYTES, device).decode(errors="replace"))
+
+
+def _uuid(device: int) -> str:
+    """Return the UUID as nvidia-smi writes it.
+
+    For an instance of a divided GPU (MIG), the first version of the call returns the UUID of the
+    GPU, and the second one that of the instance.
+    """
+    found = [ctypes.create_string_buffer(16) for _ in _UUID_CALLS]
+    _ask(_UUID_CALLS[0], found[0], device)
+    try:
+        _ask(_UUID_CALLS[1], found[1], device)
+    except (AttributeError, OSError):  # an older driver
+        found[1] = found[0]
+    digits = found[1].raw.hex()
+    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    return f"{'GPU' if found[0].raw == found[1].raw else 'MIG'}-{'-'.join(parts)}"
+
+
+def cuda_version() -> int:
+    """Return the newest CUDA that the driver supports; 13020 is CUDA 13.2. Raises OSError."""
+    return int(_ask("cuDriverGetVersion", ctypes.c_int()))
+
+
+def describe(ordinal: int) -> dict[str, Any]:
+    """Describe a device; the driver must have been initialised in this process.
+
+    Raises OSError where the driver fails.
+    """
+    device = _ask("cuDeviceGet", ctypes.c_int(), ordinal)
+    major, minor = (
+        _ask("cuDeviceGetAttribute", ctypes.c_int(), attribute, device)
+        for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR)
+    )
+    return {
+        "ordinal": ordinal,
+        "name": _text("cuDeviceGetName", device),
+        "uuid": _uuid(device),
+        "bus_id": _text("cuDeviceGetPCIBusId", device),
+        "arch": f"sm_{major}{minor}",
+        "memory_bytes": _ask("cuDeviceTotalMem_v2", ctypes.c_size_t(), device),
+    }
+
+
+def probe() -> dict[str, object]:
+    """Return the object to print; an error and no devices where the driver fails."""
+    try:
+        _call("cuInit", 0)
+        count = _ask("cuDeviceGetCount", ctypes.c_int())
+        return {"error": None, "devices": [describe(i) for i in range(count)]}
+    except OSError as error:
+        return {"error": str(error), "devices": []}
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe()))

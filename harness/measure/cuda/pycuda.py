@@ -1,0 +1,158 @@
+"""NVIDIA's driver through PyCUDA: the `CudaDriver` of harness.measure.cuda.calls."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib
+import re
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core.errors import BackendUnavailable
+from harness.measure.cuda.calls import Shape, SharedWords
+from harness.measure.cuda.probe import LIBRARY
+
+_PAST_ERRORS = 1000  # no error of the driver has this number or a higher one
+
+
+class PyCudaDriver:
+    """PyCUDA, which has no call for cooperative launches.
+
+    Raises ModuleNotFoundError where it is not installed, BackendUnavailable where it is broken.
+    """
+
+    is_cooperative = False
+
+    def __init__(self) -> None:
+        self._pycuda = _load_pycuda()
+        version = importlib.import_module("pycuda").VERSION_TEXT
+        toolkit = ".".join(map(str, self._pycuda.get_version()[:2]))
+        self.package = f"PyCUDA {version}, built with CUDA {toolkit}"
+        self.error: type[Exception] = self._pycuda.Error
+        self._device: Any = None
+
+    def describe(self, error: Exception) -> str:
+        text = str(error).removesuffix(" - ")  # an empty log of the driver's compiler
+        said = re.search(r" failed: ([^\n]*?)(?: - |\n|$)", text)
+        name = _error_names().get(said[1]) if said else None
+        return f"{text} ({name})" if name else text
+
+    def open(self, ordinal: int) -> None:
+        self._pycuda.init()
+        self._device = self._pycuda.Device(ordinal)
+        context = self._device.retain_primary_context()
+        context.push()
+        # Otherwise PyCUDA aborts the process at its end ("context stack was not empty"), and would
+        # detach later, which fails for a primary context.
+        atexit.register(_leave, context)
+
+    def synchronize(self) -> None:
+        self._pycuda.Context.synchronize()
+
+    def device_attribute(self, name: str) -> int:
+        return int(self._device.get_attribute(getattr(self._pycuda.device_attribute, name)))
+
+    def free_bytes(self) -> int:
+        return int(self._pycuda.mem_get_info()[0])
+
+    def allocate(self, size_bytes: int) -> Any:
+        return self._pycuda.mem_alloc(size_bytes)  # collects garbage and tries again
+
+    def free(self, memory: Any) -> None:
+        memory.free()
+
+    def write(self, address: int, array: npt.NDArray[Any]) -> None:
+        self._pycuda.memcpy_htod(address, array)
+
+    def read(self, array: npt.NDArray[Any], address: int) -> None:
+        self._pycuda.memcpy_dtoh(array, address)
+
+    def copy(self, address: int, source: int, size_bytes: int) -> None:
+        self._pycuda.memcpy_dtod(address, source, size_bytes)
+
+    def fill(self, address: int, byte: int, size_bytes: int) -> None:
+        self._pycuda.memset_d8_async(address, byte, size_bytes, None)
+
+    def share_words(self, count: int) -> SharedWords:
+        flags = self._pycuda.host_alloc_flags.DEVICEMAP
+        words = self._pycuda.pagelocked_zeros(count, np.uint64, mem_flags=flags)
+        return SharedWords(words, int(words.base.get_device_pointer()))
+
+    def load(self, image: bytes) -> Any:
+        return self._pycuda.module_from_buffer(image)
+
+    def function(self, module: Any, symbol: str) -> Any:
+        return module.get_function(symbol)
+
+    def variable(self, module: Any, symbol: str) -> tuple[int, int]:
+        address, size_bytes = module.get_global(symbol)
+        return int(address), int(size_bytes)
+
+    def function_attribute(self, function: Any, name: str) -> int:
+        return int(function.get_attribute(getattr(self._pycuda.function_attribute, name)))
+
+    def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
+        names = self._pycuda.function_attribute
+        function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, size_bytes)
+
+    def launch(
+        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
+    ) -> None:
+        # PyCUDA's formats of arguments have neither bool nor half, and its prepared calls set the
+        # group first, by another call of the driver.
+        function._launch_kernel(grid, group, arguments, shared_bytes, None)
+
+    def launch_cooperative(
+        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
+    ) -> None:
+        raise NotImplementedError(f"{self.package} makes no cooperative launches")
+
+    def event(self) -> Any:
+        return self._pycuda.Event()
+
+    def record(self, event: Any) -> None:
+        event.record()
+
+    def elapsed_s(self, start: Any, stop: Any) -> float:
+        return float(stop.time_since(start)) * 1e-3
+
+
+def _load_pycuda() -> Any:
+    """Import pycuda.driver, which initialises nothing."""
+    try:
+        return importlib.import_module("pycuda.driver")
+    except ModuleNotFoundError:
+        raise
+    except ImportError as error:
+        if "undefined symbol: cu" in str(error):
+            raise BackendUnavailable(
+                f"PyCUDA needs a newer NVIDIA driver than this machine's: {error}. Update the "
+                "driver, or rebuild PyCUDA with a CUDA toolkit that is no newer than the driver"
+            ) from error
+        raise BackendUnavailable(
+            f"PyCUDA is installed but cannot be imported: {error}. Rebuild it for this machine: "
+            "pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda"
+        ) from error
+
+
+def _leave(context: Any) -> None:
+    context.pop()
+    context.detach()
+
+
+@lru_cache(maxsize=1)
+def _error_names() -> dict[str, str]:
+    """Return the driver's name of each error by its text, the one thing that PyCUDA passes on."""
+    library = ctypes.CDLL(LIBRARY)
+    name, text = ctypes.c_char_p(), ctypes.c_char_p()
+    found: dict[str, str] = {}
+    for code in range(1, _PAST_ERRORS):
+        named = library.cuGetErrorName(code, ctypes.byref(name))
+        said = library.cuGetErrorString(code, ctypes.byref(text))
+        if not named and not said and name.value and text.value:
+            found[text.value.decode()] = name.value.decode()
+    return found
