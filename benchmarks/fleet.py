@@ -60,7 +60,7 @@ from harness.fleet.messages import (
 from harness.measure.device_worker import DeviceFacts, Together
 from harness.measure.devices import Backend
 from harness.measure.kernel_job import KernelJob
-from harness.measure.sensors.choose import SensorFacts
+from harness.measure.sensors.nvml import SensorFacts
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec

@@ -10,7 +10,7 @@ import numpy as np
 from harness.analysis.inputs import InputReport
 from harness.core.records import Input, Measurement
 from harness.core.text import counted
-from harness.measure.sensors.energy import ENERGY, LAUNCH_SHARE
+from harness.measure.sensors.energy import ENERGY, LAUNCH_SHARE, LEAST_SHARE
 from harness.results.measured import MeasuredConfigs, measured_by_input
 from harness.results.view import Results
 
@@ -60,9 +60,9 @@ def unknown_energy_lines(results: Results) -> Iterator[str]:
     if unknown:
         yield (
             f"The energy of {unknown:,} of {counted(int(asked.sum()), 'measurement')} is unknown: "
-            "the launches take less than a quarter of the time of a run, which restores arguments "
-            "and may empty caches, or the counter of energy moves too seldom. Tune for larger "
-            "inputs, or with `measure: {cache: warm}`."
+            f"the launches take less than {LEAST_SHARE:.0%} of the time of a run, which restores "
+            "arguments and may empty caches, or the counter of energy moves too seldom. Tune for "
+            "larger inputs, or with `measure: {cache: warm}`."
         )
 
 

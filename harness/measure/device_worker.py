@@ -28,8 +28,7 @@ from harness.measure.kernel_job import KernelJob
 from harness.measure.kernel_proof import ProofRuns
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
 from harness.measure.occasions import Block, join
-from harness.measure.sensors.choose import SensorFacts, Sensors, open_sensors
-from harness.measure.sensors.nvml import other_processes
+from harness.measure.sensors.nvml import SensorFacts, Sensors, open_sensors, other_processes
 from harness.measure.verify import Tolerance
 
 SEARCH_SEED = 0

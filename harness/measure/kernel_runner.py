@@ -21,8 +21,8 @@ from harness.measure.host_module import Array, TrackedConfig
 from harness.measure.kernel_checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_job import KernelJob, Twin
-from harness.measure.sensors.choose import SensorLog, Sensors
 from harness.measure.sensors.energy import LONGEST_LAUNCH
+from harness.measure.sensors.nvml import SensorLog, Sensors
 from harness.measure.trial import HostRetries, RunFailed
 from harness.measure.verify import FILLS, Tolerance, describe_wrong, verify
 
@@ -168,7 +168,7 @@ class KernelRunner:
         self._sensed.read()
         seconds = self.job.energy_s
         if self._last_s < LONGEST_LAUNCH * seconds and not self.interleaved:
-            self._sensed.measure_energy(self._run_once, self._run_nothing, self.verify, seconds)
+            self._sensed.measure_energy(self._run_once, self.verify, seconds)
 
     def check_writes(self) -> None:
         """Check that no run has written what it may not write.
@@ -303,11 +303,6 @@ class KernelRunner:
             if name not in fresh:
                 self.device.write(name, array)
         self.device.restore(fresh)
-
-    def _run_nothing(self) -> float:
-        """Do all that a run does but launch."""
-        self._restore()
-        return self.device.launch(self._module, ())
 
     def _host_launches(self) -> Iterator[float]:
         """Launch what the host module yields, all between two reads at once; yield the seconds."""

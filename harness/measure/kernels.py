@@ -37,9 +37,8 @@ from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Proofs, Refusal
 from harness.measure.processes import ProcessLost, spare_cores, usable_cores
-from harness.measure.sensors.choose import energy_notices
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
-from harness.measure.sensors.nvml import processes_notice
+from harness.measure.sensors.nvml import energy_notices, processes_notice
 from harness.measure.verify import Tolerance
 from harness.space import Space
 from harness.space.launches import make_program

@@ -32,7 +32,7 @@ from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.stream import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.devices import choose_one
 from harness.measure.empty_kernel import require_working
-from harness.measure.sensors.choose import SensorFacts, open_sensors
+from harness.measure.sensors.nvml import SensorFacts, open_sensors
 from harness.measure.verify import NAN
 from tests.helpers.stub_driver import StubDriver, needs_pycuda
 from tests.helpers.stub_nvml import BUS, Script
@@ -315,9 +315,8 @@ def test_array_that_fits_no_variable_is_a_failed_launch(device, name, size, reas
         device.launch(module, (Launch("nothing", (64,), (1,), ("z",), constants=(name,)),))
 
 
-@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize("count", [1, 2])
 def test_sample_calls_the_driver_for_its_work_alone(device, module, stub, count):
-    """Without launches it does all the rest, whose energy is subtracted from that of a run."""
     launches = (ADD,) * count
     for _ in range(2):
         device.launch(module, launches)

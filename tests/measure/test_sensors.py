@@ -6,7 +6,9 @@ import dataclasses
 import itertools
 import os
 import sys
+import threading
 import time
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,27 +21,25 @@ from harness.core.errors import HostTooSlow
 from harness.core.records import Environment, Outcome
 from harness.measure.kernel_data import KernelData
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
-from harness.measure.sensors import choose
 from harness.measure.sensors import energy as energy_module
-from harness.measure.sensors.choose import SensorFacts, Sensors, open_sensors
+from harness.measure.sensors import nvml as nvml_module
 from harness.measure.sensors.energy import (
-    CounterReader,
     CounterUpdate,
     RaplCounter,
-    RepeatedRun,
     SensorUnavailable,
     counted,
-    energy_of,
+    counter_updates,
     energy_of_runs,
+    mean_power,
     measure_energy,
-    power_between,
-    power_spread,
-    repeat,
 )
 from harness.measure.sensors.nvml import (
     NvmlGpu,
+    SensorFacts,
+    Sensors,
     load_nvml,
     of_both,
+    open_sensors,
     other_processes,
     processes_notice,
 )
@@ -131,10 +131,10 @@ def test_a_missing_library_names_the_command_that_installs_it_for_nvidias_gpus(
 def test_power_of_an_earlier_gpu_is_summed_up(nvml: Script) -> None:
     nvml(power_w=None, nvmlDeviceGetPowerUsage=[80_000])
     counter = gpu().counter()
-    began_s, began_j = time.perf_counter(), counter.read_j()
+    began_s, began_j = time.perf_counter(), counter()
     time.sleep(0.01)
     passed_s = time.perf_counter() - began_s
-    assert counter.read_j() - began_j == pytest.approx(80 * passed_s, rel=0.2)
+    assert counter() - began_j == pytest.approx(80 * passed_s, rel=0.2)
 
 
 # ------------------------------------------------------------------------------- processors
@@ -187,9 +187,9 @@ def test_a_counter_for_root_alone_names_the_command_that_opens_it(
 
 def test_power_is_known_between_the_updates_of_a_slow_counter() -> None:
     updates = [CounterUpdate(0.1 * n, 25.0 * n) for n in range(20)]
-    assert power_between(updates, 0.15, 1.05) == pytest.approx(250)
-    assert power_between(updates, 0.15, 0.75) == pytest.approx(250), "six updates"
-    assert power_between(updates, 0.15, 0.65) is None, "five are too few"
+    assert mean_power(updates, 0.15, 1.05) == pytest.approx((250, 0))
+    assert mean_power(updates, 0.15, 0.75) == pytest.approx((250, 0)), "six updates"
+    assert mean_power(updates, 0.15, 0.65) is None, "five are too few"
 
 
 def test_spread_of_a_power_is_that_of_its_five_parts() -> None:
@@ -197,41 +197,17 @@ def test_spread_of_a_power_is_that_of_its_five_parts() -> None:
     joules = [0.0, *itertools.accumulate(0.1 * power_w for power_w in powers_w)]
     updates = [CounterUpdate(0.1 * n, energy_j) for n, energy_j in enumerate(joules)]
     # Student's t of four degrees of freedom, 2.776, times the standard error of the mean.
-    assert power_spread(updates, 0, 1) == pytest.approx(2.776 * 250**0.5 / 5**0.5, rel=1e-3)
-    assert power_spread(updates[1:], 0, 1) == 0, "five are too few"
-
-
-def test_energy_of_launches_leaves_out_what_was_done_between_them() -> None:
-    busy = RepeatedRun(power_w=250, run_s=2e-3, launches_s=0.9e-3)
-    other = RepeatedRun(power_w=100, run_s=1e-3, launches_s=0.0)
-    # 0.5 J in 2 ms, of which 0.1 J in the 1 ms without a launch.
-    found = energy_of(busy, other, True)
-    assert found == pytest.approx({"energy_j": 0.4, "power_w": 400, "energy_spread_j": 0})
-    noisy = dataclasses.replace(busy, spread_w=3), dataclasses.replace(other, spread_w=8)
-    assert energy_of(*noisy, True)["energy_spread_j"] == pytest.approx(10e-3), "6 and 8 mJ"
-    for unclear in ({"power_w": None}, {"power_w": 600.0}, {"run_s": 3e-3}):
-        assert energy_of(busy, dataclasses.replace(other, **unclear), True) == {}
-
-
-@pytest.mark.parametrize("other_run_s", [0.7e-3, 1.3e-3])
-def test_host_that_is_faster_or_slower_without_a_launch_changes_no_gpus_energy(
-    other_run_s: float,
-) -> None:
-    busy = RepeatedRun(power_w=200, run_s=1.2e-3, launches_s=0.4e-3)
-    other = RepeatedRun(power_w=100, run_s=other_run_s, launches_s=0.0)
-    found = energy_of(busy, other, False)
-    assert found == pytest.approx({"energy_j": 0.16, "power_w": 400, "energy_spread_j": 0})
+    expected = (200, 2.776 * 250**0.5 / 5**0.5)
+    assert mean_power(updates, 0, 1) == pytest.approx(expected, rel=1e-3)
 
 
 class Meter:
-    """A clock of its own, and a counter of the energy that passes on it; `reader` sees updates."""
-
-    counts_host = True
+    """A clock of its own, and the counter of the energy that passes on it."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self.spent_j = 0.0
-        self.reader = StillReader()
+        self.updates: list[CounterUpdate] = []
 
     def spend(self, seconds: float, power_w: float) -> float:
         """Let time pass, in steps of 10 ms at most."""
@@ -241,114 +217,80 @@ class Meter:
             left_s -= step_s
             self.now_s += step_s
             self.spent_j += power_w * step_s
-            self.reader.updates.append(CounterUpdate(self.now_s, self.read_j()))
+            self.updates.append(CounterUpdate(self.now_s, self.spent_j))
         return seconds
 
-    def read_j(self) -> float:
+    def __call__(self) -> float:
         return self.spent_j
-
-
-class StillReader:
-    """In place of the thread: its meter adds the updates."""
-
-    def __init__(self) -> None:
-        self.updates: list[CounterUpdate] = []
-
-    def __enter__(self) -> StillReader:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
-    """A meter by whose clock energy is measured."""
+    """A meter by whose clock energy is measured; it adds the updates in place of a thread."""
     meter = Meter()
-
-    def reader(_: object) -> StillReader:
-        meter.reader = StillReader()
-        return meter.reader
-
-    monkeypatch.setattr(energy_module, "CounterReader", reader)
+    monkeypatch.setattr(energy_module, "counter_updates", lambda _: nullcontext(meter.updates))
     monkeypatch.setattr(energy_module.time, "perf_counter", lambda: meter.now_s)
     return meter
 
 
-def test_launches_are_repeated_with_what_comes_before_them_and_that_is_repeated_alone(
-    meter: Meter,
-) -> None:
+def test_power_of_the_runs_is_that_of_launches_which_take_nearly_all_of_them(meter: Meter) -> None:
     done: list[str] = []
 
-    def restore() -> float:
-        done.append("restore")
-        meter.spend(3e-3, 100)
-        return 0.0
-
     def run() -> float:
-        restore()
-        done[-1] = "run"
-        return meter.spend(2e-3, 400)
+        done.append("run")
+        meter.spend(0.1e-3, 100)
+        return meter.spend(1.9e-3, 400)
 
-    found = measure_energy(run, restore, lambda: done.append("verify"), meter, 0.1)
-    assert 0 < found.pop("energy_spread_j") < 0.1 * found["energy_j"]
-    expected = {"energy_j": 400 * 2e-3, "power_w": 400, "launch_share": 0.4}
+    found = measure_energy(run, lambda: done.append("verify"), meter, 0.1)
+    assert 0 <= found.pop("energy_spread_j") < 0.1 * found["energy_j"]
+    expected = {"energy_j": 385 * 1.9e-3, "power_w": 385, "launch_share": 0.95}
     assert found == pytest.approx(expected, rel=0.02)
-    index = done.index("verify")
-    assert (index, {*done[:index]}) == (25, {"run"}), "0.125 s of 5 ms"
-    assert {*done[index + 1 :]} == {"restore"}
-
-
-def test_launches_that_take_all_the_time_need_no_second_loop(meter: Meter) -> None:
-    def fails() -> float:
-        raise AssertionError
-
-    found = measure_energy(lambda: meter.spend(2e-3, 400), fails, lambda: None, meter, 0.1)
-    known = {"energy_j": 0.8, "energy_spread_j": 0, "power_w": 400, "launch_share": 1}
-    assert found == pytest.approx(known, abs=1e-9)
+    assert done == [*["run"] * (len(done) - 1), "verify"]
+    assert len(done) == pytest.approx(63, abs=2), "0.125 s of 2 ms, and the check"
 
 
 def test_short_launches_give_no_energy(meter: Meter) -> None:
     def short() -> float:
         meter.spend(2e-3, 100)
-        return 4e-4
+        return 1.7e-3
 
-    found = measure_energy(short, short, lambda: None, meter, 0.1)
-    assert found == {"launch_share": pytest.approx(0.2)}
+    found = measure_energy(short, lambda: None, meter, 0.1)
+    assert found == {"launch_share": pytest.approx(0.85)}
 
 
 def test_counters_that_move_too_seldom_give_no_energy(meter: Meter) -> None:
-    assert repeat(lambda: meter.spend(1e-3, 100), meter, 4e-3).power_w is None
-    assert repeat(lambda: meter.spend(1e-3, 100), meter, 8e-3).power_w == pytest.approx(100)
+    for seconds, is_known in ((4e-3, False), (8e-3, True)):
+        found = measure_energy(lambda: meter.spend(1e-3, 100), lambda: None, meter, seconds)
+        assert ("energy_j" in found) is is_known
 
 
 def test_a_thread_sees_a_counter_move_until_it_is_left() -> None:
     values = count()
-    counter = Meter()
-    counter.read_j = lambda: next(values) // 2  # type: ignore[method-assign]
-    with CounterReader(counter, poll_s=1e-4) as reader:
-        while len(reader.updates) < 3:
+    threads = threading.active_count()
+    with counter_updates(lambda: next(values) // 2, poll_s=1e-4) as updates:
+        while len(updates) < 3:
             time.sleep(1e-3)
-    assert not reader._thread.is_alive()
-    assert [update.energy_j for update in reader.updates[:3]] == [1, 2, 3]
-    times = [update.at_s for update in reader.updates]
+    assert threading.active_count() == threads
+    assert [update.energy_j for update in updates[:3]] == [1, 2, 3]
+    times = [update.at_s for update in updates]
     assert times == sorted(times)
 
 
 def test_a_counter_that_fails_gives_what_it_gave_until_then() -> None:
     values = iter(range(3))
+    failed = threading.Event()
 
     def failing() -> float:
         value = next(values, None)
         if value is None:
+            failed.set()
             raise SensorUnavailable("gone")
         return value
 
-    counter = Meter()
-    counter.read_j = failing  # type: ignore[method-assign]
-    with CounterReader(counter, poll_s=1e-4) as reader:
-        reader._thread.join(10)
-    assert [update.energy_j for update in reader.updates] == [1, 2]
-    with counted(counter) as passed:
+    with counter_updates(failing, poll_s=1e-4) as updates:
+        failed.wait(10)
+    assert [update.energy_j for update in updates] == [1, 2]
+    with counted(failing) as passed:
         pass
     assert passed.passed_j is None
 
@@ -413,7 +355,7 @@ def test_a_host_that_is_too_slow_meanwhile_costs_the_energy_alone(
     def too_slow(*_: object) -> None:
         raise HostTooSlow("the device waited in vain")
 
-    monkeypatch.setattr(choose, "measure_energy", too_slow)
+    monkeypatch.setattr(nvml_module, "measure_energy", too_slow)
     _, found = measured(Sensors(None, meter, SensorFacts()), meter)
     assert "energy_j" not in found
 

@@ -99,10 +99,7 @@ class Device(Protocol):
         """
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
-        """Run the launches in order, wait, and return the sum of their device times in seconds.
-
-        Without launches it waits for what was restored, and for caches that are emptied.
-        """
+        """Run the launches in order, wait, and return the sum of their device times in seconds."""
 
     def sm_clock_mhz(self) -> float | None:
         """Return the mean clock of the multiprocessors around the last `launch`, in MHz; None

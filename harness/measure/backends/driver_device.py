@@ -204,13 +204,6 @@ class DriverDevice(ABC):
             with self._errors("emptying the caches"):
                 self._empty_caches(self._flushed_with, 2 * self._cache_bytes)
 
-    def _launch_nothing(self) -> float:
-        """Wait for what was restored, and until the caches are empty where a run finds them so."""
-        with self._errors("waiting for the device"):
-            self._before_launch()
-            self._wait()
-        return 0.0
-
     def _empty_caches(self, memory: Any, size_bytes: int) -> None:
         """Write to memory of twice the size of the last cache, as nvbench does for cold times."""
         self._fill(memory, 0, 0, size_bytes)

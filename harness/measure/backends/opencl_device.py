@@ -277,8 +277,6 @@ class OpenClDevice(DriverDevice):
         """Run the launches in order; return the sum of their events' times in seconds."""
         if not isinstance(module, _LoadedProgram):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
-        if not launches:
-            return self._launch_nothing()
         self._ran = id(module), tuple((launch.function, launch.group) for launch in launches)
         return math.fsum([self._launch(module, launch) for launch in launches])
 

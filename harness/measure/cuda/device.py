@@ -165,8 +165,7 @@ class CudaDevice(DriverDevice):
         prepared = module.prepare(launches, self._arguments)
         self._fill_variables(module, {name for launch in launches for name in launch.constants})
         is_held = all(one.function.has_run for one in prepared)
-        running = "running " + ", ".join(launch.function for launch in launches)
-        with self._errors(running if launches else "waiting for the device"):
+        with self._errors("running " + ", ".join(launch.function for launch in launches)):
             self._stream.queue([one.queue for one in prepared], self._before_launch, is_held)
             self._wait()
             for one in prepared:

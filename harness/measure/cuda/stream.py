@@ -67,7 +67,7 @@ class TimedStream:
         while len(self._events) < len(launches):
             self._events.append((self._driver.event(), self._driver.event()))
         self._reset_words()
-        for begin in range(0, max(1, len(launches)), HELD_AT_ONCE):
+        for begin in range(0, len(launches), HELD_AT_ONCE):
             part = slice(begin, begin + HELD_AT_ONCE)
             with self._held() if is_held else contextlib.nullcontext():
                 if begin == 0:

@@ -27,8 +27,8 @@ from harness.measure.programs.proof import (
 )
 from harness.measure.programs.runner import ProgramJob, ProgramResult
 from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
-from harness.measure.sensors.choose import energy_notices
 from harness.measure.sensors.energy import ENERGY_S
+from harness.measure.sensors.nvml import energy_notices
 from harness.space import Space
 from harness.space_file import Spec
 

@@ -147,7 +147,7 @@ class ProgramRunner:
         self._folder = folder
         self._samples: list[OneRun] = []
         self._observed: dict[str, float] = {}
-        self._counter = RaplCounter() if job.energy_s else None
+        self._counter = RaplCounter().read_j if job.energy_s else None
         content = job.expected.read_bytes() if isinstance(job.expected, Path) else job.expected
         self._expected = self._as_expected(content)
         self._shape = self._as_expected(job.shape)

@@ -1,19 +1,31 @@
-"""NVIDIA's management library (NVML): sensors, and the processes of others that disturb times.
+"""Read the sensors of a device: a GPU's state by NVIDIA's management library (NVML), the processes
+that disturb its times, and the counter of its energy.
 
 The only module that imports nvidia-ml-py, as `pynvml`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.core.errors import HostTooSlow
+from harness.core.records import Environment
 from harness.core.text import first_few, printable
-from harness.measure.sensors.energy import EnergyCounter, SensorUnavailable
+from harness.measure.sensors.energy import (
+    EnergyCounter,
+    RaplCounter,
+    SensorUnavailable,
+    measure_energy,
+)
+
+PCI_BUS_ID = "pci_bus_id"
+"""The note of an environment by which NVML finds the GPU."""
 
 TEMPERATURE = "temperature_c"
 MEMORY_CLOCK = "memory_clock_mhz"
@@ -37,6 +49,7 @@ _REASONS_CALLS = (
 )
 _ENERGY_CALL = "nvmlDeviceGetTotalEnergyConsumption"
 _POWER_CALL = "nvmlDeviceGetPowerUsage"
+_PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses"
 
 
 def load_nvml() -> Any:
@@ -66,6 +79,7 @@ class NvmlGpu:
         self.denied: dict[str, str] = {}
         self._library = library
         self._refused: set[str] = set()
+        self._summed_j, self._summed_at_s = 0.0, time.perf_counter()
         try:
             self._handle = (
                 library.nvmlDeviceGetHandleByUUID(instance)
@@ -84,6 +98,14 @@ class NvmlGpu:
         known = {name: float(value) for name, value in found.items() if value is not None}
         return known | self._throttling()
 
+    def refusals(self) -> tuple[str, ...]:
+        """Try everything once; return what this user may not read."""
+        self.state()
+        return tuple(
+            f"NVML refuses {call} ({reason}): its values are left out"
+            for call, reason in self.denied.items()
+        )
+
     def _throttling(self) -> dict[str, float]:
         for call in _REASONS_CALLS:
             bits = self.ask(call)
@@ -100,19 +122,45 @@ class NvmlGpu:
                 "the GPU is divided into MIG instances, and NVML counts the energy of them all"
             )
         if self.ask(_ENERGY_CALL) is not None:
-            return _TotalEnergy(self)
+            return self._total_j
         if self.ask(_POWER_CALL) is not None:
-            return _SummedPower(self)
+            return self._sum_j
         reasons = "; ".join(dict.fromkeys(self.denied.values())) or "this GPU does not measure it"
         raise SensorUnavailable(f"NVML gives neither energy nor power: {reasons}")
 
-    def process_name(self, pid: int) -> str:
-        """Return the name of a process; empty where this user may not know it."""
+    def _total_j(self) -> float:
+        """Return the joules since the driver was loaded, on Volta and later GPUs."""
+        return self._known(_ENERGY_CALL) * 1e-3
+
+    def _sum_j(self) -> float:
+        """Return the sum of the readings of the power, times the time since the reading before."""
+        power_w = self._known(_POWER_CALL) * 1e-3
+        before_s, self._summed_at_s = self._summed_at_s, time.perf_counter()
+        self._summed_j += power_w * (self._summed_at_s - before_s)
+        return self._summed_j
+
+    def _known(self, call: str) -> int:
+        value: int | None = self.ask(call)
+        if value is None:
+            raise SensorUnavailable("NVML no longer gives the GPU's energy")
+        return value
+
+    def processes(self) -> tuple[str, ...]:
+        """Describe the processes of others that compute on the GPU."""
+        asking = multiprocessing.parent_process()  # not the system's parent, which is a server
+        ours = {os.getpid(), asking.pid if asking else None}
+        found = [each for each in self.ask(_PROCESSES_CALL) or () if each.pid not in ours]
+        return tuple(self._described(each.pid, each.usedGpuMemory) for each in found)
+
+    def _described(self, pid: int, memory_bytes: int | None) -> str:
+        """Describe a process; its name and memory may be secret."""
         try:
             name = self._library.nvmlSystemGetProcessName(pid)
         except self._library.NVMLError:
-            return ""
-        return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+            name = ""
+        text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+        memory = "" if memory_bytes is None else f", {memory_bytes / 2**30:.1f} GiB"
+        return f"{printable(text) or 'unknown'} (process {pid}{memory})"
 
     def ask(self, call: str, *arguments: object) -> Any:
         """Call NVML; None where it refuses, after which this is not asked again."""
@@ -131,45 +179,6 @@ class NvmlGpu:
         return None
 
 
-class _TotalEnergy:
-    """The counter of Volta and later GPUs; an `EnergyCounter`."""
-
-    counts_host = False
-
-    def __init__(self, gpu: NvmlGpu) -> None:
-        self._gpu = gpu
-
-    def read_j(self) -> float:
-        """Return the joules since the driver was loaded."""
-        return _known(self._gpu.ask(_ENERGY_CALL)) * 1e-3
-
-
-class _SummedPower:
-    """The energy of earlier GPUs: readings of the power, times the time since the reading before;
-    an `EnergyCounter`."""
-
-    counts_host = False
-
-    def __init__(self, gpu: NvmlGpu) -> None:
-        self._gpu = gpu
-        self._energy_j = 0.0
-        self._at_s = time.perf_counter()
-
-    def read_j(self) -> float:
-        """Return the joules since this counter was opened."""
-        power_w = _known(self._gpu.ask(_POWER_CALL)) * 1e-3
-        now_s = time.perf_counter()
-        self._energy_j += power_w * (now_s - self._at_s)
-        self._at_s = now_s
-        return self._energy_j
-
-
-def _known(value: int | None) -> int:
-    if value is None:
-        raise SensorUnavailable("NVML no longer gives the GPU's energy")
-    return value
-
-
 def of_both(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
     """Return the later state of a GPU, throttled by what throttled it in either."""
     throttled = {
@@ -180,37 +189,15 @@ def of_both(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str
     return {**after, **throttled}
 
 
-_PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses"
-
-
-@dataclass(frozen=True)
-class GpuProcess:
-    """A process that computes on a GPU; in a container, NVML says its number outside.
-
-    `name` is empty, and `memory_bytes` None, where this user may not know them.
-    """
-
-    pid: int
-    name: str
-    memory_bytes: int | None
-
-    def __str__(self) -> str:
-        memory = "" if self.memory_bytes is None else f", {self.memory_bytes / 2**30:.1f} GiB"
-        return f"{printable(self.name) or 'unknown'} (process {self.pid}{memory})"
-
-
 def other_processes(bus_id: str, uuid: str = "") -> tuple[str, ...]:
     """Describe the processes of others that compute on a GPU; none where NVML does not say.
 
     Call it before this process uses the GPU: in a container, NVML's numbers of processes are not
     those that they have there, so this process would not know itself.
     """
-    if not bus_id:
-        return ()
-    try:
-        return tuple(map(str, _processes(NvmlGpu(load_nvml(), bus_id, uuid))))
-    except SensorUnavailable:
-        return ()
+    with contextlib.suppress(SensorUnavailable):
+        return NvmlGpu(load_nvml(), bus_id, uuid).processes() if bus_id else ()
+    return ()
 
 
 def processes_notice(processes: tuple[str, ...]) -> tuple[str, ...]:
@@ -224,9 +211,68 @@ def processes_notice(processes: tuple[str, ...]) -> tuple[str, ...]:
     )
 
 
-def _processes(gpu: NvmlGpu) -> Iterator[GpuProcess]:
-    asking = multiprocessing.parent_process()  # not the system's parent, which is a server
-    ours = {os.getpid(), asking.pid if asking else None}
-    for found in gpu.ask(_PROCESSES_CALL) or ():
-        if found.pid not in ours:
-            yield GpuProcess(found.pid, gpu.process_name(found.pid), found.usedGpuMemory)
+def energy_notices(is_wanted: bool, no_energy: str | None) -> tuple[str, ...]:
+    """Say why energy is not measured, where it was asked for."""
+    return (f"energy is not measured: {no_energy}",) if is_wanted and no_energy else ()
+
+
+@dataclass(frozen=True)
+class SensorFacts:
+    """Why energy cannot be measured, None where it can; and what the user may not read."""
+
+    no_energy: str | None = None
+    denied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sensors:
+    """The sensors of a device; without a GPU that NVML knows, or a counter, these are None."""
+
+    gpu: NvmlGpu | None
+    counter: EnergyCounter | None
+    facts: SensorFacts
+
+    def state(self) -> dict[str, float]:
+        """Return temperature, memory clock and throttling, as observations."""
+        return {} if self.gpu is None else self.gpu.state()
+
+
+def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
+    """Open what there is; `shares_cpu` means that the device is the processor itself."""
+    gpu, counter, no_energy = None, None, None
+    try:
+        if shares_cpu:
+            counter = RaplCounter().read_j
+        elif PCI_BUS_ID not in environment.notes:
+            no_energy = "harness reads it from GPUs with --backend cuda, and from processors"
+        else:
+            gpu = NvmlGpu(load_nvml(), environment.notes[PCI_BUS_ID])
+            counter = gpu.counter()
+    except SensorUnavailable as error:
+        no_energy = str(error)
+    return Sensors(gpu, counter, SensorFacts(no_energy, () if gpu is None else gpu.refusals()))
+
+
+class SensorLog:
+    """The `observed` state and energy of one configuration; nothing without sensors."""
+
+    def __init__(self, sensors: Sensors | None) -> None:
+        self.observed: dict[str, float] = {}
+        self._sensors = sensors
+
+    def read(self) -> None:
+        """Read the state, before the samples and after them."""
+        if self._sensors is not None:
+            self.observed = of_both(self.observed, self._sensors.state())
+
+    def measure_energy(
+        self, run: Callable[[], float], verify: Callable[[], None], seconds: float
+    ) -> None:
+        """Measure the energy of a run, as `harness.measure.sensors.energy` says.
+
+        A host that is too slow meanwhile does not undo the samples: the energy stays unknown.
+        """
+        counter = None if self._sensors is None else self._sensors.counter
+        if counter is not None:
+            with contextlib.suppress(HostTooSlow):
+                self.observed |= measure_energy(run, verify, counter, seconds)
