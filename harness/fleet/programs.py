@@ -20,7 +20,7 @@ from harness.fleet.messages import (
     RecallPrograms,
     ReleasePrograms,
 )
-from harness.measure.flags.fit import fitted_to_program
+from harness.measure.flags import fitted_to_program
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec

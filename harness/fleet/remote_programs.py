@@ -27,7 +27,7 @@ from harness.fleet.messages import (
     ReleasePrograms,
 )
 from harness.fleet.remote_device import Channel, ask, require_asked
-from harness.measure.flags.fit import with_values_left
+from harness.measure.flags import with_values_left
 from harness.measure.occasions import ONE_OCCASION, split_rounds
 from harness.space import Space
 from harness.space_file import Spec

@@ -30,7 +30,7 @@ from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient, DeviceConnection
 from harness.measure.device_worker import SEARCH_SEED, DeviceWorker, Reply, Together
 from harness.measure.devices import Backend
-from harness.measure.flags.fit import fitted_to_backend
+from harness.measure.flags import fitted_to_backend
 from harness.measure.kernel_job import KernelJob, Twin, failed_job
 from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
 from harness.measure.local import LocalMeasurer

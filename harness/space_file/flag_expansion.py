@@ -1,7 +1,7 @@
 """Replace selections from flag catalogues by the flags and constraints that they stand for.
 
 This happens in the document before it is validated, so later code sees declared flags only. The
-result does not depend on the machine: `harness.measure.flags.fit` asks the compiler later which
+result does not depend on the machine: `harness.measure.flags` asks the compiler later which
 flags it knows.
 """
 

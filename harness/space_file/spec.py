@@ -146,7 +146,7 @@ class Spec:
 
     def tuned_for(self, compiler: str | None) -> tuple[Parameter, ...]:
         """Return the parameters of a backend, without the flags of other compilers and without
-        those that its own compiler does not know (harness.measure.flags.fit)."""
+        those that its own compiler does not know (harness.measure.flags)."""
         return tuple(
             p
             for p in self.parameters

@@ -23,8 +23,7 @@ from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import write_dispatcher
 from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.flags.fit import fitted_to_backend
-from harness.measure.flags.probe import ProbedCommand
+from harness.measure.flags import ProbedCommand, fitted_to_backend
 from harness.models.encoding.columns import TunedRange
 from harness.results.flag_files import file_lines, files_note
 from harness.results.notes import read_notes

@@ -13,7 +13,7 @@ import pytest
 from harness.core.errors import BuildFailed
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
-from harness.measure.flags.fit import fitted_to_backend, fitted_to_program
+from harness.measure.flags import fitted_to_backend, fitted_to_program
 from harness.measure.kernel_runner import BIT_EXACT
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.plausibility import PROVED

@@ -17,7 +17,7 @@ from harness.core.errors import BackendUnavailable, SpecError, UsageError
 from harness.core.records import Value
 from harness.measure.compiler_warnings import conflicts
 from harness.measure.cuda.nvcc import find_nvcc
-from harness.measure.flags.probe import ProbedCommand, answers
+from harness.measure.flags import ProbedCommand, answers
 from harness.space_file.flags.catalogue import COMPILERS, Catalogue, catalogue_of, load_catalogue
 from harness.space_file.flags.model import FromFiles, Setting, Switch
 from harness.space_file.flags.resolve import resolve

@@ -15,7 +15,7 @@ from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement
 from harness.core.text import counted, format_time
 from harness.display.text import print_line
-from harness.measure.flags.fit import fitted_to_program
+from harness.measure.flags import fitted_to_program
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec

@@ -12,7 +12,7 @@ from harness.commands.check.targets import checked_spaces
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.records import Config
 from harness.measure.build_queue import BuildQueue
-from harness.measure.flags.fit import fitted_to_program
+from harness.measure.flags import fitted_to_program
 from harness.measure.processes import Processes, ProcessLost, usable_cores
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.measurer import backend_of, command_build

@@ -19,7 +19,7 @@ from harness.measure.choose import with_arch, with_cuda_compiler
 from harness.measure.cuda.compilers import first_usable
 from harness.measure.cuda.occupancy import multiprocessor
 from harness.measure.devices import Backend, choose_one
-from harness.measure.flags.fit import fitted_to_backend
+from harness.measure.flags import fitted_to_backend
 from harness.space import ConstrainedSpace
 from harness.space_file import LaunchPlan, Spec
 

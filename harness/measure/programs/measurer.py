@@ -15,7 +15,7 @@ from harness.core.flag_file import with_copies
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
-from harness.measure.flags.fit import fitted_to_program
+from harness.measure.flags import fitted_to_program
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import ONE_OCCASION, Block
 from harness.measure.processes import Processes, ProcessLost

@@ -1,0 +1,369 @@
+"""Remove from a space the flags that an installed compiler refuses.
+
+The compiler is probed: it builds an empty program with each setting. Its answers are kept in the
+cache folder by its identity, so that each compiler is probed once. A flag that it refuses stays in
+the space with `absent` as its only value, so that it is not tuned: constraints may still name it,
+and measurements are filed as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from harness.core.errors import BackendUnavailable, BuildFailed
+from harness.core.files import CACHE_ADVICE, cache_folder, write_file
+from harness.core.program import Binary, Program, family
+from harness.core.records import Value
+from harness.measure.compiler_warnings import conflicts
+from harness.measure.cuda.compilers import NVRTC, name_of
+from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
+from harness.space_file import Notice, Parameter, ProgramPlan, Spec
+from harness.space_file.flag_expansion import NamedFlags
+from harness.space_file.flags.catalogue import COMPILERS, catalogue_of
+from harness.space_file.flags.model import ANY_FILE, Setting
+from harness.space_file.flags.resolve import Declaration, resolve
+
+TIMEOUT_S = 60.0
+
+_FORMAT = 2
+"""Increase this when the probes or their answers change: kept answers then expire."""
+
+# The empty program of each language. With PTX, nvcc's driver and ptxas check a setting without the
+# front end, which takes twenty times as long.
+_PTX = ".version {version}\n.target {target}\n.address_size 64\n.visible .entry f() {{ ret; }}\n"
+_CUDA = "__global__ void f(int *x) { *x = 1; }\n"
+_MAIN = "int main(void) { return 0; }\n"
+_C = "int f(int *x, int n) { int s = 0; for (int i = 0; i < n; i++) s += x[i]; return s; }\n"
+_OPENCL = "__kernel void f(__global int *x) { x[get_global_id(0)] = 1; }\n"
+_STATUS = re.compile(r"\A\w+ ended with status \d+\n")  # what the compiler printed follows
+_OF_BACKENDS = {"opencl": _OPENCL, "nvcc": _CUDA}
+
+
+# ------------------------------------------------------------------------------ the space
+
+
+def fitted_to_backend(
+    spec: Spec, compiler: str, arch: str | None, identity: str, build: Callable[[Program], Binary]
+) -> Spec:
+    """Return the space with the flags that a backend's compiler accepts.
+
+    `arch` is the architecture that nvcc and NVRTC compile for; None for OpenCL. `build` compiles
+    for OpenCL and with NVRTC. Raises BackendUnavailable where the compiler refuses even an empty
+    program.
+    """
+    if not _is_probed(spec, compiler):
+        return spec
+    if arch is not None and name_of(identity) != NVRTC:
+        return _fitted(spec, compiler, ProbedCommand(compiler, find_nvcc(), arch))
+    return _fitted(spec, compiler, ProbedBackend(compiler, identity, build))
+
+
+def fitted_to_program(spec: Spec) -> Spec:
+    """Return the space with the flags that the compiler of its program accepts.
+
+    Keeps all flags, with a notice, where the build does not begin with that compiler, so that it
+    cannot be probed.
+    """
+    compiler = spec.program_compiler
+    if spec.program is None or compiler is None or not _is_probed(spec, compiler):
+        return spec
+    return _fitted(spec, compiler, _probed(spec.program, compiler))
+
+
+def with_values_left(
+    spec: Spec,
+    compiler: str | None,
+    left: Mapping[str, Sequence[Value]],
+    notices: Sequence[Notice],
+) -> Spec:
+    """Return the space as it was fitted elsewhere: with these values of some flags, and with these
+    notices in place of its own."""
+    if compiler is None:
+        return spec
+    narrowed = {
+        p.name: dataclasses.replace(p, values=tuple(left[p.name]))
+        for p in spec.parameters
+        if p.compiler == compiler and p.name in left
+    }
+    fitted = _with_flags(spec, compiler, narrowed, ())
+    return dataclasses.replace(fitted, notices=tuple(notices))
+
+
+def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
+    words = [word for template in plan.build for word in shlex.split(template.text)]
+    if plan.shell or not words or family(Path(words[0]).name) != family(compiler):
+        return None
+    has_folder = words[0] != Path(words[0]).name
+    found = shutil.which(plan.folder.absolute() / words[0] if has_folder else words[0])
+    if found is None:
+        return None
+    executable = Path(found)
+    arch = _arch(words, executable) if family(compiler) == "nvcc" else None
+    return ProbedCommand(compiler, executable, arch)
+
+
+def _arch(words: list[str], nvcc: Path) -> str:
+    """Return the architecture that a build names; else the newest that nvcc compiles for."""
+    found = re.search(r"\b(?:sm|compute)_(\d+[af]?)\b", " ".join(words))
+    return f"sm_{found[1]}" if found else supported_archs(nvcc)[-1]
+
+
+def _is_probed(spec: Spec, compiler: str) -> bool:
+    """Whether some flags of a compiler depend on what it knows, and harness can ask it."""
+    if _named(spec, compiler) is not None:
+        return True
+    return family(compiler) in COMPILERS and any(_flags_of_files(spec, compiler))
+
+
+def _named(spec: Spec, compiler: str) -> NamedFlags | None:
+    return next((n for n in spec.named_flags if n.compiler == compiler), None)
+
+
+def _flags_of_files(spec: Spec, compiler: str) -> Iterator[Parameter]:
+    """Yield the flags of a compiler whose values are files."""
+    for parameter in spec.parameters:
+        texts = {value for value in parameter.values if isinstance(value, str)}
+        if parameter.compiler == compiler and texts & spec.flag_files.keys():
+            yield parameter
+
+
+def _fitted(spec: Spec, compiler: str, probed: ProbedCompiler | None) -> Spec:
+    """Return the narrowed space; its notices say which flags were removed, and why."""
+    named = _named(spec, compiler)
+    fitted = spec if named is None else _with_known_flags(spec, named, probed)
+    return fitted if probed is None else _without_unread_files(fitted, compiler, probed)
+
+
+def _with_known_flags(spec: Spec, named: NamedFlags, probed: ProbedCompiler | None) -> Spec:
+    """Keep of the flags that are named from a catalogue those that the compiler knows."""
+    catalogue = catalogue_of(named.compiler)
+    ask = None if probed is None else partial(answers, probed)
+    known = resolve(catalogue, named.selection, ask, linked=named.linked)
+    narrowed = {
+        p.name: _narrowed(p, known.declarations.get(p.name))
+        for p in spec.parameters
+        if p.compiler == named.compiler and p.name in catalogue.flags
+    }
+    others = tuple(n for n in spec.notices if n.lasting or n.compiler != named.compiler)
+    spec = dataclasses.replace(spec, notices=others)
+    return _with_flags(spec, named.compiler, narrowed, known.notices)
+
+
+def _without_unread_files(spec: Spec, compiler: str, probed: ProbedCompiler) -> Spec:
+    """Remove the flags whose files the compiler does not read.
+
+    Measurements show what it makes of each file.
+    """
+    asked = {p.name: Setting(_spelled(p, ANY_FILE)) for p in _flags_of_files(spec, compiler)}
+    said = answers(probed, list(asked.values())) if asked else {}
+    narrowed, notices = dict[str, Parameter](), list[str]()
+    for flag in list(_flags_of_files(spec, compiler)):
+        reason = said[asked[flag.name]]
+        if reason is not None:
+            narrowed[flag.name] = _narrowed(flag, None)
+            spelled = " ".join(_spelled(flag, "FILE"))
+            notices.append(f"`{flag.name}` is left out: the compiler refuses {spelled}: {reason}")
+    return _with_flags(spec, compiler, narrowed, notices)
+
+
+def _spelled(flag: Parameter, path: str) -> tuple[str, ...]:
+    return tuple(word.replace("{value}", path) for word in (flag.option or "").split())
+
+
+def _with_flags(
+    spec: Spec, compiler: str, narrowed: Mapping[str, Parameter], notices: Iterable[str]
+) -> Spec:
+    """Return the space with narrowed flags of a compiler, and without baselines that set others."""
+    parameters = tuple(
+        narrowed.get(p.name, p) if p.compiler == compiler else p for p in spec.parameters
+    )
+    left = {p.name: p.values for p in parameters if p.compiler == compiler}
+    baselines = tuple(
+        b for b in spec.baselines if all(value in left.get(n, (value,)) for n, value in b.values)
+    )
+    return dataclasses.replace(
+        spec,
+        parameters=parameters,
+        baselines=baselines,
+        notices=(*spec.notices, *(Notice(compiler, text) for text in notices)),
+    )
+
+
+def _narrowed(parameter: Parameter, known: Declaration | None) -> Parameter:
+    """Return the flag with only the accepted values; without a declaration only the default."""
+    values: tuple[Value, ...] = (parameter.default,)
+    if known is not None:
+        left = known.get("values", parameter.values)
+        values = tuple(v for v in parameter.values if v == parameter.default or v in left)
+    return dataclasses.replace(parameter, values=values)
+
+
+# ------------------------------------------------------------------------------ the compiler
+
+
+class ProbedCompiler(ABC):
+    """A compiler that can be probed: `at_once` settings at a time.
+
+    `identity` is the key of its answers: compilers with different identities share none.
+    """
+
+    identity: str
+    at_once = 1
+
+    @abstractmethod
+    def refusal(self, setting: Setting, words: Sequence[str], folder: Path) -> str | None:
+        """Build an empty program in a folder with the words of a setting, which now name a file;
+        return what the compiler prints where it refuses or ignores them."""
+
+    def try_out(self, setting: Setting) -> str | None:
+        """Return why the compiler refuses or ignores the setting; None where it obeys it.
+
+        Compilers refuse a file that is not theirs in many words. One refuses the option itself if
+        it names the option.
+        """
+        with tempfile.TemporaryDirectory(prefix="harness-flags-") as folder:
+            file = Path(folder, "file")
+            file.write_text("a file that no compiler wrote\n")
+            words = [word.replace(ANY_FILE, str(file)) for word in setting.words]
+            reason = self.refusal(setting, words, Path(folder))
+        if reason is None or (setting.takes_file and _file_option(setting) not in reason):
+            return None
+        lines = (line.strip() for line in reason.replace(str(file), "FILE").splitlines())
+        return next(filter(None, lines), "refused without a message")
+
+
+def _file_option(setting: Setting) -> str:
+    """Return the name of the option that takes a file: `-apply-controls`."""
+    words = " ".join(setting.words).partition(ANY_FILE)[0].rstrip(" =").split(" ")
+    return re.sub("^--", "-", words[-1])
+
+
+class ProbedCommand(ProbedCompiler):
+    """gcc, clang or nvcc as a program on this machine; `compiler` is the name in its catalogue.
+
+    `arch` is the architecture that nvcc compiles for, such as `sm_90`. Raises BackendUnavailable
+    where the program cannot be run.
+    """
+
+    at_once = os.cpu_count() or 1
+
+    def __init__(self, compiler: str, executable: Path, arch: str | None = None) -> None:
+        self._compiler = family(compiler)
+        self._executable = executable.absolute()  # it runs in another folder
+        self._arch = arch
+        _, version = _output([str(self._executable), "--version"], Path.cwd())
+        digest = hashlib.sha256(self._executable.read_bytes()).hexdigest()
+        obeyed = [os.environ.get(name) for name in ENVIRONMENT]
+        self.identity = f"{compiler} {arch} {digest} {obeyed} {version}"
+
+    def refusal(self, setting: Setting, words: Sequence[str], folder: Path) -> str | None:
+        """Run the compiler on an empty program."""
+        written = self._nvcc(setting, folder) if self._arch else self._c(setting, folder)
+        status, output = _output([str(self._executable), *words, *written], folder)
+        lines = conflicts(self._compiler, output)
+        if lines:
+            return lines[0]
+        return None if status == 0 else output
+
+    def _c(self, setting: Setting, folder: Path) -> list[str]:
+        """Write an empty program; return the words that build it."""
+        language = "c++" if self._compiler.endswith("++") else "c"
+        (folder / "empty.c").write_text(_C + _MAIN)
+        kind = ["-o", "empty"] if setting.linked else ["-S", "-o", "empty.s"]
+        return ["-x", language, "empty.c", *kind]
+
+    def _nvcc(self, setting: Setting, folder: Path) -> list[str]:
+        """Write an empty program; return the words that build it."""
+        arch = f"-arch={self._arch}"
+        (folder / "empty.cu").write_text(_CUDA + _MAIN)
+        if setting.linked:
+            return [arch, "-rdc=true", "empty.cu", "-o", "empty"]
+        if setting.takes_file:  # the front end may be what reads it
+            return [arch, "-cubin", "empty.cu", "-o", "empty.cubin"]
+        (folder / "empty.ptx").write_text(_empty_ptx(self._arch or ""))
+        return [arch, "-cubin", "empty.ptx", "-o", "empty.cubin"]
+
+
+def _empty_ptx(arch: str) -> str:
+    number = int(re.sub(r"\D", "", arch) or 0)
+    # Every ptxas since 10.0 reads version 6.3; older architectures need 6.0.
+    version, target = ("6.3", "sm_75") if number >= 75 else ("6.0", arch)
+    return _PTX.format(version=version, target=target)
+
+
+class ProbedBackend(ProbedCompiler):
+    """The compiler of a backend, such as OpenCL's for one device, or NVRTC for flags of nvcc.
+
+    `build` builds a program, in another process where a driver's compiler may crash; `identity`
+    is the compiler's own. A driver may not support several builds at a time.
+    """
+
+    def __init__(self, name: str, identity: str, build: Callable[[Program], Binary]) -> None:
+        self._name = name
+        self._build = build
+        self.identity = f"{name} {identity}"
+
+    def refusal(self, setting: Setting, words: Sequence[str], folder: Path) -> str | None:
+        """Build an empty program."""
+        try:
+            self._build(Program(_OF_BACKENDS[self._name], tuple(words), ()))
+        except BuildFailed as error:
+            lines = conflicts(self._name, str(error))
+            return lines[0] if lines else _STATUS.sub("", str(error), count=1)
+        return None
+
+
+def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
+    """Return for each setting why the compiler refuses or ignores it; None where it obeys it.
+
+    Raises BackendUnavailable where the compiler refuses even a program without any flag.
+    """
+    digest = hashlib.sha256(f"{_FORMAT} {compiler.identity}".encode()).hexdigest()
+    file = cache_folder("flags") / f"{digest}.json"
+    kept = _kept(file)
+    new = [setting for setting in dict.fromkeys(settings) if setting not in kept]
+    if new:
+        reason = compiler.try_out(Setting(()))
+        if reason is not None:
+            raise BackendUnavailable(
+                f"the compiler refuses an empty program, so its flags cannot be probed: {reason}. "
+                "Repair it, or declare the flags one by one"
+            )
+        with ThreadPoolExecutor(compiler.at_once) as pool:
+            kept |= zip(new, pool.map(compiler.try_out, new), strict=True)
+        content = json.dumps({json.dumps(key): reason for key, reason in kept.items()})
+        write_file(file, content, advice=CACHE_ADVICE)
+    return {setting: kept[setting] for setting in settings}
+
+
+def _kept(file: Path) -> dict[Setting, str | None]:
+    """Return the answers in a file of the cache; none where it is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        pairs = [(json.loads(key), reason) for key, reason in found.items()]
+        return {Setting(tuple(words), linked): reason for (words, linked), reason in pairs}
+    return {}
+
+
+def _output(command: Sequence[str], folder: Path) -> tuple[int, str]:
+    """Run a command; return its exit status and output. Raises BackendUnavailable."""
+    try:
+        status, output = run_in_group(command, folder, TIMEOUT_S)
+    except OSError as error:
+        raise BackendUnavailable(f"{command[0]} cannot be probed for its flags: {error}") from None
+    if status is None:
+        raise BackendUnavailable(f"{command[0]} did not end within {TIMEOUT_S:g} s")
+    return status, output
