@@ -32,7 +32,7 @@ from benchmarks.frame import Figures, benchmark, option
 from harness.core.errors import UsageError
 from harness.core.records import Value
 from harness.measure.compiler_warnings import conflicts
-from harness.measure.cuda.binary import parse_resources, worst_of
+from harness.measure.cuda.binary import parse_resources
 from harness.measure.cuda.cubin import machine_code_sha256
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.space_file.flags.catalogue import catalogue_of
@@ -124,7 +124,7 @@ class Kernels:
             return FlagRow(kernel, label, "refused", "", "", fatal[0] if fatal else said.strip())
         warned = conflicts("nvcc", said)
         code = machine_code_sha256(cubin.read_bytes())[:12]
-        registers = str(worst_of(parse_resources(said).values()).registers)
+        registers = str(parse_resources(said).registers)
         came = "warned" if warned else "ok"
         return FlagRow(kernel, label, came, code, registers, "; ".join(warned))
 

@@ -39,6 +39,7 @@ DOORS = {
     "cuda": (
         "harness/measure/cuda/bindings.py",
         "harness/measure/cuda/nvrtc.py",
+        "harness/measure/cuda/nvcc.py",
         "harness/dispatch/loaders/cuda.py",
     ),
     "pynvml": ("harness/measure/sensors/nvml.py",),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +20,6 @@ from harness.measure.cuda.binary import (
     Resources,
     parse_resources,
     without_resources,
-    worst_of,
 )
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.nvrtc import Nvrtc
@@ -177,7 +179,8 @@ extern "C" __global__ void f(char *x) {
         ("int a;", (), False),
         ('#include "mine.h"', (), False),
         ('#include "elsewhere.h"', (), True),
-        (" # include <mine.h>", (), True),
+        (" # include <mine.h>", (), False),
+        ("#include <vector>", (), True),
         ("#include HEADER", (), True),
         ("int a;", ("-include", "x.h"), True),
     ],
@@ -251,11 +254,10 @@ ptxas info    : Function properties for _ZN32_INTERNAL_47d4193a_9_kernel_cu_a1hE
 """  # noqa: E501
 
 
-def test_resources_are_read_per_function():
-    functions = parse_resources(REPORT)
-    assert functions["_Z1cILi3EEvPi"] == Resources(8, 0, 0)
-    assert functions["b"] == Resources(32, 2048, 5248 + 10440)
-    assert functions["_ZN32_INTERNAL_47d4193a_9_kernel_cu_a1hEi"] == Resources(None, None, 12)
+def test_the_largest_of_each_resource_is_read():
+    assert parse_resources(REPORT) == Resources(32, 2048, 5248 + 10440)
+    assert parse_resources("".join(REPORT.splitlines(keepends=True)[-2:])) == (None, None, 12)
+    assert parse_resources("nvcc warning : no resources") == Resources()
 
 
 def test_resources_of_older_toolkits_are_read_too():
@@ -264,16 +266,7 @@ def test_resources_of_older_toolkits_are_read_too():
         "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
         "ptxas info    : Used 20 registers, 4096+16 bytes smem, 360 bytes cmem[0]\n"
     )
-    assert parse_resources(report) == {"f": Resources(20, 4096, 0)}
-
-
-def test_worst_takes_each_maximum_by_itself():
-    functions = [Resources(8, 4096, 0), Resources(32, 0, 12), Resources(None, None, 40)]
-    assert worst_of(functions) == Resources(32, 4096, 40)
-
-
-def test_resources_are_unknown_when_nothing_was_reported():
-    assert worst_of(parse_resources("nvcc warning : no resources").values()) == Resources()
+    assert parse_resources(report) == Resources(20, 4096, 0)
 
 
 def test_warnings_remain_when_resources_are_taken_out():
@@ -305,14 +298,18 @@ def bare(monkeypatch, tmp_path):
     for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH", *nvcc.ENVIRONMENT):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
-    monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
+    which = shutil.which  # finds one in /usr/local/cuda/bin
+    monkeypatch.setattr(
+        nvcc.shutil, "which", lambda name, path=None: None if name == "nvcc" else which(name)
+    )
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
     return tmp_path
 
 
 def test_missing_nvcc_says_where_was_looked_and_what_to_install(bare):
     with pytest.raises(BackendUnavailable) as missing:
         find_nvcc()
-    for words in ("CUDACXX", "PATH", "CUDA toolkit", "pip install nvidia-cuda-nvcc nvidia-nvvm"):
+    for words in ("CUDACXX", "PATH", "CUDA toolkit", "pip install nvidia-cuda-nvcc"):
         assert words in str(missing.value)
 
 
@@ -336,11 +333,10 @@ def test_cuda_home_comes_before_path(monkeypatch, tmp_path):
     assert find_nvcc() == executable
 
 
-def test_wheel_without_its_companions_says_which_to_install(tmp_path):
-    (tmp_path / "bin").mkdir()
-    executable = fake_nvcc(tmp_path / "bin")
-    with pytest.raises(BackendUnavailable, match="pip install nvidia-nvvm nvidia-cuda-runtime"):
-        nvcc._require_wheels(executable)
+def test_wheel_is_found_where_cuda_pathfinder_is(bare, monkeypatch):
+    pathfinder = SimpleNamespace(find_nvidia_binary_utility=lambda name: f"/site-packages/{name}")
+    monkeypatch.setitem(sys.modules, "cuda.pathfinder", pathfinder)
+    assert find_nvcc() == Path("/site-packages/nvcc")
 
 
 def test_missing_host_compiler_is_reported_before_any_build(bare, monkeypatch):

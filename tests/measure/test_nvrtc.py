@@ -15,7 +15,7 @@ from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.program import Binary, Program
 from harness.measure.build_cache import BuildCache, digests
-from harness.measure.cuda import nvrtc
+from harness.measure.cuda import binary, nvrtc
 from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
 from harness.measure.elf import sections
 from tests.helpers.compilers import needs_nvrtc
@@ -185,7 +185,7 @@ def test_headers_of_the_toolkit_are_looked_for_where_a_file_is_in_no_folder_of_t
 ):
     (tmp_path / "mine.h").touch()
     asked = Program(text, (), (str(tmp_path),))
-    assert nvrtc.includes_others(asked, ()) == needs
+    assert binary.includes_others(asked, ()) == needs
 
 
 # ------------------------------------------------------------------------- commands

@@ -1,11 +1,13 @@
-"""What nvcc and NVRTC have in common: architectures, the report of ptxas, the record of a build."""
+"""What nvcc and NVRTC have in common: the report of ptxas, the record of a build, architectures,
+and the files that a program includes."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.kernel_name import without_references
@@ -14,11 +16,11 @@ from harness.core.records import Build
 from harness.core.text import nearest
 from harness.measure.compiler_warnings import require_obeyed
 from harness.measure.cuda.cubin import machine_code_sha256, readable
+from harness.source.kernel_source import INCLUDE
 
 
-@dataclass(frozen=True)
-class Resources:
-    """The resources of one function; None where ptxas does not report them.
+class Resources(NamedTuple):
+    """The largest of each resource over all functions; None where ptxas does not report it.
 
     `spill_bytes` is the sum of the spilled stores and loads of one thread.
     """
@@ -28,54 +30,29 @@ class Resources:
     spill_bytes: int | None = None
 
 
-_FUNCTION = re.compile(r"^ptxas info\s*: Function properties for (\S+)")
 _FRAME = r"(?:ptxas\s+\.)?\s+\d+ bytes stack frame,"  # NVRTC puts "ptxas ." before it
-_SPILL = re.compile(rf"^{_FRAME} (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"^ptxas info\s*: Used (\d+) registers")
-_SHARED = re.compile(r"\b(\d+)(?:\+\d+)? bytes smem")
+_SPILL = re.compile(rf"^{_FRAME} (\d+) bytes spill stores, (\d+) bytes spill loads", re.MULTILINE)
+_USED = re.compile(
+    r"^ptxas info\s*: Used (\d+) registers(?:.*?\b(\d+)(?:\+\d+)? bytes smem)?", re.MULTILINE
+)
 _ROUTINE = re.compile(
     r"^ptxas info\s*: (\d+ bytes gmem|Compiling entry function|Function properties|Used \d|"
     rf"Compile time|Overriding maximum register limit)|^{_FRAME}"
 )
 
 
-def parse_resources(report: str) -> dict[str, Resources]:
-    """Return the resources of each function by its (mangled) name.
+def parse_resources(report: str) -> Resources:
+    """Return the resources that ptxas reports.
 
-    For functions that are called and not inlined, ptxas reports only spills: their registers
-    count as the kernel's.
+    For functions that are called and not inlined, it reports only spills: their registers count as
+    the kernel's.
     """
-    functions: dict[str, Resources] = {}
-    name = ""
-    for line in report.splitlines():
-        if found := _FUNCTION.match(line):
-            name = found[1]
-            functions[name] = Resources()
-        elif name and (found := _SPILL.match(line)):
-            spill_bytes = int(found[1]) + int(found[2])
-            functions[name] = replace(functions[name], spill_bytes=spill_bytes)
-        elif name and (found := _USED.match(line)):
-            shared = _SHARED.search(line)
-            functions[name] = replace(
-                functions[name],
-                registers=int(found[1]),
-                shared_bytes=int(shared[1]) if shared else 0,
-            )
-    return functions
-
-
-def worst_of(functions: Iterable[Resources]) -> Resources:
-    """Return the largest of each resource over all functions; None where none reports it."""
-    known = tuple(functions)
+    used, spilled = _USED.findall(report), _SPILL.findall(report)
     return Resources(
-        registers=_largest(each.registers for each in known),
-        shared_bytes=_largest(each.shared_bytes for each in known),
-        spill_bytes=_largest(each.spill_bytes for each in known),
+        max((int(registers) for registers, _ in used), default=None),
+        max((int(shared or 0) for _, shared in used), default=None),
+        max((int(stores) + int(loads) for stores, loads in spilled), default=None),
     )
-
-
-def _largest(values: Iterable[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def without_resources(report: str) -> str:
@@ -110,16 +87,14 @@ def cuda_binary(
     the report warns that a flag is not obeyed, and where the output is no cubin.
     """
     require_obeyed("nvcc", report)  # whose flags NVRTC takes
-    worst = worst_of(parse_resources(report).values())
+    resources = parse_resources(report)
     build = Build(
         key=program.key(identity),
         options=shlex.join(program.options),
         compiler=identity,
         compile_s=compile_s,
         binary_sha256=_hash(compiler, cubin),
-        registers=worst.registers,
-        shared_bytes=worst.shared_bytes,
-        spill_bytes=worst.spill_bytes,
+        **resources._asdict(),
         log=readable_log(report),
     )
     return Binary(build, cubin, read)
@@ -177,3 +152,25 @@ def _advice(arch: str, known: Sequence[str], cure: str) -> str:
 
 def _number(arch: str) -> int:
     return int("".join(filter(str.isdigit, arch)))
+
+
+def why_untracked(program: Program) -> str | None:
+    """Return why the files that a compiler reads cannot be found in its text; None where they
+    can."""
+    option = next((option for option in program.options if "include" in option), None)
+    if option is not None:
+        return f"the option `{option}` reads a file"
+    macro = next((macro for _, _, macro in _includes(program) if macro), None)
+    return None if macro is None else f"`#include {macro}` names its file by a macro"
+
+
+def includes_others(program: Program, folders: Sequence[Path]) -> bool:
+    """Say whether a program includes files that are neither in its folders nor in these."""
+    searched = (*map(Path, program.include_dirs), *folders)
+    names = (quoted or bracketed for quoted, bracketed, _ in _includes(program))
+    return any(not any((f / name).is_file() for f in searched) for name in names if name)
+
+
+def _includes(program: Program) -> Iterator[tuple[str, str, str]]:
+    for text in (program.text, *program.includes):
+        yield from INCLUDE.findall(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import shlex
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed
@@ -22,9 +23,10 @@ from harness.measure.cuda.binary import (
     SOURCE_NAME,
     checked_arch,
     cuda_binary,
+    includes_others,
     readable_log,
+    why_untracked,
 )
-from harness.source.kernel_source import INCLUDE
 
 COMPILE_TIMEOUT_S = 120.0
 _BINARY_NAME = "kernel.cubin"
@@ -33,13 +35,6 @@ _CURE = "install {} toolkit, and set CUDACXX to its nvcc"
 
 # nvcc obeys these variables: builds under different values must not be mixed up.
 ENVIRONMENT = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
-
-_WHEEL = "nvidia-cuda-nvcc"
-_WHEEL_NEEDS = {
-    "nvvm/bin/cicc": "nvidia-nvvm",
-    "include/cuda_runtime.h": "nvidia-cuda-runtime",
-    "include/crt/host_config.h": "nvidia-cuda-crt",
-}
 
 # nvcc's preprocessor leaves pragmas as they are; NVRTC's does not.
 _MACRO_IN_UNROLL = re.compile(r'identifier "(\w+)" is undefined\n\s*#\s*pragma unroll\b.*\b\1\b')
@@ -126,63 +121,37 @@ class Nvcc:
 
 
 def find_nvcc() -> Path:
-    """Find nvcc: $CUDACXX, $CUDA_HOME/bin, $PATH, /usr/local/cuda/bin, then PyPI's wheel.
+    """Find nvcc: $CUDACXX, $CUDA_HOME/bin, $CUDA_PATH/bin, $PATH, /usr/local/cuda/bin, then where
+    cuda-pathfinder finds one, such as in PyPI's wheel.
 
     Raises BackendUnavailable, which names the places and says what to install.
     """
     named = os.environ.get("CUDACXX")
-    if named:
-        found = shutil.which(named)
-        if found is None:
-            raise BackendUnavailable(
-                f"CUDACXX is {named!r}, but there is no such program. "
-                "Set it to the path of nvcc, or unset it"
-            )
+    homes = [os.path.join(os.environ[n], "bin") for n in ("CUDA_HOME", "CUDA_PATH") if _is_set(n)]
+    folders = os.pathsep.join([*homes, os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"])
+    found = shutil.which(named) if named else shutil.which("nvcc", path=folders) or _other_nvcc()
+    if found is not None:
         return Path(found)
-    for candidate in _candidates():
-        if os.access(candidate, os.X_OK) and candidate.is_file():
-            return candidate
+    if named:
+        raise BackendUnavailable(
+            f"CUDACXX is {named!r}, but there is no such program. "
+            "Set it to the path of nvcc, or unset it"
+        )
     raise BackendUnavailable(
         "nvcc was not found: CUDACXX is not set, and there is none in $CUDA_HOME/bin, on PATH, in "
-        f"/usr/local/cuda/bin or from the wheel {_WHEEL}. Install the CUDA toolkit, or "
-        f"pip install {' '.join((_WHEEL, *_WHEEL_NEEDS.values()))}"
+        "/usr/local/cuda/bin or from the wheel nvidia-cuda-nvcc. Install the CUDA toolkit, or "
+        "pip install nvidia-cuda-nvcc cuda-pathfinder"
     )
 
 
-def _candidates() -> Iterator[Path]:
-    for name in ("CUDA_HOME", "CUDA_PATH"):
-        if _is_set(name):
-            yield Path(os.environ[name], "bin", "nvcc")
-    on_path = shutil.which("nvcc")
-    if on_path:
-        yield Path(on_path)
-    yield Path("/usr/local/cuda/bin/nvcc")
-    yield from _wheels_nvcc()
-
-
-def _wheels_nvcc() -> Iterator[Path]:
-    """Yield the nvcc of the PyPI wheel, if it is installed with the wheels that it needs."""
-    import importlib.metadata  # slow, and every process loads this module
-
-    try:
-        files = importlib.metadata.files(_WHEEL) or []
-    except importlib.metadata.PackageNotFoundError:
-        return
-    for file in files:
-        if file.name == "nvcc" and file.parent.name == "bin":
-            executable = Path(str(file.locate()))
-            _require_wheels(executable)
-            yield executable
-
-
-def _require_wheels(executable: Path) -> None:
-    root = executable.parent.parent
-    missing = [wheel for file, wheel in _WHEEL_NEEDS.items() if not (root / file).is_file()]
-    if missing:
-        raise BackendUnavailable(
-            f"nvcc of the wheel {_WHEEL} at {executable} needs files of other wheels. "
-            f"pip install {' '.join(missing)}, each in the same version as {_WHEEL}"
+def _other_nvcc() -> str | None:
+    """Return the nvcc that cuda-pathfinder finds; None where neither is installed."""
+    with contextlib.suppress(ImportError, ChildProcessError):
+        found: str | None = importlib.import_module("cuda.pathfinder").find_nvidia_binary_utility(
+            "nvcc"
         )
+        return found
+    return None
 
 
 def _require_host_compiler(executable: Path) -> None:
@@ -231,12 +200,8 @@ def _ask(executable: Path, question: str) -> str:
 def _reads_others(program: Program) -> bool:
     """Say whether nvcc may read files that the program does not hold; to list them takes a tenth
     of the time of a build."""
-    if any("include" in option for option in program.options) or any(map(_is_set, ENVIRONMENT)):
-        return True
-    texts = (program.text, *program.includes)
-    names = (quoted for text in texts for quoted, _, _ in INCLUDE.findall(text))
-    folders = [Path(folder) for folder in program.include_dirs]
-    return any(not name or not any((f / name).is_file() for f in folders) for name in names)
+    is_untracked = why_untracked(program) is not None or any(map(_is_set, ENVIRONMENT))
+    return is_untracked or includes_others(program, ())
 
 
 def _headers(rule: Path) -> list[str]:

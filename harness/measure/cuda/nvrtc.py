@@ -13,7 +13,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,12 @@ from harness.measure.cuda.binary import (
     SOURCE_NAME,
     checked_arch,
     cuda_binary,
+    includes_others,
     readable_log,
+    why_untracked,
 )
 from harness.measure.forked import ForkLost, run_forked
-from harness.source.kernel_source import INCLUDE, included_files
+from harness.source.kernel_source import included_files
 
 COMPILE_TIMEOUT_S = 120.0
 _EMPTY = 'extern "C" __global__ void f() {}\n'
@@ -239,27 +241,6 @@ def _failure(status: str, log: str) -> str:
     elif status == "NVRTC_ERROR_INVALID_OPTION":
         lines.append(f"This is no option of NVRTC. {_USE_NVCC}")
     return "\n".join(lines)
-
-
-def why_untracked(program: Program) -> str | None:
-    """Return why the files that NVRTC would read cannot be found; None where they can."""
-    option = next((option for option in program.options if "include" in option), None)
-    if option is not None:
-        return f"the option `{option}` reads a file"
-    macro = next((macro for _, _, macro in _includes(program) if macro), None)
-    return None if macro is None else f"`#include {macro}` names its file by a macro"
-
-
-def includes_others(program: Program, folders: Sequence[Path]) -> bool:
-    """Say whether a program includes files that are neither in its folders nor in these."""
-    searched = (*map(Path, program.include_dirs), *folders)
-    names = (quoted or bracketed for quoted, bracketed, _ in _includes(program))
-    return any(not any((f / name).is_file() for f in searched) for name in names if name)
-
-
-def _includes(program: Program) -> Iterator[tuple[str, str, str]]:
-    for text in (program.text, *program.includes):
-        yield from INCLUDE.findall(text)
 
 
 def headers(program: Program, toolkit: Sequence[Path], known: Path | None) -> list[str]:
