@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.frame import show
-from harness.measure.cuda.calls import CudaDriver
+from harness.measure.cuda.calls import CudaDriver, LaunchShape
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.stream import TimedStream
 from harness.measure.processes import usable_cores
@@ -54,7 +54,7 @@ def host_times(samples: int) -> dict[tuple[str, str], Times]:
     driver = device.driver
     stream = TimedStream(driver, device.limits.compute_units)
     nothing = driver.function(driver.load(_PTX), "nothing")
-    launch = partial(driver.launch, nothing, _ONE, _ONE, b"", 0)
+    launch = partial(driver.launch, nothing, LaunchShape(_ONE, _ONE), b"")
     found = {}
     for cores, load in (("idle", contextlib.nullcontext), ("busy", _busy_cores)):
         with load():

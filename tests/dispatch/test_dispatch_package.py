@@ -39,7 +39,6 @@ from harness.measure.backends.opencl import find_device
 from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.nvcc import Nvcc
-from harness.measure.cuda.pycuda import load_pycuda
 from harness.space_file import Spec, load_spec
 from tests.helpers.dispatch_examples import PROVENANCE, STRICT, mvmul_program
 from tests.helpers.stub_driver import StubDriver, needs_pycuda
@@ -102,7 +101,7 @@ def write_for_cuda(
 @contextmanager
 def pycuda_context() -> Iterator[Any]:
     """PyCUDA's driver, with a context of its own that is current."""
-    driver = load_pycuda()
+    driver = importlib.import_module("pycuda.driver")
     driver.init()
     context = driver.Device(0).retain_primary_context()
     context.push()
@@ -115,14 +114,12 @@ def pycuda_context() -> Iterator[Any]:
 def memories_of(*arrays: np.ndarray[Any, Any]) -> Iterator[list[Any]]:
     """Memories of CUDA Python that hold arrays; in the end the last array is read."""
     driver = BindingsDriver()
-    driver.init()
     driver.open(0)
     memories = [driver.allocate(array.nbytes) for array in arrays]
     for memory, array in zip(memories[:-1], arrays, strict=False):
         driver.write(int(memory), array)
     yield memories
     driver.read(arrays[-1], int(memories[-1]))
-    driver.close()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 from harness.core.program import Program
 from harness.measure.cuda.bindings import BindingsDriver
-from harness.measure.cuda.calls import CudaDriver, SharedWords
+from harness.measure.cuda.calls import CudaDriver, LaunchShape, SharedWords
 from harness.measure.cuda.gpus import BINDINGS, list_gpus, load_driver
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.own_kernels import PTX, WAIT_FOR_HOST, CudaKernels
@@ -87,7 +87,7 @@ def test_kernel_runs_between_events(driver: CudaDriver, cubin: bytes) -> None:
     start, stop = driver.event(), driver.event()
     for _ in range(2):  # the first launch may load code
         driver.record(start)
-        driver.launch(twice, (2, 1, 1), (32, 1, 1), arguments, shared_bytes)
+        driver.launch(twice, LaunchShape((2, 1, 1), (32, 1, 1), shared_bytes), arguments)
         driver.record(stop)
     driver.synchronize()
     assert 0 < driver.elapsed_s(start, stop) < 1
@@ -107,13 +107,13 @@ def test_cooperative_launch_is_seen_by_the_driver(
     driver.write(int(x), COUNTING)
     arguments = np.array([int(x), int(y)], np.uint64).tobytes()
     stub.calls()
-    driver.launch_cooperative(twice, (2, 1, 1), (32, 1, 1), arguments, 128)
+    driver.launch(twice, LaunchShape((2, 1, 1), (32, 1, 1), 128, True), arguments)
     assert stub.calls() == ["cuLaunchKernel twice grid 2 1 1 group 32 1 1 shared 128 cooperative"]
     found = np.zeros(64, np.float32)
     driver.read(found, int(y))
     np.testing.assert_array_equal(found, 2 * COUNTING)
     with pytest.raises(driver.error, match="CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"):
-        driver.launch_cooperative(twice, (132 * 2 + 1, 1, 1), (1024, 1, 1), arguments, 128)
+        driver.launch(twice, LaunchShape((265, 1, 1), (1024, 1, 1), 128, True), arguments)
 
 
 def test_variable_has_an_address_and_a_size(driver: CudaDriver, cubin: bytes) -> None:
@@ -132,7 +132,7 @@ def test_function_keeps_its_module_which_is_unloaded_after_it(
     function = driver.function(driver.load(cubin), "nothing")
     gc.collect()
     stub.calls()
-    driver.launch(function, (1, 1, 1), (1, 1, 1), bytes(8), 0)
+    driver.launch(function, LaunchShape((1, 1, 1), (1, 1, 1)), bytes(8))
     assert stub.calls() == ["cuLaunchKernel nothing grid 1 1 1 group 1 1 1"]
     del function
     gc.collect()

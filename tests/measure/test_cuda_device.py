@@ -25,10 +25,11 @@ from harness.core.kernel_name import reference_lines
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
 from harness.measure.backends.guard_zones import ZONE_BYTES
+from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, require_cooperative
-from harness.measure.cuda.module import PreparedLaunch
 from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.cuda.pycuda import PyCudaDriver
 from harness.measure.cuda.stream import HELD_AT_ONCE, LIMIT_NS
 from harness.measure.devices import choose_one
 from harness.measure.empty_kernel import require_working
@@ -436,13 +437,16 @@ KERNEL_NS = 1_500
 def slow_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels of KERNEL_NS, each launched by a host that is busy for longer than that."""
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", str(KERNEL_NS))
-    queue = PreparedLaunch.queue
+    for driver in (BindingsDriver, PyCudaDriver):
+        monkeypatch.setattr(driver, "launch", late(driver.launch))
 
-    def late(self: PreparedLaunch) -> None:
+
+def late(launch: Callable[..., None]) -> Callable[..., None]:
+    def launched(*arguments: object) -> None:
         time.sleep(20e-6)
-        queue(self)
+        launch(*arguments)
 
-    monkeypatch.setattr(PreparedLaunch, "queue", late)
+    return launched
 
 
 @pytest.mark.parametrize("count", [1, 300])

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.cuda.calls import Shape, SharedWords
+from harness.measure.cuda.calls import LaunchShape, SharedWords
 
 _DEFAULT_STREAM = 0
 _DEVICE_MAP = 2  # CU_MEMHOSTALLOC_DEVICEMAP
@@ -136,15 +136,13 @@ class BindingsDriver:
         attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._call("cuFuncSetAttribute", function[1], attribute, size_bytes)
 
-    def launch(
-        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
-    ) -> None:
-        shape = (*grid, *group, shared_bytes, _DEFAULT_STREAM)
-        self._call("cuLaunchKernel", function[1], *shape, 0, _packed(arguments).address)
-
-    def launch_cooperative(
-        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
-    ) -> None:
+    def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
+        packed = _packed(arguments).address
+        grid, group, shared_bytes, is_cooperative = shape
+        if not is_cooperative:
+            numbers = (*grid, *group, shared_bytes, _DEFAULT_STREAM)
+            self._call("cuLaunchKernel", function[1], *numbers, 0, packed)
+            return
         attribute = self._api.CUlaunchAttribute()
         attribute.id = self._api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
         attribute.value.cooperative = 1
@@ -153,7 +151,7 @@ class BindingsDriver:
         config.blockDimX, config.blockDimY, config.blockDimZ = group
         config.sharedMemBytes, config.hStream = shared_bytes, _DEFAULT_STREAM
         config.attrs, config.numAttrs = [attribute], 1
-        self._call("cuLaunchKernelEx", config, function[1], 0, _packed(arguments).address)
+        self._call("cuLaunchKernelEx", config, function[1], 0, packed)
 
     def event(self) -> Any:
         return self._call("cuEventCreate", 0)

@@ -7,7 +7,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-Shape = tuple[int, int, int]
+Extents = tuple[int, int, int]
+
+
+class LaunchShape(NamedTuple):
+    """The groups of a launch, their threads, and the dynamic shared memory of each; the groups of a
+    `cooperative` launch may wait for each other."""
+
+    grid: Extents
+    group: Extents
+    shared_bytes: int = 0
+    cooperative: bool = False
 
 
 class SharedWords(NamedTuple):
@@ -84,15 +94,8 @@ class CudaDriver(Protocol):
     def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
         """Let launches of a function have so much dynamic shared memory."""
 
-    def launch(
-        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
-    ) -> None:
+    def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
         """Queue a kernel with its packed arguments, by one call of the driver."""
-
-    def launch_cooperative(
-        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
-    ) -> None:
-        """Queue a kernel whose groups wait for each other."""
 
     def event(self) -> Any:
         """Return a new event, which lasts until the process ends."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from harness.core.records import DeviceLimits
 from harness.core.text import first_few
 from harness.measure.backends.base import three, why_unlaunchable
 from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray
-from harness.measure.cuda.calls import CudaDriver, Shape
+from harness.measure.cuda.calls import CudaDriver, LaunchShape
 from harness.measure.cuda.cubin import (
     ParameterPlace,
     kernel_symbol,
@@ -45,23 +45,11 @@ class _CudaFunction:
     has_run: bool = False
 
 
-_Call = Callable[[Any, Shape, Shape, bytes, int], None]
+class PreparedLaunch(NamedTuple):
+    """A launch that was checked; `queue` queues it on the default stream."""
 
-
-@dataclass(frozen=True)
-class PreparedLaunch:
-    """A launch that was checked, with its arguments packed."""
-
-    call: _Call
     function: _CudaFunction
-    grid: Shape
-    group: Shape
-    packed: bytes
-    shared_bytes: int
-
-    def queue(self) -> None:
-        """Queue it on the default stream."""
-        self.call(self.function.handle, self.grid, self.group, self.packed, self.shared_bytes)
+    queue: Callable[[], None]
 
 
 class CudaModule:
@@ -129,8 +117,6 @@ class CudaModule:
 
     def _prepare(self, launch: Launch, bound: Bound) -> PreparedLaunch:
         function = self._function(launch.function)
-        driver = self._driver
-        call = driver.launch_cooperative if launch.cooperative else driver.launch
         reason = why_unlaunchable(launch, self._limits, function.static_bytes)
         if reason:
             raise LaunchFailed(reason)
@@ -139,8 +125,10 @@ class CudaModule:
         values = [_passed(each, launch, bound) for each in launch.arguments]
         are_arrays = [isinstance(bound.get(str(each)), BoundArray) for each in launch.arguments]
         packed = packed_arguments(launch, values, are_arrays, function.places)
-        shape = three(launch.grid), three(launch.group)
-        return PreparedLaunch(call, function, *shape, packed, launch.shared_bytes)
+        extents = three(launch.grid), three(launch.group)
+        shape = LaunchShape(*extents, launch.shared_bytes, launch.cooperative)
+        queue = partial(self._driver.launch, function.handle, shape, packed)
+        return PreparedLaunch(function, queue)
 
     def _allow_memory(self, function: _CudaFunction, launch: Launch) -> None:
         """Let a function have its dynamic shared memory, where that needs a permission."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.measure.cuda.calls import CudaDriver
+from harness.measure.cuda.calls import CudaDriver, LaunchShape
 
 # An old PTX version and target: every driver since CUDA 9 compiles them, for every GPU since 2014.
 _HEAD = """\
@@ -161,4 +161,5 @@ class CudaKernels:
         if name not in self._functions:
             self._functions[name] = self._driver.function(self._module, name)
         packed = np.array(arguments, np.uint64).tobytes()
-        self._driver.launch(self._functions[name], (blocks, 1, 1), (1, 1, 1), packed, 0)
+        shape = LaunchShape((blocks, 1, 1), (1, 1, 1))
+        self._driver.launch(self._functions[name], shape, packed)

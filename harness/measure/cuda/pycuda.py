@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.cuda.calls import Shape, SharedWords
+from harness.measure.cuda.calls import LaunchShape, SharedWords
 from harness.measure.cuda.probe import LIBRARY
 
 _PAST_ERRORS = 1000  # no error of the driver has this number or a higher one
@@ -99,17 +99,12 @@ class PyCudaDriver:
         names = self._pycuda.function_attribute
         function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, size_bytes)
 
-    def launch(
-        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
-    ) -> None:
+    def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
+        if shape.cooperative:
+            raise NotImplementedError(f"{self.package} makes no cooperative launches")
         # PyCUDA's formats of arguments have neither bool nor half, and its prepared calls set the
         # group first, by another call of the driver.
-        function._launch_kernel(grid, group, arguments, shared_bytes, None)
-
-    def launch_cooperative(
-        self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
-    ) -> None:
-        raise NotImplementedError(f"{self.package} makes no cooperative launches")
+        function._launch_kernel(shape.grid, shape.group, arguments, shape.shared_bytes, None)
 
     def event(self) -> Any:
         return self._pycuda.Event()
