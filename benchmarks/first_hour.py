@@ -17,7 +17,7 @@ Each program runs three times in a folder of its own:
 The first result is the first time of a configuration on the terminal. CPU seconds are of the
 program and its processes; other work on the machine changes them less than wall seconds. Kernel
 Tuner's process gets the same cure for PoCL on new processors as harness's own
-(harness/measure/backends/pocl_cpu.py). Lines are those that hold code; the kernel, which both
+(harness/measure/opencl/pocl_cpu.py). Lines are those that hold code; the kernel, which both
 share, is not counted. It takes some five minutes on two idle cores, and half an hour on busy
 ones. The last line is one JSON object.
 """
@@ -43,7 +43,7 @@ from typing import Any
 
 from benchmarks.frame import Figures, benchmark, option, show
 from harness.core.errors import HarnessError, UsageError
-from harness.measure.backends.pocl_cpu import name_processor
+from harness.measure.opencl.pocl_cpu import name_processor
 
 PROGRAMS = Path(__file__).parent / "spmv"
 TUNERS = {"harness": "with_harness.py", "Kernel Tuner": "with_kernel_tuner.py"}

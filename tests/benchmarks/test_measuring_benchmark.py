@@ -11,7 +11,7 @@ import pytest
 from benchmarks import measuring, measuring_cache
 from benchmarks.measuring_host import figures
 from benchmarks.measuring_loads import Logs, interleaved, scatter
-from harness.measure.backends import opencl_device
+from harness.measure.opencl import device as opencl_device
 
 
 def logs(between: float, cases: int = 12) -> list[Logs]:

@@ -29,7 +29,7 @@ DOORS = {
     "distributed": ("harness/fleet/engine.py",),
     "dask": ("harness/fleet/engine.py",),
     "pyopencl": (
-        "harness/measure/backends/opencl.py",
+        "harness/measure/opencl/driver.py",
         "harness/dispatch/loaders/opencl.py",
         "harness/dispatch/loaders/torch_op.py",
     ),

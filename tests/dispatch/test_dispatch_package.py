@@ -35,10 +35,10 @@ from harness.dispatch.package import (
     write_files,
 )
 from harness.dispatch.program import DispatchProgram, TreeChoice
-from harness.measure.backends.opencl import find_device
-from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.opencl.device import OpenClDevice
+from harness.measure.opencl.driver import find_device
 from harness.space_file import Spec, load_spec
 from tests.helpers.dispatch_examples import PROVENANCE, STRICT, mvmul_program
 from tests.helpers.stub_driver import StubDriver, needs_pycuda

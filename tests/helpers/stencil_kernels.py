@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.measure.backends.opencl import build_program, device_of, find_device, load_pyopencl
+from harness.measure.opencl.driver import build_program, device_of, find_device, load_pyopencl
 from harness.stencil.definition import load_definition
 from harness.stencil.emit import CUDA, OPENCL, Dialect, emit
 from harness.stencil.ir import Node

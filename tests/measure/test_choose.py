@@ -9,13 +9,13 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.measure import choose as measure_choose
-from harness.measure.backends import opencl
-from harness.measure.backends.opencl import DeviceName
 from harness.measure.choose import with_cuda_compiler
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda.compilers import NVCC, NVRTC
 from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.devices import Backend, choose, choose_devices, choose_one
+from harness.measure.opencl import driver as opencl
+from harness.measure.opencl.driver import DeviceName
 from harness.space_file import Spec
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FAKE_SPACE

@@ -11,10 +11,10 @@ import pytest
 from harness.core.errors import SpecError
 from harness.core.program import Binary, Program
 from harness.core.records import Config
-from harness.measure.backends.opencl import OpenClCompiler, find_device
 from harness.measure.choose import with_arch
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.devices import Backend
+from harness.measure.opencl.driver import OpenClCompiler, find_device
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec

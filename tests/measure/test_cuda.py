@@ -13,7 +13,6 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
 from harness.core.records import DeviceLimits
-from harness.measure.backends import opencl
 from harness.measure.backends.base import why_unlaunchable
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda import probe
@@ -28,6 +27,7 @@ from harness.measure.cuda.gpus import (
     load_driver,
 )
 from harness.measure.devices import choose
+from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc
 
 LIMITS = DeviceLimits(

@@ -18,12 +18,12 @@ from rich.console import Console
 
 from harness.commands.check.default_run import run_default
 from harness.core.errors import DeviceBusy, UsageError
-from harness.measure.backends.opencl import DeviceName
 from harness.measure.cuda.gpus import CudaGpu
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_lock import device_locked, holder_of
 from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
+from harness.measure.opencl.driver import DeviceName
 from harness.space_file import load_spec
 
 ROOT = Path(__file__).parents[2]

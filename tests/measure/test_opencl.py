@@ -19,11 +19,7 @@ import pytest
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
 from harness.core.program import Argument, Fill, Launch, Program
 from harness.core.records import DEVICE_UUID
-from harness.measure.backends import opencl, opencl_device
-from harness.measure.backends.opencl import OpenClCompiler, find_device
-from harness.measure.backends.opencl_device import OpenClDevice
 from harness.measure.backends.opencl_memory import DeviceMemory, DriverMemory, ProcessMemory
-from harness.measure.backends.pocl_cpu import name_processor
 from harness.measure.backends.thread_memory import (
     _FIRST_LOOKS,
     _GAP,
@@ -31,6 +27,11 @@ from harness.measure.backends.thread_memory import (
     _touched_from,
     is_known,
 )
+from harness.measure.opencl import device as opencl_device
+from harness.measure.opencl import driver as opencl
+from harness.measure.opencl.device import OpenClDevice
+from harness.measure.opencl.driver import OpenClCompiler, find_device
+from harness.measure.opencl.pocl_cpu import name_processor
 from harness.source.inlining import inlined
 
 Write = Callable[..., Program]
@@ -404,8 +405,8 @@ def test_options_of_the_environment_are_part_of_the_identity(
 
 BUILD = """
 from harness.measure.backends.base import Program
-from harness.measure.backends.opencl import OpenClCompiler, find_device
-from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.opencl.driver import OpenClCompiler, find_device
+from harness.measure.opencl.device import OpenClDevice
 text = "kernel void f(global float *y) { y[get_global_id(0)] = 1; }"
 OpenClDevice(find_device()).load(OpenClCompiler(find_device()).compile(Program(text, (), ())))
 """
@@ -448,7 +449,7 @@ def test_a_cpu_whose_threads_are_left_unpinned_is_another_environment(
 
 OVERWRITES = """
 import ctypes, sys
-from harness.measure.backends.opencl import load_pyopencl
+from harness.measure.opencl.driver import load_pyopencl
 from harness.measure.backends.thread_memory import ThreadMemory, is_known
 
 cl = load_pyopencl()

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from harness.measure.backends.opencl import find_device
-from harness.measure.backends.opencl_device import OpenClDevice
+from harness.measure.opencl.device import OpenClDevice
+from harness.measure.opencl.driver import find_device
 from harness.measure.verify import FILLS, Tolerance, describe_wrong, is_comparable, size_of, verify
 
 WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from harness.measure.backends.opencl import build_program
+from harness.measure.opencl.driver import build_program
 from harness.stencil.emit import OPENCL, emit
 from harness.stencil.explore import derive, fused
 from harness.stencil.features import COUNTS, EXACT, FEATURES, OWN, PUBLISHED, features

@@ -10,7 +10,7 @@ import inspect
 from pathlib import Path
 
 from harness.dispatch.loaders import trying
-from harness.measure.backends import pocl_cpu
+from harness.measure.opencl import pocl_cpu
 
 _BESIDE = {"opencl": (pocl_cpu, trying), "cuda": (trying,), "command": ()}
 

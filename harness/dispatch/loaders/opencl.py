@@ -11,7 +11,7 @@ from typing import Any
 import pyopencl as cl
 
 from harness.dispatch.loaders.trying import first_calls
-from harness.measure.backends.pocl_cpu import name_processor
+from harness.measure.opencl.pocl_cpu import name_processor
 
 
 class Kernel:

@@ -21,14 +21,6 @@ from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.base import three, why_unlaunchable
 from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray, DriverDevice
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.backends.opencl import (
-    DeviceName,
-    build_program,
-    cpu_parts,
-    device_of,
-    load_pyopencl,
-)
-from harness.measure.backends.opencl_arguments import KernelParameter, local_position, why_unfit
 from harness.measure.backends.opencl_memory import (
     CacheFlush,
     DeviceMemory,
@@ -37,6 +29,14 @@ from harness.measure.backends.opencl_memory import (
     last_cache_bytes,
 )
 from harness.measure.backends.thread_memory import LoadedVariables, ThreadMemory, is_known
+from harness.measure.opencl.arguments import KernelParameter, local_position, why_unfit
+from harness.measure.opencl.driver import (
+    DeviceName,
+    build_program,
+    cpu_parts,
+    device_of,
+    load_pyopencl,
+)
 
 POCL = "Portable Computing Language"
 """PoCL's name of its platform."""

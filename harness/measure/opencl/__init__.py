@@ -1,0 +1,1 @@
+"""OpenCL devices, GPUs and PoCL's CPUs: find them, compile for them, launch and time kernels."""
