@@ -1,17 +1,14 @@
 """Remove from a space the flags that an installed compiler refuses.
 
-The compiler is probed: it builds an empty program with each setting. Its answers are kept in the
-cache folder by its identity, so that each compiler is probed once. A flag that it refuses stays in
-the space with `absent` as its only value, so that it is not tuned: constraints may still name it,
-and measurements are filed as before.
+The compiler is probed: it builds an empty program with each setting. Its answers are kept by its
+identity. A flag that it refuses stays in the space with `absent` as its only value, so that it is
+not tuned: constraints may still name it, and measurements are filed as before.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -24,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed
-from harness.core.files import CACHE_ADVICE, cache_folder, write_file
+from harness.core.kept import Kept, content_key
 from harness.core.program import Binary, Program, family
 from harness.core.records import Value
 from harness.measure.compiler_warnings import conflicts
@@ -37,9 +34,6 @@ from harness.space_file.flags.model import ANY_FILE, Setting
 from harness.space_file.flags.resolve import Declaration, resolve
 
 TIMEOUT_S = 60.0
-
-_FORMAT = 2
-"""Increase this when the probes or their answers change: kept answers then expire."""
 
 # The empty program of each language. With PTX, nvcc's driver and ptxas check a setting without the
 # front end, which takes twenty times as long.
@@ -331,31 +325,20 @@ def answers(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setti
 
     Raises BackendUnavailable where the compiler refuses even a program without any flag.
     """
-    digest = hashlib.sha256(f"{_FORMAT} {compiler.identity}".encode()).hexdigest()
-    file = cache_folder("flags") / f"{digest}.json"
-    kept = _kept(file)
-    new = [setting for setting in dict.fromkeys(settings) if setting not in kept]
-    if new:
-        reason = compiler.try_out(Setting(()))
-        if reason is not None:
-            raise BackendUnavailable(
-                f"the compiler refuses an empty program, so its flags cannot be probed: {reason}. "
-                "Repair it, or declare the flags one by one"
-            )
-        with ThreadPoolExecutor(compiler.at_once) as pool:
-            kept |= zip(new, pool.map(compiler.try_out, new), strict=True)
-        content = json.dumps({json.dumps(key): reason for key, reason in kept.items()})
-        write_file(file, content, advice=CACHE_ADVICE)
-    return {setting: kept[setting] for setting in settings}
+    different = list(dict.fromkeys(settings))
+    key = content_key("flags", compiler.identity, different)
+    return Kept.in_cache().recall(key, partial(_asked, compiler, different))
 
 
-def _kept(file: Path) -> dict[Setting, str | None]:
-    """Return the answers in a file of the cache; none where it is missing or damaged."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        found = json.loads(file.read_text(encoding="utf-8"))
-        pairs = [(json.loads(key), reason) for key, reason in found.items()]
-        return {Setting(tuple(words), linked): reason for (words, linked), reason in pairs}
-    return {}
+def _asked(compiler: ProbedCompiler, settings: Sequence[Setting]) -> dict[Setting, str | None]:
+    reason = compiler.try_out(Setting(())) if settings else None
+    if reason is not None:
+        raise BackendUnavailable(
+            f"the compiler refuses an empty program, so its flags cannot be probed: {reason}. "
+            "Repair it, or declare the flags one by one"
+        )
+    with ThreadPoolExecutor(compiler.at_once) as pool:
+        return dict(zip(settings, pool.map(compiler.try_out, settings), strict=True))
 
 
 def _output(command: Sequence[str], folder: Path) -> tuple[int, str]:

@@ -17,7 +17,7 @@ from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.calls import CudaDriver, LaunchShape, SharedWords
 from harness.measure.cuda.gpus import BINDINGS, list_gpus, load_driver
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
-from harness.measure.cuda.own_kernels import PTX, WAIT_FOR_HOST, CudaKernels
+from harness.measure.cuda.stream import PTX, WAIT_FOR_HOST, CudaKernels
 from tests.helpers.stub_driver import StubDriver, build_stub, needs_pycuda, wanted_calls
 
 pytestmark = pytest.mark.gpu
@@ -176,9 +176,7 @@ MINUTE_NS = 60_000_000_000
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
 def test_assembler_takes_the_kernels(arch, tmp_path):
-    source = tmp_path / "kernels.ptx"
-    source.write_text(PTX)
-    command = [find_nvcc().with_name("ptxas"), "-arch", arch, source, "-o", tmp_path / "cubin"]
+    command = [find_nvcc().with_name("ptxas"), "-arch", arch, PTX, "-o", tmp_path / "cubin"]
     subprocess.run(command, check=True)
 
 

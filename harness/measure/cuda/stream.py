@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.core.errors import HostTooSlow
-from harness.measure.cuda.calls import CudaDriver
-from harness.measure.cuda.own_kernels import (
-    START_CLOCK,
-    STOP_CLOCK,
-    WAIT_FOR_HOST,
-    CudaKernels,
-)
+from harness.measure.cuda.calls import CudaDriver, LaunchShape
+
+PTX = Path(__file__).with_name("kernels.ptx")
+"""harness's own kernels, with what they do."""
+
+WAIT_FOR_HOST, START_CLOCK, STOP_CLOCK = "wait_for_host", "start_clock", "stop_clock"
 
 LIMIT_NS = 500_000_000
 """The device waits no longer: a call that waits for the device would otherwise never return."""
@@ -39,6 +39,26 @@ _MOST_MULTIPROCESSORS = 512
 """The rows for multiprocessors, whose numbers may have gaps."""
 
 _RELEASED, _EXPIRED = 0, 1  # words that host and device share
+
+
+class CudaKernels:
+    """harness's own kernels in a driver's context; each is looked up once.
+
+    Every method may raise the driver's errors.
+    """
+
+    def __init__(self, driver: CudaDriver) -> None:
+        self._driver = driver
+        self._module = driver.load(PTX.read_bytes() + b"\0")
+        self._functions: dict[str, Any] = {}
+
+    def queue(self, name: str, *arguments: int, blocks: int = 1) -> None:
+        """Queue a kernel on the default stream, in so many blocks; does not wait."""
+        if name not in self._functions:
+            self._functions[name] = self._driver.function(self._module, name)
+        packed = np.array(arguments, np.uint64).tobytes()
+        shape = LaunchShape((blocks, 1, 1), (1, 1, 1))
+        self._driver.launch(self._functions[name], shape, packed)
 
 
 class TimedStream:
