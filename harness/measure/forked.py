@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -34,62 +34,42 @@ def run_forked(function: Callable[[], bytes], timeout_s: float) -> bytes:
     """
     libc()  # here, since the child should load nothing
     parent, (reader, writer) = os.getpid(), os.pipe()
-    try:
-        child = os.fork()
-    except OSError as error:
-        os.close(reader)
-        os.close(writer)
-        text = f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
-        raise UsageError(text) from None
-    if child == 0:
-        _serve(function, writer, parent)
-    os.close(writer)
-    is_late, status, content = True, 0, b""
-    try:
-        content = _read(reader, time.monotonic() + timeout_s)
-        is_late = False
-    except TimeoutError:
-        pass
-    finally:
-        os.close(reader)
-        if is_late:
-            os.kill(child, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):  # who started this process ignores SIGCHLD
-            _, status = os.waitpid(child, 0)
+    end_s = time.monotonic() + timeout_s
+    with os.fdopen(reader, "rb") as result, os.fdopen(writer, "wb") as answer:
+        try:
+            child = os.fork()
+        except OSError as error:
+            text = (
+                f"a process cannot be started: {error.strerror}; see `ulimit -u`, and free memory"
+            )
+            raise UsageError(text) from None
+        if child == 0:
+            status = 1
+            try:
+                end_with_parent()
+                if os.getppid() == parent:
+                    answer.write(function())
+                    answer.flush()
+                    status = 0
+            finally:
+                os._exit(status)
+        answer.close()
+        killer = threading.Timer(timeout_s, os.kill, (child, signal.SIGKILL))
+        killer.daemon = True  # after Ctrl-C nothing waits for it
+        killer.start()
+        content = result.read()  # until the child ends
+    is_late = time.monotonic() >= end_s
+    killer.cancel()
+    killer.join()
+    status = 0
+    with contextlib.suppress(ChildProcessError):  # who started this process ignores SIGCHLD
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if is_late:
         raise ForkLost(f"did not finish within {timeout_s:g} s and was killed", is_late=True)
-    if os.WIFSIGNALED(status):
-        raise ForkLost(f"crashed ({signal_name(os.WTERMSIG(status))})")
-    if os.WEXITSTATUS(status):
-        raise ForkLost(f"ended with status {os.WEXITSTATUS(status)}")
+    if status < 0:
+        raise ForkLost(f"crashed ({signal_name(-status)})")
+    if status:
+        raise ForkLost(f"ended with status {status}")
     if not content:
         raise ForkLost("ended without a result")
     return content
-
-
-def _serve(function: Callable[[], bytes], writer: int, parent: int) -> None:
-    """Write the function's result, and end this process without cleaning up."""
-    status = 1
-    try:
-        end_with_parent()
-        if os.getppid() == parent:
-            with os.fdopen(writer, "wb") as file:
-                file.write(function())
-            status = 0
-    finally:
-        os._exit(status)
-
-
-def _read(reader: int, end_s: float) -> bytes:
-    """Read until the other end is closed; raises TimeoutError."""
-    poll, parts = select.poll(), list[bytes]()
-    poll.register(reader, select.POLLIN)
-    while True:
-        left_s = end_s - time.monotonic()
-        if left_s <= 0 or not poll.poll(left_s * 1e3):
-            raise TimeoutError
-        with contextlib.suppress(InterruptedError):
-            part = os.read(reader, 1 << 20)
-            if not part:
-                return b"".join(parts)
-            parts.append(part)
