@@ -130,7 +130,7 @@ class TestOnAnyDevice:
 
     def test_binary_for_another_architecture_is_refused_and_the_device_survives(self, gpu):
         other = Nvcc("sm_75" if list_gpus()[0].arch != "sm_75" else "sm_90")
-        with pytest.raises(LaunchFailed, match=r"no kernel image .*CUDA_ERROR_NO_BINARY_FOR_GPU"):
+        with pytest.raises(LaunchFailed, match="no kernel image"):
             gpu.load(other.compile(Program(KERNELS, (), ())))
         assert gpu.healthy
 
@@ -183,7 +183,7 @@ class TestOnAnyDevice:
             [sys.executable, "-c", STRAY, KERNELS], capture_output=True, text=True, check=True
         )
         answer = json.loads(done.stdout)
-        assert "encountered (CUDA_ERROR_ILLEGAL_ADDRESS); the context" in answer["first"]
+        assert "illegal memory access was encountered" in answer["first"]
         assert "its process must end" in answer["first"]
         assert answer["again"]
         assert answer["healthy"] is False
@@ -384,7 +384,7 @@ def test_lack_of_memory_is_described_by_who_holds_it(device, module, stub, fail,
     zones = 3 * 2 * ZONE_BYTES
     held = 4 * ONES.nbytes + zones
     assert re.search(
-        rf"running add: .*: out of memory \(CUDA_ERROR_OUT_OF_MEMORY\)\. 700 of the device's "
+        rf"running add: .*: out of memory.*\. 700 of the device's "
         rf"{80 << 30:,} bytes are free; "
         rf"harness holds {held:,}, and other programs may hold the rest \(nvidia-smi",
         str(failure.value),
@@ -628,7 +628,7 @@ def test_failure_of_each_call_becomes_launch_failed(
     with pytest.raises(LaunchFailed) as failure:
         CALLS[call](device, module)
     monkeypatch.delenv("CUDA_STUB_FAIL")
-    said = f"{call} failed: unknown error (CUDA_ERROR_UNKNOWN)"
+    said = f"{call} failed: unknown error"
     assert said in str(failure.value).replace("DataEx", "Data")
     assert not isinstance(failure.value, OutOfDeviceMemory)
     assert device.healthy
@@ -637,7 +637,7 @@ def test_failure_of_each_call_becomes_launch_failed(
 @pytest.mark.parametrize("call", ["cuMemAlloc", "cuLaunchKernel"])
 def test_lack_of_memory_is_a_failure_of_its_own(call, package, device, module, fail):
     fail(f"{call}@1+:2")  # PyCUDA collects garbage and tries again
-    with pytest.raises(OutOfDeviceMemory, match=r"\(CUDA_ERROR_OUT_OF_MEMORY\)\. .* are free"):
+    with pytest.raises(OutOfDeviceMemory, match=r"out of memory.*\. .* are free"):
         CALLS[call](device, module)
     assert device.healthy
 

@@ -311,7 +311,7 @@ class DriverDevice(ABC):
         except self._error as error:
             self.healthy = self.healthy and self._answers()
             lost = "" if self.healthy else f"; the {self._channel} is lost and its process must end"
-            message = f"{doing}: {self._text(error)}{lost}"
+            message = f"{doing}: {error}{lost}"
             if self._is_out_of_memory(error):
                 message += f". {self._describe_memory()}"
                 raise OutOfDeviceMemory(message) from None
@@ -324,10 +324,6 @@ class DriverDevice(ABC):
         copies = [kept.array.nbytes for kept in self._kept.values() if kept.memory is not None]
         flush_bytes = 0 if self._flushed_with is None else 2 * self._cache_bytes
         return sum(each.size_bytes + 2 * ZONE_BYTES for each in bound) + sum(copies) + flush_bytes
-
-    def _text(self, error: Exception) -> str:
-        """Return what a driver's error says."""
-        return str(error)
 
     def _answers(self) -> bool:
         """Say whether the device still works: a spoiled one repeats its error at every call."""

@@ -56,9 +56,6 @@ class BindingsDriver:
         self.package = f"cuda-bindings {importlib.import_module('cuda.bindings').__version__}"
         self._device: Any = None
 
-    def describe(self, error: Exception) -> str:
-        return str(error)
-
     def _call(self, call: str, *arguments: Any) -> Any:
         """Call the driver; return its answer, or a list where it has several."""
         try:

@@ -32,16 +32,14 @@ class CudaDriver(Protocol):
 
     Modules, functions, memory and events are the package's own objects. A module is unloaded when
     neither it nor a function of it is used any more. `package` is the Python package and its
-    version, `error` the base class of its errors, which every call may raise. Where
+    version, `error` the base class of its errors, which every call may raise: the call that failed,
+    and what the driver says. Where
     `is_cooperative`, the package can launch kernels whose groups wait for each other.
     """
 
     package: str
     error: type[Exception]
     is_cooperative: bool
-
-    def describe(self, error: Exception) -> str:
-        """Return the call that failed, what the driver says, and its name of the error."""
 
     def open(self, ordinal: int) -> None:
         """Initialise the driver, and make a device's primary context current in this thread.

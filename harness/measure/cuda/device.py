@@ -56,7 +56,7 @@ class CudaDevice(DriverDevice):
             self._gpu = CudaGpu(**probe.describe(ordinal))
         except (self.driver.error, OSError) as error:
             raise BackendUnavailable(
-                f"CUDA device {ordinal} cannot be opened: {self._text(error)}. Check nvidia-smi, "
+                f"CUDA device {ordinal} cannot be opened: {error}. Check nvidia-smi, "
                 "and whether another process holds the device exclusively"
             ) from error
         if gpu is not None and self._gpu.uuid != gpu.uuid:
@@ -76,11 +76,11 @@ class CudaDevice(DriverDevice):
         except self.driver.error as error:
             if self._is_out_of_memory(error):
                 raise BackendUnavailable(
-                    f"the GPU has no memory left: {self._text(error)}. Other programs hold it, as "
+                    f"the GPU has no memory left: {error}. Other programs hold it, as "
                     "nvidia-smi shows; run the same command again when they have ended"
                 ) from error
             raise BackendUnavailable(
-                f"the NVIDIA driver does not load harness's own kernels: {self._text(error)}. Its "
+                f"the NVIDIA driver does not load harness's own kernels: {error}. Its "
                 "compiler of PTX must be there (libnvidia-ptxjitcompiler.so), and "
                 "CUDA_DISABLE_PTX_JIT unset"
             ) from error
@@ -225,11 +225,8 @@ class CudaDevice(DriverDevice):
     def _wait(self) -> None:
         self.driver.synchronize()
 
-    def _text(self, error: Exception) -> str:
-        return self.driver.describe(error)
-
     def _is_out_of_memory(self, error: Exception) -> bool:
-        return "(CUDA_ERROR_OUT_OF_MEMORY)" in self._text(error)
+        return "out of memory" in str(error)
 
     def _describe_memory(self) -> str:
         try:

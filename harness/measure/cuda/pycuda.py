@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import importlib
-import re
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,9 +11,6 @@ import numpy.typing as npt
 
 from harness.core.errors import BackendUnavailable
 from harness.measure.cuda.calls import LaunchShape, SharedWords
-from harness.measure.cuda.probe import LIBRARY
-
-_PAST_ERRORS = 1000  # no error of the driver has this number or a higher one
 
 
 class PyCudaDriver:
@@ -34,12 +28,6 @@ class PyCudaDriver:
         self.package = f"PyCUDA {version}, built with CUDA {toolkit}"
         self.error: type[Exception] = self._pycuda.Error
         self._device: Any = None
-
-    def describe(self, error: Exception) -> str:
-        text = str(error).removesuffix(" - ")  # an empty log of the driver's compiler
-        said = re.search(r" failed: ([^\n]*?)(?: - |\n|$)", text)
-        name = _error_names().get(said[1]) if said else None
-        return f"{text} ({name})" if name else text
 
     def open(self, ordinal: int) -> None:
         self._pycuda.init()
@@ -137,17 +125,3 @@ def _load_pycuda() -> Any:
 def _leave(context: Any) -> None:
     context.pop()
     context.detach()
-
-
-@lru_cache(maxsize=1)
-def _error_names() -> dict[str, str]:
-    """Return the driver's name of each error by its text, the one thing that PyCUDA passes on."""
-    library = ctypes.CDLL(LIBRARY)
-    name, text = ctypes.c_char_p(), ctypes.c_char_p()
-    found: dict[str, str] = {}
-    for code in range(1, _PAST_ERRORS):
-        named = library.cuGetErrorName(code, ctypes.byref(name))
-        said = library.cuGetErrorString(code, ctypes.byref(text))
-        if not named and not said and name.value and text.value:
-            found[text.value.decode()] = name.value.decode()
-    return found

@@ -11,7 +11,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -113,14 +113,8 @@ def list_devices() -> list[DeviceName]:
         platforms = cl.get_platforms()
     except cl.Error:
         return []
-    found = [name for number, each in enumerate(platforms) for name in _names(cl, number, each)]
-    return sorted(found, key=lambda device: not device.is_gpu)
-
-
-def _names(cl: Any, platform_number: int, platform: Any) -> Iterator[DeviceName]:
-    """Yield the names of a platform's devices."""
-    for number, device in enumerate(_devices_of(cl, platform)):
-        yield DeviceName(
+    found = [
+        DeviceName(
             platform=platform.name,
             number=number,
             name=device.name.strip(),
@@ -130,6 +124,10 @@ def _names(cl: Any, platform_number: int, platform: Any) -> Iterator[DeviceName]
             memory_bytes=device.global_mem_size,
             bus_id=_bus_id(cl, device),
         )
+        for platform_number, platform in enumerate(platforms)
+        for number, device in enumerate(_devices_of(cl, platform))
+    ]
+    return sorted(found, key=lambda device: not device.is_gpu)
 
 
 def cpu_parts() -> int:

@@ -34,7 +34,7 @@ from harness.measure.programs.sandbox import (
     run_command,
 )
 from harness.measure.run_folder import require_room
-from harness.measure.sensors.energy import RaplCounter, counted, energy_of_runs
+from harness.measure.sensors.energy import RaplCounter, energy_of_runs, joules
 from harness.measure.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
@@ -270,9 +270,11 @@ class ProgramRunner:
         bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
         try:
             variables = {**home_variables(home), **set_by_space}
-            with counted(self._counter) as energy:
-                result = run_command(words, written.folder, written.streams, bounds, variables)
-            result = dataclasses.replace(result, energy_j=energy.passed_j)
+            begin_j = joules(self._counter)
+            result = run_command(words, written.folder, written.streams, bounds, variables)
+            end_j = joules(self._counter)
+            if begin_j is not None and end_j is not None:
+                result = dataclasses.replace(result, energy_j=end_j - begin_j)
         except CannotStart as error:
             raise LaunchFailed(str(error)) from None
         if result.unended:

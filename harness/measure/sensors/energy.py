@@ -148,27 +148,10 @@ def _run_until(run: Callable[[], float], end_s: float) -> list[float]:
     return found
 
 
-@dataclass
-class PassedEnergy:
-    """The joules that passed, None until they are known."""
-
-    passed_j: float | None = None
-
-
-@contextlib.contextmanager
-def counted(counter: EnergyCounter | None) -> Iterator[PassedEnergy]:
-    """Count the energy of a body; it stays unknown without a counter, or where that fails."""
-    passed = PassedEnergy()
-    begin_j = None if counter is None else _read(counter)
-    yield passed
-    end_j = None if counter is None else _read(counter)
-    if begin_j is not None and end_j is not None:
-        passed.passed_j = end_j - begin_j
-
-
-def _read(counter: EnergyCounter) -> float | None:
+def joules(counter: EnergyCounter | None) -> float | None:
+    """Return what a counter says now; None without one, or where it fails."""
     try:
-        return counter()
+        return None if counter is None else counter()
     except SensorUnavailable:
         return None
 
