@@ -32,7 +32,6 @@ from harness.commands.check.targets import (
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary
 from harness.core.records import Build, Config
-from harness.measure.cuda import nvcc
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.devices import Backend
 from harness.space import ConstrainedSpace
@@ -286,8 +285,9 @@ def test_an_unknown_architecture_is_answered_with_the_nearest(write, capsys, arc
 
 def test_missing_compilers_are_an_error_that_says_what_to_install(write, capsys, monkeypatch):
     monkeypatch.delenv("CUDACXX", raising=False)
-    monkeypatch.setattr(nvcc, "_candidates", lambda: iter(()))
-    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    for module in ("cuda.pathfinder", "cuda.bindings.nvrtc"):
+        monkeypatch.setitem(sys.modules, module, None)
     assert main([str(write()), "--arch", "sm_90"]) == 2
     error = capsys.readouterr().err
     assert "nvcc was not found" in error

@@ -83,7 +83,6 @@ def write_for_opencl(
     """Write a dispatcher for the OpenCL device that is here."""
     device = OpenClDevice(find_device())
     where, limits = provenance(device.environment("a compiler")), device.limits.names()
-    device.close()
     kernels = opencl_kernels(spec, program)
     write_dispatcher(folder, program, spec, where, kernels, limits, formats=formats)
 

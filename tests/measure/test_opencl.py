@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -557,14 +556,14 @@ def test_parts_of_a_cpu_are_equal_devices_that_work_side_by_side(
     assert first.kind == second.kind
     assert first.units == whole // 2
     assert first.identity != second.identity
-    with closing(OpenClDevice(first)) as one, closing(OpenClDevice(second)) as other:
-        environments = [device.environment("a compiler") for device in (one, other)]
-        assert environments[0] == environments[1]
-        assert [each.notes[DEVICE_UUID] for each in environments] == ["0:0", "0:1"]
-        for name, device in ((first, one), (second, other)):
-            binary = OpenClCompiler(name).compile(Program(KERNEL, (), ()))
-            launch(device, device.load(binary), "f", FITTING)
-            assert device.read("y")[:8].tolist() == [6.0] * 8
+    one, other = OpenClDevice(first), OpenClDevice(second)
+    environments = [device.environment("a compiler") for device in (one, other)]
+    assert environments[0] == environments[1]
+    assert [each.notes[DEVICE_UUID] for each in environments] == ["0:0", "0:1"]
+    for name, device in ((first, one), (second, other)):
+        binary = OpenClCompiler(name).compile(Program(KERNEL, (), ()))
+        launch(device, device.load(binary), "f", FITTING)
+        assert device.read("y")[:8].tolist() == [6.0] * 8
     monkeypatch.setenv("HARNESS_CPU_PARTS", "1024")
     with pytest.raises(UsageError, match=f"HARNESS_CPU_PARTS=1024, but .* has only {whole} core"):
         find_device()

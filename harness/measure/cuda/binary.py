@@ -117,9 +117,15 @@ def readable_log(report: str) -> str:
 
 
 def checked_arch(
-    compiler: str, arch: str, known: Sequence[str], accepts: Callable[[str], bool], cure: str
+    compiler: str,
+    arch: str,
+    known: Sequence[str],
+    accepts: Callable[[str], bool],
+    cure: str,
+    specific: bool,
 ) -> str:
-    """Return an architecture that a compiler knows.
+    """Return an architecture that a compiler knows; if it is `specific`, with the features of its
+    own (sm_90a), where the compiler knows those.
 
     `compiler` is its name and version, and `known` what it lists: `accepts` is asked for those with
     a feature suffix, which none lists. `cure` installs another release, with {} for older or newer.
@@ -133,7 +139,7 @@ def checked_arch(
         raise BackendUnavailable(
             f"{compiler} does not compile for {arch}: it {choice}. {_advice(arch, known, cure)}"
         )
-    return arch
+    return f"{arch}a" if specific and arch in known and accepts(f"{arch}a") else arch
 
 
 def _nearest(arch: str, known: Sequence[str]) -> str:

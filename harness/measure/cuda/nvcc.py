@@ -61,9 +61,7 @@ class Nvcc:
         _require_host_compiler(self._executable)
         known = supported_archs(self._executable)
         name = f"nvcc {self._release} ({self._executable})"
-        self.arch = checked_arch(name, arch, known, self._accepts, _CURE)
-        if specific and arch in known and self._accepts(f"{arch}a"):
-            self.arch = f"{arch}a"
+        self.arch = checked_arch(name, arch, known, self._accepts, _CURE, specific)
 
     @property
     def identity(self) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
+import pickle
 import re
 import time
 from collections.abc import Sequence
@@ -82,9 +82,8 @@ class Nvrtc:
         if self._takes(known[-1], _NO_CACHE):
             self._always = (_NO_CACHE,)
         self._release = self._read_release(known[-1])
-        self.arch = checked_arch(f"nvrtc {self._release}", arch, known, self._takes, _CURE)
-        if specific and arch in known and self._takes(f"{arch}a"):
-            self.arch = f"{arch}a"
+        name = f"nvrtc {self._release}"
+        self.arch = checked_arch(name, arch, known, self._takes, _CURE, specific)
 
     @property
     def identity(self) -> str:
@@ -133,14 +132,13 @@ class Nvrtc:
         except ForkLost as lost:
             advice = "; `compiler: {nvcc: {build_timeout_s: SECONDS}}` gives it more, with --fresh"
             raise BuildFailed(f"NVRTC {lost}{advice if lost.is_late else ''}") from None
-        head, _, output = answer.partition(b"\n")
-        status, log = json.loads(head)
+        status, log, output = pickle.loads(answer)
         if status != "NVRTC_SUCCESS":
             raise BuildFailed(_failure(status, log))
         return output, log
 
     def _build(self, text: bytes, words: Sequence[bytes], kind: str) -> bytes:
-        """Compile; return the status and the log in a line of JSON, and the output.
+        """Compile; return the pickled status, log and output.
 
         Changes the folder of the process.
         """
@@ -153,7 +151,7 @@ class Nvrtc:
             (status,) = self._nvrtc.nvrtcCompileProgram(handle, len(words), words)
             log = self._content(handle, "ProgramLog").decode(errors="replace").rstrip("\0 \n")
             output = self._content(handle, kind) if status == 0 else b""
-        return json.dumps([status.name, log]).encode() + b"\n" + output
+        return pickle.dumps((status.name, log, output))
 
     def _content(self, handle: Any, kind: str) -> bytes:
         """Return the log or an output of a program."""
