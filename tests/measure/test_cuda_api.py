@@ -15,7 +15,7 @@ import pytest
 from harness.core.program import Program
 from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.calls import CudaDriver, LaunchShape, SharedWords
-from harness.measure.cuda.gpus import BINDINGS, list_gpus, load_driver
+from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, load_driver
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.stream import PTX, WAIT_FOR_HOST, CudaKernels
 from tests.helpers.stub_driver import StubDriver, build_stub, needs_pycuda, wanted_calls
@@ -236,10 +236,10 @@ def test_memory_that_was_freed_or_ends_earlier_is_refused_by_the_stand_in(stub, 
 def test_driver_without_a_call_that_pycuda_needs_is_reported_with_its_cure(stub, tmp_path):
     newest = next(name for name in wanted_calls() if name.startswith("cuEventElapsedTime"))
     build_stub(tmp_path, without=(newest,))
-    script = "from harness.measure.cuda.pycuda import PyCudaDriver; PyCudaDriver()"
+    script = "from harness.measure.cuda.gpus import load_driver; load_driver()"
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), PACKAGE: PYCUDA},
         capture_output=True,
         text=True,
         check=False,

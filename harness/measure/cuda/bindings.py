@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.errors import BackendUnavailable
 from harness.measure.cuda.calls import LaunchShape, SharedWords
 
 _DEFAULT_STREAM = 0
@@ -37,22 +36,14 @@ class _Module:
 class BindingsDriver:
     """cuda-bindings; a function is a pair of its module, which it keeps, and its handle.
 
-    Raises ModuleNotFoundError where it is not installed, BackendUnavailable where it is broken.
+    Raises ImportError where it is missing.
     """
 
     is_cooperative = True
     error: type[Exception] = BindingsError
 
     def __init__(self) -> None:
-        try:
-            self._api = importlib.import_module("cuda.bindings.driver")
-        except ModuleNotFoundError:
-            raise
-        except ImportError as error:
-            raise BackendUnavailable(
-                f"cuda-bindings is installed but cannot be imported: {error}. Install it again: "
-                "pip install --force-reinstall cuda-bindings"
-            ) from error
+        self._api = importlib.import_module("cuda.bindings.driver")
         self.package = f"cuda-bindings {importlib.import_module('cuda.bindings').__version__}"
         self._device: Any = None
 

@@ -170,12 +170,29 @@ def _loaded_driver() -> tuple[CudaDriver, str]:
                     f"{PACKAGE} is {named}, which is not installed ({error}): pip install {named}, "
                     "or unset it"
                 ) from None
-        except BackendUnavailable as error:
-            reason = str(error)
+        except ImportError as error:
+            reason = _why_broken(package, str(error))
     raise BackendUnavailable(
         reason
         or "neither cuda-bindings nor PyCUDA is installed. In the clone of harness, run: "
         "pip install -e '.[cuda]', which brings cuda-bindings and needs no CUDA toolkit"
+    )
+
+
+def _why_broken(package: str, error: str) -> str:
+    if package == BINDINGS:
+        return (
+            f"cuda-bindings is installed but cannot be imported: {error}. Install it again: "
+            "pip install --force-reinstall cuda-bindings"
+        )
+    if "undefined symbol: cu" in error:
+        return (
+            f"PyCUDA needs a newer NVIDIA driver than this machine's: {error}. Update the driver, "
+            "or rebuild PyCUDA with a CUDA toolkit that is no newer than the driver"
+        )
+    return (
+        f"PyCUDA is installed but cannot be imported: {error}. Rebuild it for this machine: "
+        "pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda"
     )
 
 

@@ -9,20 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.core.errors import BackendUnavailable
 from harness.measure.cuda.calls import LaunchShape, SharedWords
 
 
 class PyCudaDriver:
-    """PyCUDA, which has no call for cooperative launches.
-
-    Raises ModuleNotFoundError where it is not installed, BackendUnavailable where it is broken.
-    """
+    """PyCUDA, which makes no cooperative launches; raises ImportError where it is missing."""
 
     is_cooperative = False
 
     def __init__(self) -> None:
-        self._pycuda = _load_pycuda()
+        self._pycuda = importlib.import_module("pycuda.driver")
         version = importlib.import_module("pycuda").VERSION_TEXT
         toolkit = ".".join(map(str, self._pycuda.get_version()[:2]))
         self.package = f"PyCUDA {version}, built with CUDA {toolkit}"
@@ -102,24 +98,6 @@ class PyCudaDriver:
 
     def elapsed_s(self, start: Any, stop: Any) -> float:
         return float(stop.time_since(start)) * 1e-3
-
-
-def _load_pycuda() -> Any:
-    """Import pycuda.driver, which initialises nothing."""
-    try:
-        return importlib.import_module("pycuda.driver")
-    except ModuleNotFoundError:
-        raise
-    except ImportError as error:
-        if "undefined symbol: cu" in str(error):
-            raise BackendUnavailable(
-                f"PyCUDA needs a newer NVIDIA driver than this machine's: {error}. Update the "
-                "driver, or rebuild PyCUDA with a CUDA toolkit that is no newer than the driver"
-            ) from error
-        raise BackendUnavailable(
-            f"PyCUDA is installed but cannot be imported: {error}. Rebuild it for this machine: "
-            "pip install --force-reinstall --no-cache-dir --no-binary pycuda pycuda"
-        ) from error
 
 
 def _leave(context: Any) -> None:
