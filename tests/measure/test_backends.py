@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,13 +13,14 @@ from harness.core.program import Binary, Fill, Launch, Program
 from harness.measure.backends.base import Compiler, Device
 from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import list_gpus
+from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, find_device
 from harness.measure.verify import NAN
 from tests.helpers.compilers import needs_nvcc
 from tests.helpers.fakes import FakeCompiler, FakeDevice
+from tests.helpers.stub_driver import needs_pycuda
 
 X = np.arange(1, 65, dtype=np.float32)
 ARGUMENTS = {"x": X, "y": np.zeros(64, np.float32)}
@@ -71,15 +72,22 @@ def _nvcc() -> Kit:
     return Kit(Nvcc("sm_90"), FakeDevice, CUDA)
 
 
-KITS = {"fake": _fake, "opencl": _opencl, "cuda": _cuda, "nvcc": _nvcc}
-WITH_DEVICE = ["fake", "opencl", pytest.param("cuda", marks=pytest.mark.gpu)]
+KITS = {"fake": _fake, "opencl": _opencl, BINDINGS: _cuda, PYCUDA: _cuda, "nvcc": _nvcc}
+WITH_DEVICE = [
+    "fake",
+    "opencl",
+    pytest.param(BINDINGS, marks=pytest.mark.gpu),
+    pytest.param(PYCUDA, marks=[pytest.mark.gpu, pytest.mark.pycuda, needs_pycuda]),
+]
 
 
 @pytest.fixture(scope="module", params=WITH_DEVICE)
-def kit(request: pytest.FixtureRequest) -> Kit:
-    if request.param == "cuda":
-        request.getfixturevalue("nvidia")
-    return KITS[request.param]()
+def kit(request: pytest.FixtureRequest) -> Iterator[Kit]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param in (BINDINGS, PYCUDA):
+            request.getfixturevalue("nvidia")
+            patch.setenv(PACKAGE, request.param)
+        yield KITS[request.param]()
 
 
 @pytest.fixture(scope="module")

@@ -232,7 +232,7 @@ def test_time_of_launches_is_the_sum_of_their_seconds(device, module, stub, monk
 
 
 def test_driver_is_asked_for_more_shared_memory_only_where_a_launch_needs_more(
-    device, module, stub
+    package, device, module, stub
 ):
     device.bind({"x": ONES, "y": ONES})
     for shared_bytes, is_asked in ((0, False), (48 << 10, True), (47 << 10, False)):
@@ -281,7 +281,7 @@ __global__ void nothing(float *z) { z[threadIdx.x] = mask[threadIdx.x]; }
 """
 
 
-def test_variables_of_a_module_are_filled_before_each_run(device, stub):
+def test_variables_of_a_module_are_filled_before_each_run(package, device, stub):
     module = device.load(Nvcc("sm_90").compile(Program(CONSTANT, (), ())))
     device.bind({"z": ONES, "mask": 3 * ONES})
     launch = Launch("nothing", (64,), (1,), ("z",), constants=("mask",))
