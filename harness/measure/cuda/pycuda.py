@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 from typing import Any
 
@@ -32,7 +33,7 @@ class PyCudaDriver:
         context.push()
         # Otherwise PyCUDA aborts the process at its end ("context stack was not empty"), and would
         # detach later, which fails for a primary context.
-        atexit.register(_leave, context)
+        atexit.register(_leave, context, self.error)
 
     def synchronize(self) -> None:
         self._pycuda.Context.synchronize()
@@ -100,6 +101,7 @@ class PyCudaDriver:
         return float(stop.time_since(start)) * 1e-3
 
 
-def _leave(context: Any) -> None:
-    context.pop()
-    context.detach()
+def _leave(context: Any, error: type[Exception]) -> None:
+    with contextlib.suppress(error):  # the context may be lost
+        context.pop()
+        context.detach()
