@@ -30,8 +30,8 @@ ALL = "all"
 _INTERFACES = ("cuda", "opencl")
 BACKENDS = (AUTO, *_INTERFACES, "command")
 
-Found = CudaGpu | opencl.DeviceName
-"""A device of CUDA or of OpenCL."""
+ListedDevice = CudaGpu | opencl.DeviceName
+"""A device as CUDA or OpenCL lists it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Backend:
     language: str
     compiler: str
     why: str
-    device: Found | None = None
+    device: ListedDevice | None = None
     arch: str | None = None
     cache: str = WARM
     arch_specific: bool = False
@@ -156,10 +156,10 @@ def choose_one(requested: str, names: Sequence[str] = ()) -> Backend:
     return chosen[0]
 
 
-def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
+def _named(requested: str, words: Sequence[str]) -> list[tuple[ListedDevice, str]]:
     """Return the devices of one interface that the words name, and why each of them was chosen;
     `auto` looks for all of them in CUDA before OpenCL."""
-    missing, known, unknown = dict[str, str](), list[Found](), words[0]
+    missing, known, unknown = dict[str, str](), list[ListedDevice](), words[0]
     for interface in _INTERFACES if requested == AUTO else [requested]:
         try:
             devices = _known(interface)
@@ -188,25 +188,25 @@ def _named(requested: str, words: Sequence[str]) -> list[tuple[Found, str]]:
     )
 
 
-def _known(interface: str) -> Sequence[Found]:
+def _known(interface: str) -> Sequence[ListedDevice]:
     """Return the devices of CUDA or OpenCL; raises BackendUnavailable where there is none."""
     return gpus.usable_gpus() if interface == "cuda" else opencl.usable_devices()
 
 
-def _all_of(devices: Sequence[Found]) -> list[tuple[Found, str] | None]:
+def _all_of(devices: Sequence[ListedDevice]) -> list[tuple[ListedDevice, str] | None]:
     """Return all GPUs, or all CPUs where there is no GPU, of the first device's platform."""
     first = devices[0].group
     return [(device, f"--device {ALL}") for device in devices if device.group == first]
 
 
-def _find(name: str, devices: Sequence[Found]) -> tuple[Found, str] | None:
+def _find(name: str, devices: Sequence[ListedDevice]) -> tuple[ListedDevice, str] | None:
     """Return the device that a name means, and why it is this one; None where it fits none.
 
     A part of the name of several equal devices means the first of them. Raises UsageError where
     devices differ that fit the name.
     """
     folded, is_uuid = name.casefold(), re.match(r"(gpu|mig)-", name, re.IGNORECASE) is not None
-    rules: list[Callable[[Found], bool]] = [  # the most exact first
+    rules: list[Callable[[ListedDevice], bool]] = [  # the most exact first
         lambda device: name in (device.index, device.index.rpartition(":")[2]),
         lambda device: is_uuid and device.uuid.casefold().startswith(folded),
         lambda device: device.name.casefold() == folded,
@@ -229,7 +229,7 @@ def _find(name: str, devices: Sequence[Found]) -> tuple[Found, str] | None:
     )
 
 
-def _hint(name: str, devices: Sequence[Found]) -> str:
+def _hint(name: str, devices: Sequence[ListedDevice]) -> str:
     """Return the end of an error about an unknown name: `; did you mean ...?`, or a full stop."""
     words = [word for device in devices for word in device.name.split() if len(word) > 1]
     names = [text for each in devices for text in (each.index, each.uuid, each.name) if text]
@@ -237,12 +237,12 @@ def _hint(name: str, devices: Sequence[Found]) -> str:
     return f"; did you mean `{near}`?" if near else "."
 
 
-def device_line(device: Found) -> str:
+def device_line(device: ListedDevice) -> str:
     """Describe a device in a line that begins with its index."""
     return f"  {device.index:<4} {device}"
 
 
-def _listed(devices: Sequence[Found]) -> str:
+def _listed(devices: Sequence[ListedDevice]) -> str:
     return "\n".join(map(device_line, devices))
 
 
@@ -263,7 +263,7 @@ def _auto() -> Backend:
     return _opencl(device, f"no GPU can be used ({no_cuda.partition(':')[0]})")
 
 
-def _backend(device: Found, why: str) -> Backend:
+def _backend(device: ListedDevice, why: str) -> Backend:
     return _opencl(device, why) if isinstance(device, opencl.DeviceName) else _cuda(device, why)
 
 

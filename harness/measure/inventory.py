@@ -10,7 +10,7 @@ from harness.core.errors import BackendUnavailable
 from harness.measure.cuda.compilers import first_usable
 from harness.measure.cuda.gpus import VISIBLE, CudaGpu, list_gpus, load_driver, require_driver
 from harness.measure.device_lock import holder_of
-from harness.measure.devices import Found, device_line
+from harness.measure.devices import ListedDevice, device_line
 from harness.measure.opencl import driver as opencl
 from harness.measure.sensors.nvml import other_processes
 
@@ -46,7 +46,7 @@ def _gpu_lines(gpus: Sequence[CudaGpu]) -> Iterator[str]:
         yield f"  nvidia-smi numbers them otherwise; with {_ORDER}=PCI_BUS_ID, CUDA does as well"
 
 
-def _use(device: Found) -> str:
+def _use(device: ListedDevice) -> str:
     """Say which process of harness measures on a device, and which others compute on it."""
     holder = holder_of(device.identity)
     if holder:
