@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -232,18 +232,31 @@ def read_source(path: Path, folders: tuple[Path, ...] = ()) -> Source:
     Raises OSError for a file that cannot be read, ValueError for one that is not text.
     """
     text = read_text(path)
+    return Source(path, text, included_texts(path, text, folders, read_text), folders)
+
+
+def included_texts(
+    path: Path,
+    text: str,
+    folders: tuple[Path, ...],
+    read: Callable[[Path], str],
+    left_out: Path | None = None,
+) -> dict[Path, str]:
+    """Return the files that a text includes, recursively and in whatever branch, and their texts;
+    without those below the folder `left_out`."""
     includes: dict[Path, str] = {}
     waiting = [(path, text)]
     while waiting:
         including, content = waiting.pop()
-        for included in included_files(including, content, path.parent, folders):
-            if included not in includes and not _is_same(included, path):
-                includes[included] = read_text(included)
+        for included in _included_files(including, content, path.parent, folders):
+            is_left_out = left_out is not None and included.is_relative_to(left_out)
+            if not (included in includes or is_left_out or _is_same(included, path)):
+                includes[included] = read(included)
                 waiting.append((included, includes[included]))
-    return Source(path, text, dict(sorted(includes.items())), folders)
+    return dict(sorted(includes.items()))
 
 
-def included_files(
+def _included_files(
     including: Path, content: str, folder: Path, folders: tuple[Path, ...]
 ) -> Iterator[Path]:
     """Yield the files that a text includes, in quotes from its own folder, and in both spellings

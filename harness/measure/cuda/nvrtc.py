@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
-import pickle
 import re
 import time
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from harness.measure.cuda.binary import (
     why_untracked,
 )
 from harness.measure.forked import ForkLost, run_forked
-from harness.source.kernel_source import included_files
+from harness.source.kernel_source import included_texts
 
 COMPILE_TIMEOUT_S = 120.0
 _EMPTY = 'extern "C" __global__ void f() {}\n'
@@ -132,13 +132,14 @@ class Nvrtc:
         except ForkLost as lost:
             advice = "; `compiler: {nvcc: {build_timeout_s: SECONDS}}` gives it more, with --fresh"
             raise BuildFailed(f"NVRTC {lost}{advice if lost.is_late else ''}") from None
-        status, log, output = pickle.loads(answer)
+        head, _, output = answer.partition(b"\n")
+        status, log = json.loads(head)
         if status != "NVRTC_SUCCESS":
             raise BuildFailed(_failure(status, log))
         return output, log
 
     def _build(self, text: bytes, words: Sequence[bytes], kind: str) -> bytes:
-        """Compile; return the pickled status, log and output.
+        """Compile; return the status and the log in a line of JSON, and the output.
 
         Changes the folder of the process.
         """
@@ -151,7 +152,7 @@ class Nvrtc:
             (status,) = self._nvrtc.nvrtcCompileProgram(handle, len(words), words)
             log = self._content(handle, "ProgramLog").decode(errors="replace").rstrip("\0 \n")
             output = self._content(handle, kind) if status == 0 else b""
-        return pickle.dumps((status.name, log, output))
+        return json.dumps([status.name, log]).encode() + b"\n" + output
 
     def _content(self, handle: Any, kind: str) -> bytes:
         """Return the log or an output of a program."""
@@ -250,14 +251,6 @@ def headers(program: Program, toolkit: Sequence[Path], known: Path | None) -> li
     folders = (*map(Path, program.include_dirs), *toolkit)
     if not folders:
         return []
-    first, *others = folders
-    found: set[Path] = set()
-    waiting = [(first / "kernel.cu", program.text)]
-    while waiting:
-        including, text = waiting.pop()
-        for path in included_files(including, text, first, tuple(others)):
-            if path in found or (known is not None and path.is_relative_to(known)):
-                continue
-            found.add(path)
-            waiting.append((path, path.read_text(encoding="utf-8", errors="replace")))
-    return sorted(map(str, found))
+    read = partial(Path.read_text, encoding="utf-8", errors="replace")
+    found = included_texts(folders[0] / SOURCE_NAME, program.text, folders[1:], read, known)
+    return list(map(str, found))
