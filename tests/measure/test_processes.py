@@ -35,7 +35,7 @@ from harness.measure.run_folder import RunFolder
 from harness.space import ConstrainedSpace
 from tests.helpers.fake_kernels import write_fake
 from tests.helpers.fakes import FakeBackend, HereProcesses
-from tests.helpers.planted import FAULTS, SOON_S, is_running, until
+from tests.helpers.planted import FAULTS, SOON_S, descendants, is_running, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -391,15 +391,6 @@ if __name__ == "__main__":
         print("next", flush=True)
         measurer.measure(space, Input({"n": 100}), Config({"FAULT": fault, "BLOCK": 8}), None)
 """
-
-
-def descendants(pid: int) -> set[int]:
-    """The processes that descend from one, from Linux's list of every thread's children."""
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found |= {child} | descendants(child)
-    return found
 
 
 def cpu_s(pid: int) -> float:
