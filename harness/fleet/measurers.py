@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.core.text import counted
+from harness.fleet.address import check_address, local_count
+from harness.fleet.agent import Session
 from harness.fleet.bundle import pack
 from harness.fleet.cluster import Cluster, FleetDevice, devices_of
-from harness.fleet.engine import check_address, local_count
-from harness.fleet.held import IDLE_S
 from harness.fleet.late import LateDevices
-from harness.fleet.messages import DeviceSession, OfferedDevice
-from harness.fleet.remote_device import Builders, RemoteBuilds, RemoteDevice
-from harness.fleet.remote_programs import ProgramOpener
+from harness.fleet.remote import RemoteAgent, RemoteMeasurer
 from harness.fleet.serving import local_cluster
-from harness.measure.backends.choose import Backend, names_in
-from harness.measure.choose import with_arch, with_cache
-from harness.measure.kernels import Elsewhere, KernelMeasurer
+from harness.measure.backends.choose import names_in
 from harness.measure.measurer import Measurer
 from harness.space_file import Spec
-from harness.space_file.compiler import AUTO
 
 JOIN_S = 60.0
 """A cluster without workers is given so long for the first one to come."""
 
-_BUSY_S = IDLE_S + 5.0
-"""A device whose driver was killed is free after so long."""
+_BUSY_S = 60.0
+"""A device whose driver was killed is free when its last measurement has ended."""
 
 _BUSY_LOOK_S = 1.0
 
@@ -84,18 +77,12 @@ def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[FleetMeasurer
 
 
 def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[FleetMeasurers]:
-    cluster = Cluster.connect(request.address)
+    cluster = Cluster.connect(request.address, request.say)
     try:
-        members = cluster.wait_for_members(JOIN_S, least, request.say)
-        found = [device for member in members for device in devices_of(cluster, member)]
-        at_once = sum(member.builders for member in members)
-        if at_once == 0 and spec.program is None:
-            raise BackendUnavailable(
-                f"no worker of {request.address} compiles; start one with `harness.worker` and "
-                "--builders 1 or more, or `dask worker` with --resources build=1"
-            )
+        members = cluster.wait_for_members(JOIN_S, least)
+        found = [device for member in members for device in devices_of(member)]
         chosen = _chosen(spec, found, request.names)
-        opener = _opener(spec, chosen[0].offered, cluster, at_once, request.driver)
+        opener = Opener(spec, cluster, request.driver)
         opened = open_measurers(opener, chosen[: request.most], request.say)
         there = [member.address for member in members]
         late = LateDevices(cluster, opener.open, opened.used, request.most, there)
@@ -141,67 +128,22 @@ def _words(device: FleetDevice) -> str:
 
 
 class Opener:
-    """Opens measurers of equal devices of a fleet, which share their builds."""
+    """Opens the measurers of devices of a fleet; those of one worker share an agent."""
 
-    def __init__(
-        self, spec: Spec, first: OfferedDevice, builders: Builders, at_once: int, driver: str
-    ) -> None:
-        """`first` is the device opened first, `at_once` how many builds run in the fleet."""
-        self._spec = spec
-        self._driver = driver
-        self._run = os.urandom(8).hex()
-        backend = _backend_of(first)
-        self._packed = pack(spec, backend.language)
-        self._builds = RemoteBuilds(builders, _wanted(spec, backend), self._packed, at_once)
-        self._first: KernelMeasurer | None = None
+    def __init__(self, spec: Spec, cluster: Cluster, driver: str) -> None:
+        self._cluster = cluster
+        self._bundle, packed = pack(spec)
+        self._session = Session(driver, packed)
+        self._agents: dict[str, RemoteAgent] = {}  # by the worker's address
 
-    def open(self, device: FleetDevice) -> KernelMeasurer:
-        """Open the measurer of a device; close the first one last.
-
-        Raises BackendUnavailable where it cannot be opened.
-        """
-        backend = _wanted(self._spec, _backend_of(device.offered))
-        session = DeviceSession(
-            driver=self._driver,
-            run=self._run,
-            uuid=device.offered.uuid,
-            cache=backend.cache,
-            arch_specific=backend.arch_specific,
-            cuda_compiler=backend.cuda_compiler,
-            bundle=self._packed.bundle.digest,
-            host=self._packed.host,
-        )
-        remote = RemoteDevice(device.channel, session, self._packed.bundle)
-        elsewhere = Elsewhere(remote, self._builds)
-        opened = KernelMeasurer(self._spec, backend, equal=self._first, elsewhere=elsewhere)
-        if self._first is None:
-            self._first = opened
-            self._builds.compiler = opened.environment.compiler
-        return opened
-
-
-def _opener(
-    spec: Spec, first: OfferedDevice, builders: Builders, at_once: int, driver: str
-) -> DeviceOpener:
-    """Return what opens measurers of a space."""
-    if spec.program is not None:
-        return ProgramOpener(spec, driver)
-    return Opener(spec, first, builders, at_once, driver)
-
-
-def _backend_of(offered: OfferedDevice) -> Backend:
-    assert offered.backend is not None, "a device that runs kernels"
-    return offered.backend
-
-
-class DeviceOpener(Protocol):
-    """Opens the measurers of equal devices."""
-
-    def open(self, device: FleetDevice) -> Measurer:
-        """Open the measurer of a device; close the first one last.
-
-        Raises BackendUnavailable where it cannot be opened.
-        """
+    def open(self, device: FleetDevice) -> RemoteMeasurer:
+        """Open the measurer of a device; raises BackendUnavailable where it cannot be opened."""
+        address = device.address
+        agent = self._agents.get(address)
+        if agent is None or agent.is_lost:
+            agent = RemoteAgent(self._cluster, address, self._session, self._bundle)
+            self._agents[address] = agent
+        return RemoteMeasurer(agent, device.offered.uuid)
 
 
 @dataclass
@@ -214,7 +156,7 @@ class OpenedMeasurers:
 
 
 def open_measurers(
-    opener: DeviceOpener, devices: Sequence[FleetDevice], say: Callable[[str], None]
+    opener: Opener, devices: Sequence[FleetDevice], say: Callable[[str], None]
 ) -> OpenedMeasurers:
     """Open a measurer for each of these devices that can be opened; close the first one last.
 
@@ -235,7 +177,7 @@ def open_measurers(
             time.sleep(_BUSY_LOOK_S)
 
 
-def _opened_now(opener: DeviceOpener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:
+def _opened_now(opener: Opener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:
     opened: dict[str, Measurer] = {}
     used, skipped = list[FleetDevice](), list[str]()
     try:
@@ -256,10 +198,3 @@ def _opened_now(opener: DeviceOpener, devices: Sequence[FleetDevice]) -> OpenedM
             measurer.close()
         raise
     return OpenedMeasurers(opened, used, skipped)
-
-
-def _wanted(spec: Spec, backend: Backend) -> Backend:
-    """Return a worker's backend as the space wants it; a compiler that the space does not name is
-    the worker's choice."""
-    compiler = backend.cuda_compiler if spec.cuda_compiler == AUTO else spec.cuda_compiler
-    return dataclasses.replace(with_arch(spec, with_cache(spec, backend)), cuda_compiler=compiler)

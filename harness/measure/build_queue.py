@@ -6,10 +6,10 @@ Several devices may share one queue, each from a thread of its own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from harness.core.errors import BuildFailed
@@ -23,7 +23,6 @@ BUILD_TIMEOUT_S = 150.0
 
 _GRACE_S = 5.0
 
-T = TypeVar("T")
 B = TypeVar("B", bound=Buildable)
 B_contra = TypeVar("B_contra", bound=Buildable, contravariant=True)
 
@@ -40,22 +39,6 @@ class BackendOf(Protocol[B_contra]):
 
     def open_compiler(self) -> CompilerOf[B_contra]:
         """Open the compiler in this process; raises BackendUnavailable."""
-
-
-class BuildProcesses(Protocol):
-    """Processes that compile, on this machine or on others: the methods of Processes for it."""
-
-    def schedule(self, function: Callable[..., T], *args: Any, timeout_s: float) -> Task[T]:
-        """Run a function of BuildWorker as soon as a process is free."""
-
-    def result_of(self, task: Task[T]) -> T:
-        """Wait for a scheduled function; raises what it raises, or ProcessLost."""
-
-    def settle(self, tasks: Iterable[Task[Any]]) -> None:
-        """Wait until these tasks have ended."""
-
-    def close(self) -> None:
-        """End the processes."""
 
 
 class BuildWorker(Generic[B]):
@@ -86,7 +69,7 @@ class BuildQueue(Generic[B]):
     """The builds of one run: on disk, under way, or failed.
 
     `compiler` is the identity of the compiler, a part of the build cache's keys. `at_once`
-    processes compile, by default one less than there are cores; or `processes` do.
+    processes compile, by default one less than there are cores.
     """
 
     def __init__(
@@ -95,7 +78,6 @@ class BuildQueue(Generic[B]):
         compiler: str,
         worker: type[BuildWorker[B]] = BuildWorker,
         at_once: int | None = None,
-        processes: BuildProcesses | None = None,
     ) -> None:
         self._backend = backend
         self._compiler = compiler
@@ -103,7 +85,7 @@ class BuildQueue(Generic[B]):
         self._at_once = at_once or count_of_builders()
         self._cache = BuildCache()
         self._cache.trim()
-        self._processes = processes
+        self._processes: Processes | None = None
         self._found: dict[str, Binary] = {}
         self._running: dict[str, Task[Binary]] = {}
         self._failed: dict[str, str] = {}
@@ -230,7 +212,7 @@ class BuildQueue(Generic[B]):
             self._processes.close()
 
     @property
-    def _builders(self) -> BuildProcesses:
+    def _builders(self) -> Processes:
         """The builder processes, which start when the first is needed."""
         if self._processes is None:
             self._processes = Processes(self._at_once, partial(self._worker, self._backend))

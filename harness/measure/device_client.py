@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from harness.core.errors import (
     BackendUnavailable,
@@ -27,35 +27,6 @@ from harness.measure.processes import Processes, ProcessLost
 _PREPARE_TIMEOUT_S = 600.0
 
 T = TypeVar("T")
-
-
-class DeviceConnection(Protocol):
-    """A device that another process owns, on this machine or on another; see DeviceClient."""
-
-    def describe(self) -> DeviceFacts:
-        """Open the device and describe it; raises BackendUnavailable."""
-
-    def require_working(self) -> None:
-        """Raise BackendUnavailable where an empty kernel does not run on the device."""
-
-    def argument_names(self, problem: Input) -> tuple[str, ...]:
-        """Return the names of the kernel's arguments; raises HostModuleError."""
-
-    def made_s(self, problem: Input) -> float:
-        """Return how long the data of an input took the last time; 0 before the first."""
-
-    def run(
-        self,
-        problem: Input,
-        method: Callable[..., Reply[T]],
-        *args: object,
-        timeout_s: float,
-        seed: int = SEARCH_SEED,
-    ) -> T:
-        """Call a method of DeviceWorker while the process holds the data of an input and a seed."""
-
-    def close(self) -> None:
-        """Leave the device."""
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -25,10 +25,10 @@ from harness.core.errors import (
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
-from harness.measure.build_queue import BuildProcesses, BuildQueue
+from harness.measure.build_queue import BuildQueue
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
-from harness.measure.device_client import DeviceClient, DeviceConnection
+from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import SEARCH_SEED, DeviceWorker, Reply, Together
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_job import KernelJob, Twin, failed_job
@@ -58,14 +58,6 @@ _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
 
-@dataclass(frozen=True)
-class Elsewhere:
-    """A device of another machine, and what compiles for it."""
-
-    device: DeviceConnection
-    builders: BuildProcesses
-
-
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     """Measure the kernel of a space; a `harness.measure.measurer.Measurer`."""
 
@@ -77,29 +69,25 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         *,
         equal: KernelMeasurer | None = None,
         devices: int = 1,
-        elsewhere: Elsewhere | None = None,
+        builders: int | None = None,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
-        later. `devices` is how many measure at once. The device, and what compiles for it, may be
-        `elsewhere`, on other machines. Raises BackendUnavailable, DeviceBusy where another process
-        measures on the device.
+        later. `devices` is how many measure at once. At most `builders` programs are built at once.
+        Raises BackendUnavailable, DeviceBusy where another process measures on the device.
         """
         self._backend = backend
-        self._elsewhere = elsewhere
-        self._device: DeviceConnection = (
-            elsewhere.device if elsewhere else DeviceClient(spec.host, backend, _client_of(owner))
-        )
-        spare = 1 if elsewhere else spare_cores(devices=devices)
+        owned = owner._device if owner else None
+        self._device: DeviceClient = DeviceClient(spec.host, backend, owned)
+        spare = spare_cores(devices=devices)
         self._owns_builds = equal is None
-        processes = elsewhere.builders if elsewhere else None
         try:
             self._facts = self._device.describe()
             disturb = self._facts.shares_cpu or spare == 0
             # Where the device waits for all builds, they may have its cores as well.
-            at_once = usable_cores() if disturb else spare
-            queue = partial(BuildQueue, at_once=at_once, processes=processes)
+            at_once = min(usable_cores() if disturb else spare, builders or usable_cores())
+            queue = partial(BuildQueue, at_once=at_once)
             builds = equal._builds if equal else queue(backend, self._facts.environment.compiler)
         except BaseException:
             self._device.close()
@@ -136,9 +124,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the device's compiler does not know."""
         compiler, identity = self._backend.compiler, self.environment.compiler
-        # A compiler of this machine says nothing of one elsewhere, which builds to be asked.
-        arch = None if self._elsewhere else self._facts.arch
-        return fitted_to_backend(spec, compiler, arch, identity, self._builds.finish)
+        build = self._builds.finish
+        return fitted_to_backend(spec, compiler, self._facts.arch, identity, build)
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
@@ -159,7 +146,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def _look_for_weak_tests(self, problem: Input) -> None:
         """Note what verification would let pass on an input, each weakness once."""
         looked_s = sum(self._looked_s.values())
-        if self._elsewhere or problem in self._looked_s or looked_s > _WEAK_TESTS_S:
+        if problem in self._looked_s or looked_s > _WEAK_TESTS_S:
             return
         began_s, method, found = time.perf_counter(), DeviceWorker.weak_tests, list[str]()
         with suppress(ProcessLost, LaunchFailed, HostModuleError):
@@ -342,12 +329,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         default_s = self._times.of(job.input, config)
         default = self._job(space, job.input, config, None) if default_s is not None else None
         return (None, None) if isinstance(default, Measurement) else (default, default_s)
-
-
-def _client_of(owner: KernelMeasurer | None) -> DeviceClient | None:
-    """Return the client whose process a measurer shares; only those of this machine are shared."""
-    client = owner._device if owner else None
-    return client if isinstance(client, DeviceClient) else None
 
 
 def _lost_proof(error: ProcessLost | LaunchFailed | HostModuleError) -> Refusal:

@@ -10,7 +10,7 @@ import dataclasses
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -52,25 +52,6 @@ def fitted_to_program(spec: Spec) -> Spec:
     if spec.program is None or compiler is None or not _is_probed(spec, compiler):
         return spec
     return _fitted(spec, compiler, _probed(spec.program, compiler))
-
-
-def with_values_left(
-    spec: Spec,
-    compiler: str | None,
-    left: Mapping[str, Sequence[Value]],
-    notices: Sequence[Notice],
-) -> Spec:
-    """Return the space as it was fitted elsewhere: with these values of some flags, and with these
-    notices in place of its own."""
-    if compiler is None:
-        return spec
-    narrowed = {
-        p.name: dataclasses.replace(p, values=tuple(left[p.name]))
-        for p in spec.parameters
-        if p.compiler == compiler and p.name in left
-    }
-    fitted = _with_flags(spec, compiler, narrowed, ())
-    return dataclasses.replace(fitted, notices=tuple(notices))
 
 
 def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:

@@ -85,8 +85,11 @@ def command_build(
 class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     """Measure the program of a space; a `harness.measure.measurer.Measurer`."""
 
-    def __init__(self, spec: Spec, owner: ProgramMeasurer | None = None) -> None:
-        """Ask the compiler for its identity, in the process of `owner` if there is one.
+    def __init__(
+        self, spec: Spec, owner: ProgramMeasurer | None = None, builders: int | None = None
+    ) -> None:
+        """Ask the compiler for its identity, in the process of `owner` if there is one; at most
+        `builders` programs are built at once.
 
         Raises BackendUnavailable where the compiler is missing, UsageError for a space of kernels.
         """
@@ -98,7 +101,8 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         )
         try:
             facts = self._call(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
-            builds = BuildQueue(backend, facts.environment.compiler, ProgramBuildWorker)
+            identity = facts.environment.compiler
+            builds = BuildQueue(backend, identity, ProgramBuildWorker, builders)
         except ProcessLost as lost:
             self._leave_process()
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None

@@ -73,8 +73,6 @@ def load_distributed() -> Any:
     # Dask's profiler asks for all frames every 10 ms. Python before 3.11.8 and 3.12.2 may wait for
     # ever there (CPython issue 106883).
     dask.config.set({"distributed.worker.profile.enabled": False})
-    # A bundle is large, and sent once.
-    dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"})
     return distributed
 
 
