@@ -10,9 +10,8 @@ from pathlib import Path
 
 import harness
 from harness.core.errors import BackendUnavailable
-from harness.core.machine import processor
+from harness.core.machine import processor, usable_cores
 from harness.measure.backends.choose import Backend, choose_offered
-from harness.measure.processes import usable_cores
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -21,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -36,7 +36,7 @@ _PAUSE_S = 10.0
 _END_S = 3.0
 _LAST_WORDS = 300
 
-# What is imported, and what it prints, is not known before `sys.path` is ours.
+# Where harness lies is not known before `sys.path` is the parent's.
 _CODE = """\
 import sys
 from multiprocessing.connection import Connection
@@ -137,7 +137,7 @@ class Child:
 
         Raises ChildLost, and UsageError where the disk is full or no process can be started.
         """
-        request = pickle.dumps((method, args))
+        request = ForkingPickler.dumps((method, args))
         process = self._running()
         try:
             process.connection.send_bytes(request)
@@ -151,7 +151,7 @@ class Child:
         except BaseException:  # as at Ctrl-C: its answer would be taken for that to the next call
             self._end(process)
             raise
-        result, error, is_spoilt = pickle.loads(answer)
+        result, error, is_spoilt = ForkingPickler.loads(answer)
         if is_spoilt:
             self._end(process)
         if error is None:
@@ -189,6 +189,8 @@ class Child:
                 self._process = None
 
     def _lost(self, process: _Process) -> ChildLost:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.popen.wait(_END_S)  # it ends by itself, and its exit status says why
         self._end(process)
         return ChildLost(process.how or "", by_chance=_is_chance(process.popen.returncode))
 
@@ -221,7 +223,7 @@ def _start(make_worker: Callable[[], object]) -> _Process:
     connection = Connection(ours.detach())
     with contextlib.suppress(BrokenPipeError):  # the first call finds that it has ended
         connection.send(sys.path)
-        connection.send_bytes(pickle.dumps(make_worker))
+        connection.send_bytes(ForkingPickler.dumps(make_worker))
     return _Process(popen, connection, stderr)
 
 
@@ -239,12 +241,12 @@ def serve(parent: Connection) -> None:
         while True:
             request = parent.recv_bytes()
             try:
-                worker = pickle.loads(make_worker)() if worker is None else worker
-                method, args = pickle.loads(request)
+                worker = ForkingPickler.loads(make_worker)() if worker is None else worker
+                method, args = ForkingPickler.loads(request)
                 result = method(worker, *args)
-                answer = pickle.dumps((result, None, getattr(worker, "is_spoilt", False)))
+                answer = ForkingPickler.dumps((result, None, getattr(worker, "is_spoilt", False)))
             except Exception as error:
-                answer = pickle.dumps((None, _as_sent(error), False))
+                answer = ForkingPickler.dumps((None, _as_sent(error), False))
             parent.send_bytes(answer)
     os._exit(0)  # a driver may hang when it is unloaded
 
@@ -252,7 +254,7 @@ def serve(parent: Connection) -> None:
 def _as_sent(error: Exception) -> Exception:
     """Return an exception that the parent can read."""
     try:
-        pickle.loads(pickle.dumps(error))
+        ForkingPickler.loads(ForkingPickler.dumps(error))
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error

@@ -20,9 +20,9 @@ from harness.core.errors import (
 from harness.core.records import Input
 from harness.measure.backends import empty_kernel
 from harness.measure.backends.choose import Backend
+from harness.measure.child import Child, ChildLost, repeated
 from harness.measure.device_lock import device_locked
 from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
-from harness.measure.processes import Processes, ProcessLost
 
 _PREPARE_TIMEOUT_S = 600.0
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class _DeviceProcess:
     """The process that owns the device; `used` once a configuration has run in it."""
 
-    processes: Processes
+    child: Child
     used: bool = False
 
 
@@ -53,7 +53,7 @@ class DeviceClient:
         if owner is None:
             with ExitStack() as lock:  # which is free again where no process can be started
                 lock.enter_context(device_locked(backend))
-                self._process = _DeviceProcess(Processes(1, partial(DeviceWorker, backend, host)))
+                self._process = _DeviceProcess(Child(partial(DeviceWorker, backend, host)))
                 self._lock = lock.pop_all()
         else:
             self._process = owner._process
@@ -61,14 +61,18 @@ class DeviceClient:
         self._made_s: dict[Input, float] = {}
 
     @property
-    def _processes(self) -> Processes:
-        return self._process.processes
+    def _child(self) -> Child:
+        return self._process.child
+
+    def _call(self, method: Callable[..., T], *args: object) -> T:
+        call = partial(self._child.call, method, *args, timeout_s=_PREPARE_TIMEOUT_S)
+        return repeated(call)
 
     def describe(self) -> DeviceFacts:
         """Open the device and describe it; raises BackendUnavailable."""
         try:
-            return self._processes.run(DeviceWorker.describe, timeout_s=_PREPARE_TIMEOUT_S)
-        except ProcessLost as lost:
+            return self._call(DeviceWorker.describe)
+        except ChildLost as lost:
             raise BackendUnavailable(
                 f"the process that opens the {self._language} device {lost}; see whether the "
                 "driver's own tools work (clinfo, nvidia-smi)"
@@ -77,8 +81,8 @@ class DeviceClient:
     def require_working(self) -> None:
         """Raise BackendUnavailable where an empty kernel does not run on the device."""
         try:
-            self._processes.run(DeviceWorker.require_working, timeout_s=_PREPARE_TIMEOUT_S)
-        except ProcessLost as lost:
+            self._call(DeviceWorker.require_working)
+        except ChildLost as lost:
             raise BackendUnavailable(
                 f"an empty kernel does not run on the {self._language} device: its process {lost}\n"
                 f"{empty_kernel.advice(self._language)}"
@@ -107,23 +111,21 @@ class DeviceClient:
                 raise _does_not_fit(error) from None
         except LaunchFailed:
             pass
-        self._processes.replace()
+        self._child.replace()
         try:
             self._make_data(problem, seed)
         except OutOfDeviceMemory as error:
             raise _does_not_fit(error) from None
         except LaunchFailed as error:
-            self._processes.replace()  # the next input shall not find it broken
+            self._child.replace()  # the next input shall not find it broken
             raise HostModuleError(f"its data cannot be copied to the device: {error}") from None
 
     def _make_data(self, problem: Input, seed: int) -> None:
         began_s = time.perf_counter()
         try:
-            self._names[problem] = self._processes.run(
-                DeviceWorker.prepare, problem, seed, self._host, timeout_s=_PREPARE_TIMEOUT_S
-            )
+            self._names[problem] = self._call(DeviceWorker.prepare, problem, seed, self._host)
             self._made_s[problem] = time.perf_counter() - began_s
-        except ProcessLost as lost:
+        except ChildLost as lost:
             raise HostModuleError(
                 f"{self._host}: the process that made the data of ({problem}) {lost}; "
                 "is there enough memory, and time?"
@@ -139,12 +141,12 @@ class DeviceClient:
     ) -> T:
         """Call a method of DeviceWorker while the process holds the data of an input and a seed.
 
-        Raises ProcessLost, and HostModuleError where the data cannot be made any more.
+        Raises ChildLost, and HostModuleError where the data cannot be made any more.
         """
         was_used = self._process.used
         try:
             return self._run_once(problem, seed, method, args, timeout_s)
-        except ProcessLost as lost:
+        except ChildLost as lost:
             if lost.hung or not (was_used or lost.by_chance):
                 raise
         # An earlier configuration may have spoilt the process, or somebody killed it: try again in
@@ -163,26 +165,26 @@ class DeviceClient:
 
         def call() -> Reply[T]:
             words = (self._host, method, *args)
-            return self._processes.run_once(DeviceWorker.serve, *words, timeout_s=timeout_s)
+            return self._child.call(DeviceWorker.serve, *words, timeout_s=timeout_s)
 
         reply = call()
         if reply.result is None:  # a new process, or one with another input's data
             self._prepare(problem, seed)
             reply = call()
         if reply.result is None:  # the prepared process died, and a new one answered
-            raise ProcessLost("ended while it was idle", idle=True)
+            raise ChildLost("ended while it was idle", by_chance=True)
         if reply.healthy:
             self._process.used = True
         else:
             # A failed launch can spoil a CUDA context for good: only a new process helps.
-            self._processes.replace()
+            self._child.replace()
         return reply.result
 
     def close(self) -> None:
         """End the process, and free the device, unless they are another client's."""
         with self._lock:
             if not self._is_guest:
-                self._processes.close()
+                self._child.close()
 
 
 def _does_not_fit(error: OutOfDeviceMemory) -> DataDoesNotFit:

@@ -22,10 +22,12 @@ from harness.core.errors import (
     LaunchFailed,
     OutOfDeviceMemory,
 )
+from harness.core.machine import spare_cores, usable_cores
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildQueue
+from harness.measure.child import ChildLost
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient
@@ -36,7 +38,6 @@ from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import Block
 from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Proofs, Refusal
-from harness.measure.processes import ProcessLost, spare_cores, usable_cores
 from harness.measure.sensors.choose import energy_notices
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
 from harness.measure.sensors.nvml import processes_notice
@@ -149,7 +150,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if problem in self._looked_s or looked_s > _WEAK_TESTS_S:
             return
         began_s, method, found = time.perf_counter(), DeviceWorker.weak_tests, list[str]()
-        with suppress(ProcessLost, LaunchFailed, HostModuleError):
+        with suppress(ChildLost, LaunchFailed, HostModuleError):
             found = self._device.run(
                 problem, method, problem, self._tolerance, timeout_s=_WEAK_TIMEOUT_S
             )
@@ -249,7 +250,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         timeout_s = self._spec.measure.timeout_s + DEADLINE * job.energy_s
         try:
             measured = self._run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
-        except (ProcessLost, LaunchFailed) as error:
+        except (ChildLost, LaunchFailed) as error:
             return failed_job(job, error, timeout_s)
         self._times.note([measured])
         return self._plausible(space, job, measured)
@@ -284,7 +285,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         run = partial(self._run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
             return run(timeout_s=timeout_s, seed=block.seed)
-        except (ProcessLost, LaunchFailed) as error:
+        except (ChildLost, LaunchFailed) as error:
             return Together([failed_job(job, error, timeout_s) for job in jobs], complete=False)
 
     # ---------------------------------------------------------------------------- plausibility
@@ -313,7 +314,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             try:
                 run = partial(self._run, job.input, DeviceWorker.prove, job, default, count)
                 more = run(timeout_s=count * timeout_s)
-            except (ProcessLost, LaunchFailed, HostModuleError) as error:
+            except (ChildLost, LaunchFailed, HostModuleError) as error:
                 return _lost_proof(error)
             runs = more if runs is None else runs.with_later(more)
             verdict = runs.judge(measured.time_s, default_s, self._times.overhead_s)
@@ -331,11 +332,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return (None, None) if isinstance(default, Measurement) else (default, default_s)
 
 
-def _lost_proof(error: ProcessLost | LaunchFailed | HostModuleError) -> Refusal:
+def _lost_proof(error: ChildLost | LaunchFailed | HostModuleError) -> Refusal:
     """Return the refusal of a time whose proof did not end: what ended its process may have been
     chance, and is measured again."""
     outcome = Outcome.IMPLAUSIBLE
-    if isinstance(error, ProcessLost):
+    if isinstance(error, ChildLost):
         outcome = Outcome.TIMEOUT if error.hung else Outcome.CRASHED
     elif isinstance(error, OutOfDeviceMemory | DataDoesNotFit):
         outcome = Outcome.OUT_OF_MEMORY

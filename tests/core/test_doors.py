@@ -47,7 +47,6 @@ DOORS = {
     "matplotlib": ("harness/models/starchart/drawing.py", "harness/report/plots.py"),
     "joblib": ("harness/core/kept.py",),
     "pcpp": ("harness/source/live_text.py",),
-    "pebble": ("harness/measure/processes.py",),
     "filelock": ("harness/core/locks.py",),
     "platformdirs": ("harness/core/files.py",),
     "tree_sitter": ("harness/source/syntax_tree.py",),
@@ -110,7 +109,6 @@ HEIGHT = {room: -number for number, floor in enumerate(FLOORS) for room in floor
 LOADED_FROM = {
     "yaml": "space_file",
     "pydantic": "space_file",
-    "pebble": "measure",
     "sqlalchemy": "results",
     "opentuner": "search",
     "jinja2": "dispatch",

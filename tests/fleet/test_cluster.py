@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.fleet.messages import Offer
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.fleet import wire, worker
-from harness.fleet.messages import Offer
 from tests.helpers.dask_workers import two_workers
 from tests.helpers.planted import until
 
 pytest.importorskip("distributed")
 
-from harness.fleet.cluster import BUILD, Cluster, SchedulerLost, WorkerLost
 from harness.fleet.exchange import Exchange
+
+from harness.fleet.cluster import BUILD, Cluster, SchedulerLost, WorkerLost
 
 ROOT = Path(__file__).parents[2]
 

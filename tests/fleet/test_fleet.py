@@ -14,6 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.fleet.engine import check_address, local_count
+from harness.fleet.held import Held
+from harness.fleet.messages import (
+    BuildRequest,
+    DeviceRequest,
+    Failure,
+    NameArguments,
+    Offer,
+    OfferedDevice,
+    WorkerAnswer,
+)
+from harness.fleet.remote_device import RemoteBuilds
 
 from harness.api.checks import check_options
 from harness.api.options import TuneOptions
@@ -33,26 +45,14 @@ from harness.fleet import measurers, wire
 from harness.fleet.agent import Agent
 from harness.fleet.bundle import Bundle, pack, unpacked
 from harness.fleet.cluster import FleetDevice, Member, WorkerLost
-from harness.fleet.engine import check_address, local_count
-from harness.fleet.held import Held
 from harness.fleet.late import LateDevices
 from harness.fleet.measurers import Opener, open_measurers
-from harness.fleet.messages import (
-    BuildRequest,
-    DeviceRequest,
-    Failure,
-    NameArguments,
-    Offer,
-    OfferedDevice,
-    WorkerAnswer,
-)
-from harness.fleet.remote_device import RemoteBuilds
 from harness.fleet.serving import check_can_serve
 from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker
+from harness.measure.child import ChildLost
 from harness.measure.device_worker import DeviceFacts
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.processes import ProcessLost
 from harness.space_file import Spec, load_spec
 from tests.helpers.planted import FAULTS, GIVEN, fault, space_of
 
@@ -104,8 +104,8 @@ def test_a_garbled_message_is_an_error(text: Any) -> None:
         HostTooSlow("slow"),
         DataDoesNotFit("full"),
         BuildFailed("log"),
-        ProcessLost("died", hung=True),
-        ProcessLost("died", by_chance=True),
+        ChildLost("died", hung=True),
+        ChildLost("died", by_chance=True),
     ],
 )
 def test_an_error_of_a_worker_is_raised_on_the_driver(error: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.fleet.remote_programs import ProgramOpener, RemotePrograms
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.records import Config, Input, Outcome
@@ -17,7 +18,6 @@ from harness.fleet.agent import Agent
 from harness.fleet.bundle import Bundle, pack_program
 from harness.fleet.cluster import FleetDevice
 from harness.fleet.measurers import FleetRequest, fleet_measurers
-from harness.fleet.remote_programs import ProgramOpener, RemotePrograms
 from harness.measure.choose import fitted_to
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace

@@ -10,8 +10,9 @@ import pytest
 def two_workers(builds: int) -> Any:
     """Make a scheduler with two workers in this process, which compile so many programs at once."""
     pytest.importorskip("distributed")
-    from harness.fleet.cluster import BUILD
     from harness.fleet.engine import load_distributed
+
+    from harness.fleet.cluster import BUILD
 
     return load_distributed().LocalCluster(
         n_workers=2,

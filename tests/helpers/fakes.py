@@ -14,7 +14,6 @@ import pickle
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -277,41 +276,43 @@ class _JournalDevice(FakeDevice):
             return super().launch(module, launches)
 
 
-_workers: dict[bytes, object] = {}
+class SharedWorker:
+    """The worker of a process that measurers use one after the other: each has a worker there."""
+
+    def __init__(self) -> None:
+        self._made_by = b""
+        self._worker: object = None
+
+    @property
+    def is_spoilt(self) -> bool:
+        """Say whether the worker in use may not be used again."""
+        return getattr(self._worker, "is_spoilt", False)
+
+    def call(self, made_by: bytes, method: Callable[..., T], *args: object) -> T:
+        """Call a method of a worker, which is made at first use."""
+        if self._made_by != made_by:
+            self._made_by, self._worker = made_by, pickle.loads(made_by)()
+        return method(self._worker, *args)
 
 
-def call_with_worker(made_by: bytes, function: Callable[..., T], *args: object) -> T:
-    """Call a function with the process's worker, which is made once and kept."""
-    if made_by not in _workers:
-        _workers.clear()
-        _workers[made_by] = pickle.loads(made_by)()
-    return function(_workers[made_by], *args)
+class HereChild:
+    """A fake of a child, whose process takes a second to start: it does all work right here."""
 
+    generation = 1
 
-class HereProcesses:
-    """A fake of worker processes, which take a second to start: it runs all work right here."""
+    def __init__(self, make_worker: Callable[[], object]) -> None:
+        self._make_worker = make_worker
+        self._worker: object = None
 
-    def __init__(self, count: int, make_worker: Callable[[], object]) -> None:
-        self._worker = make_worker()
+    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
+        """Call the method."""
+        self._worker = self._make_worker() if self._worker is None else self._worker
+        return method(self._worker, *args)
 
-    def run(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Call the function."""
-        return function(self._worker, *args)
-
-    run_once = run
-
-    def schedule(
-        self, function: Callable[..., T], *args: object, timeout_s: float
-    ) -> Callable[[], T]:
-        """Keep the function for `result_of`."""
-        return partial(function, self._worker, *args)
-
-    def result_of(self, task: Callable[[], T]) -> T:
-        """Call the scheduled function."""
-        return task()
-
-    def settle(self, tasks: object) -> None:
-        """Do nothing, since nothing runs."""
+    def replace(self) -> None:
+        """Make another worker."""
+        self._worker = None
+        self.generation += 1
 
     def close(self) -> None:
         """Do nothing, since nothing runs."""

@@ -57,7 +57,7 @@ def two_devices(spec: Spec, journal: Path, **traits: Any) -> Iterator[EqualDevic
 
 def device_pid(devices: EqualDevices, number: int) -> int:
     """Return the id of the process of a device."""
-    return devices.left[number].measurer._device._processes.run(process_of, timeout_s=60)
+    return devices.left[number].measurer._device._child.call(process_of, timeout_s=60)
 
 
 def tuned(

@@ -21,11 +21,11 @@ from harness.core.errors import (
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure.backends.choose import Backend
 from harness.measure.backends.guard_zones import StrayWrite
+from harness.measure.child import ChildLost
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.plausibility import Refusal
-from harness.measure.processes import ProcessLost
 from harness.space import Space
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
@@ -134,7 +134,7 @@ def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
     for name in ("none", "overrun"):
         found = local.measure(space, GIVEN, fault(name), None)
     assert found.outcome is Outcome.WRONG_RESULT
-    assert local._device._processes.run(what_strays, timeout_s=60) == []
+    assert local._device._child.call(what_strays, timeout_s=60) == []
     found = local.measure(space, GIVEN, fault("none", block=16), None)
     assert found.outcome is Outcome.OK, found.message
 
@@ -143,10 +143,10 @@ def test_process_that_a_kernel_may_have_written_all_over_is_replaced(
     faults: Spec, local: KernelMeasurer
 ) -> None:
     space = space_of(faults, local)
-    processes = [local._device._processes.run(process_of, timeout_s=60)]
+    processes = [local._device._child.call(process_of, timeout_s=60)]
     for name in ("none", "overrun_far", "none"):
         found = local.measure(space, GIVEN, fault(name), None)
-        processes.append(local._device._processes.run(process_of, timeout_s=60))
+        processes.append(local._device._child.call(process_of, timeout_s=60))
     assert found.outcome is Outcome.OK, found.message
     first, after_right, after_far, last = processes
     assert first == after_right != after_far == last
@@ -361,8 +361,8 @@ def test_a_proof_has_time_to_make_its_data(
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (ProcessLost("hung", hung=True), Outcome.TIMEOUT),
-        (ProcessLost("died"), Outcome.CRASHED),
+        (ChildLost("hung", hung=True), Outcome.TIMEOUT),
+        (ChildLost("died"), Outcome.CRASHED),
         (LaunchFailed("refused"), Outcome.IMPLAUSIBLE),
         (OutOfDeviceMemory("no room"), Outcome.OUT_OF_MEMORY),
         (DataDoesNotFit("no room"), Outcome.OUT_OF_MEMORY),

@@ -44,8 +44,10 @@ class Run:
     def has_begun(self, event: str, count: int = 1) -> bool:
         """Wait until an event is in the journal so often."""
         return until(
-            lambda: self._journal.exists()
-            and sum(what == event for what, _, _ in read_journal(self._journal)) >= count
+            lambda: (
+                self._journal.exists()
+                and sum(what == event for what, _, _ in read_journal(self._journal)) >= count
+            )
         )
 
     def measure(self, number: int = 0) -> Measurement:
@@ -230,7 +232,9 @@ def reference(arguments):
 def test_full_disk_ends_the_run_with_one_clear_error(run: Callable[..., Run]) -> None:
     begun = run(kind=FullDisk)
     for _ in range(2):
-        with pytest.raises(UsageError, match=r"/tmp/some cannot be written: No space left .*TMPDIR"):
+        with pytest.raises(
+            UsageError, match=r"/tmp/some cannot be written: No space left .*TMPDIR"
+        ):
             begun.measure()
 
 

@@ -140,7 +140,7 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: 
             ]
             assert [len(each) for each in unseen] == [1, 0], "the second ran on data it had seen"
             processes = {
-                measurer._device._processes.run(process_of, timeout_s=60)
+                measurer._device._child.call(process_of, timeout_s=60)
                 for measurer in (first, second)
             }
             assert len(processes) == 1

@@ -15,10 +15,10 @@ from harness.core.flag_file import with_copies
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
+from harness.measure.child import Child, ChildLost, repeated
 from harness.measure.flags.fit import fitted_to_program
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import ONE_OCCASION, Block
-from harness.measure.processes import Processes, ProcessLost
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.proof import (
     Reference,
@@ -96,14 +96,12 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         self._backend = backend = backend_of(spec)
         self._plan = backend.plan
         self._is_guest = owner is not None
-        self._processes: Processes = (
-            owner._processes if owner else Processes(1, partial(ProgramWorker, backend))
-        )
+        self._child: Child = owner._child if owner else Child(partial(ProgramWorker, backend))
         try:
             facts = self._call(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
             identity = facts.environment.compiler
             builds = BuildQueue(backend, identity, ProgramBuildWorker, builders)
-        except ProcessLost as lost:
+        except ChildLost as lost:
             self._leave_process()
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
         except BaseException:
@@ -150,13 +148,14 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         super().close()
 
     def _call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Call a method of ProgramWorker; raises what it raises, or ProcessLost."""
+        """Call a method of ProgramWorker; raises what it raises, or ChildLost."""
         serve: Callable[..., T] = ProgramWorker.serve
-        return self._processes.run(serve, self._backend, method, *args, timeout_s=timeout_s)
+        call = partial(self._child.call, serve, self._backend, method, *args, timeout_s=timeout_s)
+        return repeated(call)
 
     def _leave_process(self) -> None:
         if not self._is_guest:
-            self._processes.close()
+            self._child.close()
 
     # ---------------------------------------------------------------------------- the baseline
 
@@ -184,7 +183,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         timeout_s = job.timeout_s + _GRACE_S
         try:
             return self._call(ProgramWorker.take_reference, job, timeout_s=timeout_s)
-        except ProcessLost as lost:
+        except ChildLost as lost:
             raise HostModuleError(
                 f"the process that runs the default on ({problem}) {lost}"
             ) from None
@@ -277,7 +276,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     def _run(self, job: ProgramJob) -> ProgramResult:
         try:
             return self._call(ProgramWorker.run, job, timeout_s=job.timeout_s + _GRACE_S)
-        except ProcessLost as lost:
+        except ChildLost as lost:
             return _lost(job, lost)
 
     def _run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[ProgramResult]:
@@ -291,11 +290,11 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         timeout_s = sum(job.timeout_s for job in jobs) + _GRACE_S
         try:
             return self._call(ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s)
-        except ProcessLost as lost:
+        except ChildLost as lost:
             return [_lost(job, lost) for job in jobs]
 
 
-def _lost(job: ProgramJob, lost: ProcessLost) -> ProgramResult:
+def _lost(job: ProgramJob, lost: ChildLost) -> ProgramResult:
     """Return the end of the process that runs and verifies, as check() may cause it."""
     message = f"the process that runs and verifies it {lost}"
     build = job.binary.build
