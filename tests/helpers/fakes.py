@@ -12,6 +12,7 @@ import itertools
 import os
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -296,9 +297,11 @@ class SharedWorker:
 
 
 class HereChild:
-    """A fake of a child, whose process takes a second to start: it does all work right here."""
+    """A fake of a child, whose process takes a second to start: it does all work right here, as if
+    all threads shared one process."""
 
     generation = 1
+    _working = threading.RLock()
 
     def __init__(self, make_worker: Callable[[], object]) -> None:
         self._make_worker = make_worker
@@ -306,8 +309,9 @@ class HereChild:
 
     def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Call the method."""
-        self._worker = self._make_worker() if self._worker is None else self._worker
-        return method(self._worker, *args)
+        with self._working:
+            self._worker = self._make_worker() if self._worker is None else self._worker
+            return method(self._worker, *args)
 
     def replace(self) -> None:
         """Make another worker."""

@@ -54,6 +54,14 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
+def program_of(pid: int) -> str:
+    """Return the path of a process's program; empty where it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
+
+
 def until(condition: Callable[[], bool]) -> bool:
     """Wait for a condition; return whether it became true."""
     end = time.monotonic() + SOON_S

@@ -20,7 +20,7 @@ from harness.measure.kernels import KernelMeasurer
 from harness.space import ConstrainedSpace
 from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeCompiler, read_journal
-from tests.helpers.planted import SOON_S, descendants, is_running, until
+from tests.helpers.planted import SOON_S, descendants, is_running, program_of, until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs /proc")
 
@@ -39,7 +39,7 @@ class Run:
     def processes(self) -> set[int]:
         """Return the Python processes of this run."""
         new = descendants(os.getpid()) - self._before
-        return {pid for pid in new if "python" in _program_of(pid)}
+        return {pid for pid in new if "python" in program_of(pid)}
 
     def has_begun(self, event: str, count: int = 1) -> bool:
         """Wait until an event is in the journal so often."""
@@ -63,13 +63,6 @@ class Run:
     def config(self, number: int) -> Config:
         """Return one of the space's configurations."""
         return list(self.space)[number]
-
-
-def _program_of(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
 
 
 @pytest.fixture
