@@ -123,7 +123,7 @@ class SleepingAgent:
         if isinstance(call, Describe):
             return _facts(uuid)
         if isinstance(call, NameArguments):
-            return MadeData(("x",), 0.0)
+            return MadeData(("x",))
         if isinstance(call, RunOne):
             time.sleep(MEASURE_S)
             return _measured(call.job, SAMPLES)

@@ -34,7 +34,6 @@ from harness.fleet.messages import (
     Offer,
     OfferedDevice,
     ProgramRequest,
-    Prove,
     Release,
     RunInterleaved,
     RunOne,
@@ -47,7 +46,6 @@ from harness.measure.backends.choose import Backend
 from harness.measure.build_queue import BuildWorker
 from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceFacts, DeviceWorker, Together
-from harness.measure.kernel_proof import ProofRuns
 from harness.measure.processes import Processes, ProcessLost, count_of_builders
 
 RESULTS: Mapping[type, Any] = {
@@ -57,7 +55,6 @@ RESULTS: Mapping[type, Any] = {
     NameArguments: WorkerAnswer[MadeData],
     RunOne: WorkerAnswer[Measurement],
     RunInterleaved: WorkerAnswer[Together],
-    Prove: WorkerAnswer[ProofRuns],
 }
 """The type of the answer to each call of a device."""
 
@@ -176,12 +173,9 @@ def _called(client: DeviceClient, call: DeviceCall) -> object:
         client.require_working()
         return True
     if isinstance(call, NameArguments):
-        return MadeData(client.argument_names(call.problem), client.made_s(call.problem))
+        return MadeData(client.argument_names(call.problem))
     limits: dict[str, Any] = {"timeout_s": call.timeout_s, "seed": call.seed}
     if isinstance(call, RunOne):
         return client.run(call.job.input, DeviceWorker.run, call.job, **limits)
-    if isinstance(call, RunInterleaved):
-        run = partial(client.run, call.jobs[0].input, DeviceWorker.run_interleaved)
-        return run(call.jobs, call.block, **limits)
-    prove = partial(client.run, call.job.input, DeviceWorker.prove)
-    return prove(call.job, call.default, call.count, **limits)
+    run = partial(client.run, call.jobs[0].input, DeviceWorker.run_interleaved)
+    return run(call.jobs, call.block, **limits)

@@ -107,10 +107,9 @@ class NameArguments:
 
 @dataclass(frozen=True)
 class MadeData:
-    """The names of the arguments of an input, and the seconds that its data took."""
+    """The names of the arguments of an input."""
 
     names: tuple[str, ...]
-    made_s: float
 
 
 @dataclass(frozen=True)
@@ -134,19 +133,7 @@ class RunInterleaved:
     kind: Literal["run_interleaved"] = "run_interleaved"
 
 
-@dataclass(frozen=True)
-class Prove:
-    """Ask for the runs of a proof: ProofRuns."""
-
-    job: KernelJob
-    default: KernelJob | None
-    count: int
-    timeout_s: float
-    seed: int
-    kind: Literal["prove"] = "prove"
-
-
-DeviceCall = Describe | TryEmptyKernel | NameArguments | RunOne | RunInterleaved | Prove
+DeviceCall = Describe | TryEmptyKernel | NameArguments | RunOne | RunInterleaved
 
 
 @dataclass(frozen=True)

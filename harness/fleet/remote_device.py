@@ -23,7 +23,6 @@ from harness.fleet.messages import (
     DeviceSession,
     MadeData,
     NameArguments,
-    Prove,
     Release,
     RunInterleaved,
     RunOne,
@@ -32,8 +31,9 @@ from harness.fleet.messages import (
 )
 from harness.measure.backends.choose import Backend
 from harness.measure.build_cache import BuildCache
-from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
+from harness.measure.device_worker import DeviceFacts, DeviceWorker, Reply
 from harness.measure.kernel_job import KernelJob
+from harness.measure.occasions import SEARCH_SEED
 from harness.measure.processes import Task
 
 T = TypeVar("T")
@@ -126,10 +126,6 @@ class RemoteDevice:
             self._made[problem] = self._asked(NameArguments(problem))
         return self._made[problem].names
 
-    def made_s(self, problem: Input) -> float:
-        """Return how long the data of an input took the last time; 0 before the first."""
-        return self._made[problem].made_s if problem in self._made else 0.0
-
     def run(
         self,
         problem: Input,
@@ -164,15 +160,6 @@ def _require_answered(call: DeviceCall, found: Any) -> None:
         _require_of([found], [call.job])
     elif isinstance(call, RunInterleaved):
         _require_of(found.measured, call.jobs, call.block.rounds)
-    elif isinstance(call, Prove):
-        _require_of([found.kernel], [call.job])
-        proofs = [found.kernel]
-        if found.default is not None and call.default is not None:
-            _require_of([found.default], [call.default])
-            proofs.append(found.default)
-        for one in proofs:
-            if one.timing and (not one.warmup_s or len(one.warmup_s) % 2):
-                raise BackendUnavailable("the worker answered with a proof without its runs")
 
 
 def _require_of(
@@ -186,7 +173,6 @@ _CALLS: dict[Callable[..., Any], Callable[..., DeviceCall]] = {
     DeviceWorker.run_interleaved: lambda jobs, block, **limits: RunInterleaved(
         tuple(jobs), block, **limits
     ),
-    DeviceWorker.prove: Prove,
 }
 
 

@@ -107,7 +107,6 @@ class BuildQueue(Generic[B]):
         self._found: dict[str, Binary] = {}
         self._running: dict[str, Task[Binary]] = {}
         self._failed: dict[str, str] = {}
-        self._rebuilding: list[Task[Binary]] = []
         self._changed = threading.Condition()
         self._scheduled_count = 0
         self._undisturbed = 0  # blocks in which nothing may compile
@@ -163,19 +162,6 @@ class BuildQueue(Generic[B]):
                 with self._changed:
                     del self._running[key]
 
-    def rebuild(self, program: B) -> Binary:
-        """Build now, whatever is on disk; raises BuildFailed."""
-        with self._changed, self._disturbing():
-            task = self._scheduled(program)
-            self._rebuilding.append(task)
-        try:
-            return self._builders.result_of(task)
-        except ProcessLost as error:
-            raise BuildFailed(_reason(error)) from None
-        finally:
-            with self._changed:
-                self._rebuilding.remove(task)
-
     def wait_for_all(self) -> None:
         """Wait until nothing compiles."""
         if self._processes is not None:
@@ -183,7 +169,7 @@ class BuildQueue(Generic[B]):
 
     def _under_way(self) -> list[Task[Binary]]:
         with self._changed:
-            return [*self._running.values(), *self._rebuilding]
+            return [*self._running.values()]
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from harness.core.records import Input
 from harness.measure.backends import empty_kernel
 from harness.measure.backends.choose import Backend
 from harness.measure.device_lock import device_locked
-from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
+from harness.measure.device_worker import DeviceFacts, DeviceWorker, Reply
+from harness.measure.occasions import SEARCH_SEED
 from harness.measure.processes import Processes, ProcessLost
 
 _PREPARE_TIMEOUT_S = 600.0
@@ -40,9 +40,6 @@ class DeviceConnection(Protocol):
 
     def argument_names(self, problem: Input) -> tuple[str, ...]:
         """Return the names of the kernel's arguments; raises HostModuleError."""
-
-    def made_s(self, problem: Input) -> float:
-        """Return how long the data of an input took the last time; 0 before the first."""
 
     def run(
         self,
@@ -87,7 +84,6 @@ class DeviceClient:
         else:
             self._process = owner._process
         self._names: dict[Input, tuple[str, ...]] = {}
-        self._made_s: dict[Input, float] = {}
 
     @property
     def _processes(self) -> Processes:
@@ -119,10 +115,6 @@ class DeviceClient:
             self._prepare(problem)
         return self._names[problem]
 
-    def made_s(self, problem: Input) -> float:
-        """Return how long the data of an input took the last time; 0 before the first."""
-        return self._made_s.get(problem, 0.0)
-
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
         """Make the data of an input in the process; raises HostModuleError.
 
@@ -146,12 +138,10 @@ class DeviceClient:
             raise HostModuleError(f"its data cannot be copied to the device: {error}") from None
 
     def _make_data(self, problem: Input, seed: int) -> None:
-        began_s = time.perf_counter()
         try:
             self._names[problem] = self._processes.run(
                 DeviceWorker.prepare, problem, seed, self._host, timeout_s=_PREPARE_TIMEOUT_S
             )
-            self._made_s[problem] = time.perf_counter() - began_s
         except ProcessLost as lost:
             raise HostModuleError(
                 f"{self._host}: the process that made the data of ({problem}) {lost}; "
