@@ -120,13 +120,6 @@ class BuildQueue(Generic[B]):
             self._builds.pop(program.key(self._compiler), None)  # it is on disk
         return binary
 
-    def rebuild(self, program: B) -> Binary:
-        """Build now, whatever is on disk; raises BuildFailed."""
-        with self._changed:
-            self._wait_to_build()
-            build = self._submitted(program)
-        return build.result()
-
     def wait_for_all(self) -> None:
         """Wait until nothing compiles."""
         with self._changed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from harness.measure.backends import empty_kernel
 from harness.measure.backends.choose import Backend
 from harness.measure.child import Child, ChildLost, repeated
 from harness.measure.device_lock import device_locked
-from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
+from harness.measure.device_worker import DeviceFacts, DeviceWorker, Reply
+from harness.measure.occasions import SEARCH_SEED
 
 _PREPARE_TIMEOUT_S = 600.0
 
@@ -58,7 +58,6 @@ class DeviceClient:
         else:
             self._process = owner._process
         self._names: dict[Input, tuple[str, ...]] = {}
-        self._made_s: dict[Input, float] = {}
 
     @property
     def _child(self) -> Child:
@@ -94,10 +93,6 @@ class DeviceClient:
             self._prepare(problem)
         return self._names[problem]
 
-    def made_s(self, problem: Input) -> float:
-        """Return how long the data of an input took the last time; 0 before the first."""
-        return self._made_s.get(problem, 0.0)
-
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
         """Make the data of an input in the process; raises HostModuleError.
 
@@ -121,10 +116,8 @@ class DeviceClient:
             raise HostModuleError(f"its data cannot be copied to the device: {error}") from None
 
     def _make_data(self, problem: Input, seed: int) -> None:
-        began_s = time.perf_counter()
         try:
             self._names[problem] = self._call(DeviceWorker.prepare, problem, seed, self._host)
-            self._made_s[problem] = time.perf_counter() - began_s
         except ChildLost as lost:
             raise HostModuleError(
                 f"{self._host}: the process that made the data of ({problem}) {lost}; "

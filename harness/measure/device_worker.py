@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,18 +24,11 @@ from harness.measure.backends.choose import Backend
 from harness.measure.kernel_checks import weak_tests, why_overwritten
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_job import KernelJob
-from harness.measure.kernel_proof import ProofRuns
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
-from harness.measure.occasions import Block, join
+from harness.measure.occasions import SEARCH_SEED, Block, data_seeds
 from harness.measure.sensors.choose import SensorFacts, Sensors, open_sensors
 from harness.measure.sensors.nvml import other_processes
 from harness.measure.verify import Tolerance
-
-SEARCH_SEED = 0
-"""The seed of the data on which a search measures."""
-
-_FIRST_PROOF_SEED = 4
-"""The first seed of data that only proofs use; smaller ones are those of final rounds."""
 
 T = TypeVar("T")
 
@@ -68,11 +60,13 @@ class Reply(Generic[T]):
 
 class Together(NamedTuple):
     """What was measured in interleaved rounds. Where the device broke meanwhile, the rounds are not
-    `complete`: failures may be due to another configuration's fault.
+    `complete`: failures may be due to another configuration's fault. Where the device `holds_all`,
+    all sets of the input's data were on it at once.
     """
 
     measured: list[Measurement]
     complete: bool
+    holds_all: bool = True
 
 
 class _DataLost(Exception):
@@ -81,11 +75,11 @@ class _DataLost(Exception):
 
 @dataclass
 class _HeldData:
-    """The data of an input and a seed on the device; `fresh` until a kernel has run on it."""
+    """The sets of data of an input and a seed on the device; `fresh` until a kernel has run."""
 
     problem: Input
     seed: int
-    data: KernelData
+    sets: Sequence[KernelData]
     fresh: bool = True
 
 
@@ -102,7 +96,6 @@ class DeviceWorker:
         self._aside: dict[Path, _HeldData | None] = {}
         self._imports = ImportsApart()
         self._imports.turn_to(host)
-        self._proof_seeds = itertools.count(_FIRST_PROOF_SEED)
 
     @cached_property
     def _device(self) -> Device:
@@ -170,27 +163,33 @@ class DeviceWorker:
         """
         if host not in (None, self._host):
             self._turn_to(host)
-        self._held = _HeldData(problem, seed, self._bind(problem, seed))
-        return tuple(self._held.data.arguments)
+        self._held = None  # frees the memory of the input before
+        sets = self._made(problem, seed)
+        self._device.bind(*(data.arguments for data in sets))
+        self._held = _HeldData(problem, seed, sets)
+        return tuple(sets[0].arguments)
+
+    def _made(self, problem: Input, seed: int) -> list[KernelData]:
+        return [make_kernel_data(self._host, problem, each) for each in data_seeds(seed)]
 
     def run(self, job: KernelJob) -> Reply[Measurement]:
         """Measure one configuration."""
         held = self._holds(job.input, SEARCH_SEED)
         if held is None:
             return Reply(None)
-        measured = measure_kernel(self._device, held.data, job, self._sensors)
+        measured = measure_kernel(self._device, held.sets[0], job, self._sensors)
         if _is_wrong(measured) and not held.fresh and self._is_overwritten(held):
             # An earlier one may have overwritten a part that was not checked: measure on new data.
             if not self._renew(held):
                 return self._without_data()
-            measured = measure_kernel(self._device, held.data, job, self._sensors)
+            measured = measure_kernel(self._device, held.sets[0], job, self._sensors)
         held.fresh = False
         return Reply(measured, self._leaves_clean(held, [measured]))
 
     def weak_tests(self, problem: Input, tolerance: Tolerance) -> Reply[list[str]]:
         """Return what verification would let pass on an input."""
         held = self._holds(problem, SEARCH_SEED)
-        return Reply(list(weak_tests(problem, held.data, tolerance)) if held else None)
+        return Reply(list(weak_tests(problem, held.sets[0], tolerance)) if held else None)
 
     def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Reply[Together]:
         """Measure several configurations of one input, one sample of each per round.
@@ -210,7 +209,7 @@ class DeviceWorker:
         except _DataLost:
             return self._without_data()
         clean = healthy and self._leaves_clean(held, found)
-        return Reply(Together(found, complete=healthy), clean)
+        return Reply(Together(found, healthy, self._device.holds_all), clean)
 
     def _apart(
         self,
@@ -247,7 +246,7 @@ class DeviceWorker:
         if not held.fresh and not self._renew(held):
             raise _DataLost
         found = measure_interleaved(
-            self._device, held.data, jobs, block.rounds, block.order, self._sensors
+            self._device, held.sets, jobs, block.rounds, block.order, self._sensors
         )
         held.fresh = False
         return found, self._device.healthy
@@ -257,60 +256,20 @@ class DeviceWorker:
         self._held = None
         return Reply(None)
 
-    def prove(self, job: KernelJob, default: KernelJob | None, count: int) -> Reply[ProofRuns]:
-        """Run one configuration, and the default, on new data of the same input.
-
-        Each has `count` sets of data of its own, which no other run of this process has seen: what
-        the default leaves of its data is of no use to the configuration. The data are copied to the
-        device, and written to the same memory again before the second run. Raises HostModuleError,
-        or LaunchFailed where the data does not fit on the device.
-        """
-        self._held = None  # frees the memory of the input before
-        jobs = [_once(each) for each in (job, default) if each is not None]
-        parts: list[list[Measurement]] = [[] for _ in jobs]
-        for _ in range(count):
-            for each, part in zip(jobs, parts, strict=True):
-                if all(known.timing for known in part):
-                    part += self._twice(each)
-            if parts[0][-1].timing is None:
-                break
-        return Reply(ProofRuns(*map(join, parts)), self._device.healthy)
-
-    def _twice(self, job: KernelJob) -> Iterator[Measurement]:
-        """Measure a configuration on the next set of new data, and once more unless it failed."""
-        data = make_kernel_data(self._host, job.input, next(self._proof_seeds))
-        self._device.bind(data.arguments)
-        data.bound_again()
-        yield (first := measure_kernel(self._device, data, job))
-        self._write_again(data)
-        if first.timing:
-            yield measure_kernel(self._device, data, job)
-
-    def _write_again(self, data: KernelData) -> None:
-        """Write the data of a run to the same memory, where the device still works."""
-        if self._device.healthy:
-            for name, array in data.read_only().items():
-                self._device.write(name, array)
-
     def _holds(self, problem: Input, seed: int) -> _HeldData | None:
         """Return the data on the device if it is of this input and seed."""
         held = self._held
         return held if held and (held.problem, held.seed) == (problem, seed) else None
 
-    def _bind(self, problem: Input, seed: int) -> KernelData:
-        self._held = None  # frees the memory of the input before
-        data = make_kernel_data(self._host, problem, seed)
-        self._device.bind(data.arguments)
-        return data
-
     def _is_overwritten(self, held: _HeldData) -> bool:
-        """Whether the device holds other inputs than were copied to it."""
-        return why_overwritten(self._device, held.data.read_only()) is not None
+        """Whether the device holds other inputs of the search than were copied to it."""
+        return why_overwritten(self._device, held.sets[0].read_only()) is not None
 
     def _leaves_clean(self, held: _HeldData, found: Sequence[Measurement]) -> bool:
         """Copy the data again after a run that may have written elsewhere: the next configuration
         is not blamed for it. False where only a new process, with data made anew, is clean."""
-        if not self._device.healthy or (held.data.is_clean and not any(map(_is_wrong, found))):
+        is_clean = all(data.is_clean for data in held.sets)
+        if not self._device.healthy or (is_clean and not any(map(_is_wrong, found))):
             return self._device.healthy
         try:
             self._device.stray_writes()  # what failed before this check may have written there, too
@@ -321,23 +280,20 @@ class DeviceWorker:
     def _renew(self, held: _HeldData) -> bool:
         """Copy the data to the device again; False where the device does not take it any more.
 
+        The sets of data change places: what a kernel keeps by address is of the other one then.
         After a kernel that may have overwritten this process's memory, the data are made anew.
         """
         if self._device.overran:
-            held.data = make_kernel_data(self._host, held.problem, held.seed)
+            held.sets = self._made(held.problem, held.seed)
+        held.sets = held.sets[::-1]
         try:
-            self._device.bind(held.data.arguments)
+            self._device.bind(*(data.arguments for data in held.sets))
         except LaunchFailed:
             return False
-        held.data.bound_again()
+        for data in held.sets:
+            data.bound_again()
         held.fresh = True
         return True
-
-
-def _once(job: KernelJob) -> KernelJob:
-    """Return a job of one warm-up run and one sample: first runs are compared with second ones."""
-    once = dataclasses.replace(job.sampling, warmup=1, warmup_time_s=0.0, repeats=1, min_repeats=1)
-    return dataclasses.replace(job, sampling=once, best_s=None)
 
 
 def _is_wrong(measured: Measurement) -> bool:

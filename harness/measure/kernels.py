@@ -14,15 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from harness.core.errors import (
-    BuildFailed,
-    DataDoesNotFit,
-    ExpressionError,
-    HostModuleError,
-    LaunchFailed,
-    OutOfDeviceMemory,
-)
+from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
 from harness.core.machine import spare_cores, usable_cores
+from harness.core.observations import UNCLAIMED
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.backends.choose import Backend
@@ -31,13 +25,17 @@ from harness.measure.child import ChildLost
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import SEARCH_SEED, DeviceWorker, Reply, Together
+from harness.measure.device_worker import DeviceWorker, Reply, Together
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_job import KernelJob, Twin, failed_job
-from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
 from harness.measure.local import LocalMeasurer
-from harness.measure.occasions import Block
-from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Proofs, Refusal
+from harness.measure.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED, Block, new_seed
+from harness.measure.plausibility import (
+    FLOOR_S,
+    GPU_FLOOR_S,
+    why_too_good,
+    without_unshown_gain,
+)
 from harness.measure.sensors.choose import energy_notices
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
 from harness.measure.sensors.nvml import processes_notice
@@ -53,8 +51,16 @@ _WEAK_TESTS_S = 1.0
 
 _WEAK_TIMEOUT_S = 10.0  # a reference may hang on data that do not fit together
 
+_ONE_SET = (
+    f"the device's memory does not hold {DATA_SETS} sets of an input's data at once: in final "
+    "rounds new data are copied to it between launches"
+)
+
 _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome.TIMEOUT)
 """The outcomes of every kernel where an installation is broken."""
+
+_AGAIN_ROUNDS, _AGAIN_OCCASIONS = 4, 2
+"""How a time that is too good is measured again."""
 
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
 
@@ -103,10 +109,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             defaults=_GPU_DEFAULTS if backend.is_gpu else {},
         )
         self._is_tried = False
-        self._proofs = Proofs()
         self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
         self._looked_s: dict[Input, float] = {}  # how long weak tests were looked for
-        self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
+        self._floor_s = FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S
+        self._times: dict[tuple[Input, Config], float] = {}
+        self._believed: set[tuple[Input, Config]] = set()  # of times that are too good, otherwise
         sensors = self._facts.sensors
         self.notices: tuple[str, ...] = (
             *processes_notice(self._facts.others),
@@ -114,8 +121,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             *energy_notices(spec.measure.energy, sensors.no_energy),
         )
         self._energy_s = ENERGY_S * (spec.measure.energy and sensors.no_energy is None)
-        if owner:
-            self._times.seen_by_any = owner._times.seen_by_any
 
     @property
     def cuda_compiler(self) -> str:
@@ -167,7 +172,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
         """Keep earlier measurements, also to compare new times with the default's."""
         measured = list(measured)
-        self._times.note(measured)
+        self._note_times(measured)
         super().recall(problem, measured)
 
     def close(self) -> None:
@@ -252,23 +257,20 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             measured = self._run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
         except (ChildLost, LaunchFailed) as error:
             return failed_job(job, error, timeout_s)
-        self._times.note([measured])
-        return self._plausible(space, job, measured)
+        self._note_times([measured])
+        reason = self._why_too_good(space, job, measured)
+        return measured if reason is None else self._measured_again(space, job, reason)
+
+    def _note_times(self, measured: Iterable[Measurement]) -> None:
+        self._times |= {(m.input, m.config): m.time_s for m in measured if m.timing}
 
     def _measured_interleaved(
         self, space: Space, jobs: Sequence[KernelJob], block: Block
     ) -> list[Measurement]:
-        measured = self._interleaved(jobs, block)
-        self._times.note(measured, block.seed, is_renewed=True)
-        pairs = zip(jobs, measured, strict=True)
-        return [self._plausible(space, job, each) for job, each in pairs]
-
-    def _interleaved(self, jobs: Sequence[KernelJob], block: Block) -> list[Measurement]:
-        """Measure interleaved; after a fault of the process or of the device, each alone and the
-        survivors once more."""
-        measured, complete = self._together(jobs, block)
-        if complete or len(jobs) == 1:
-            return measured
+        # After a fault of the process or of the device, each alone and the survivors once more.
+        together = self._together(jobs, block)
+        if together.complete or len(jobs) == 1:
+            return together.measured
         # Alone, each shows whether it was the one that broke the process or the device.
         alone = [self._together([job], block).measured[0] for job in jobs]
         survivors = [job for job, m in zip(jobs, alone, strict=True) if m.outcome is Outcome.OK]
@@ -284,60 +286,52 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         timeout_s = measure.timeout_s * len(jobs) * (1 + block.rounds / measure.repeats)
         run = partial(self._run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
-            return run(timeout_s=timeout_s, seed=block.seed)
+            together = run(timeout_s=timeout_s, seed=block.seed)
         except (ChildLost, LaunchFailed) as error:
             return Together([failed_job(job, error, timeout_s) for job in jobs], complete=False)
+        if not together.holds_all and _ONE_SET not in self.notices:
+            self.notices += (_ONE_SET,)
+        return together
 
     # ---------------------------------------------------------------------------- plausibility
 
-    def _plausible(self, space: Space, job: KernelJob, measured: Measurement) -> Measurement:
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
+    ) -> list[Measurement]:
+        """Measure several configurations, one sample of each per round; on new data, beside the
+        default, their first runs must show their gains."""
+        found = super().measure_interleaved(space, problem, configs, rounds, seeds)
         default = space.canonical(space.default)
-        reason = self._times.why_implausible(measured, default, job.best_s)
-        return self._proofs.settle(
-            measured, reason, lambda: self._why_unproved(space, job, measured)
-        )
+        beside = next((measured for measured in found if measured.config == default), None)
+        if beside is None or SEARCH_SEED in seeds:
+            return found
+        return [without_unshown_gain(measured, beside, self._floor_s) for measured in found]
 
-    def _why_unproved(self, space: Space, job: KernelJob, measured: Measurement) -> Refusal | None:
-        """Build again, and run on new data beside the default until the verdict is clear."""
-        try:
-            binary = self._builds.rebuild(self._program(space, job.config))
-        except BuildFailed as error:
-            return Refusal(Outcome.IMPLAUSIBLE, f"a second build failed: {error}")
-        if self._builds_disturb:
-            self._builds.wait_for_all()
-        job = replace(job, binary=binary, best_s=None)
-        default, default_s = self._default_beside(space, job)
-        runs: ProofRuns | None = None
-        for count in PROOF_DATA:
-            # It makes its data as well, for which a busy machine may need twice as long as before.
-            timeout_s = 4 * self._spec.measure.timeout_s + 2 * self._device.made_s(job.input)
-            try:
-                run = partial(self._run, job.input, DeviceWorker.prove, job, default, count)
-                more = run(timeout_s=count * timeout_s)
-            except (ChildLost, LaunchFailed, HostModuleError) as error:
-                return _lost_proof(error)
-            runs = more if runs is None else runs.with_later(more)
-            verdict = runs.judge(measured.time_s, default_s, self._times.overhead_s)
-            if verdict.is_clear:
-                break
-        return verdict.refusal
+    def _why_too_good(self, space: Space, job: KernelJob, measured: Measurement) -> str | None:
+        """Return why a time that would be the best one is measured again; None where it is not."""
+        default = space.canonical(space.default)
+        is_best = job.best_s is None or measured.time_s < job.best_s
+        if measured.timing is None or not is_best or job.config == default:
+            return None
+        if (job.input, job.config) in self._believed:
+            return None
+        return why_too_good(measured.time_s, self._times.get((job.input, default)), self._floor_s)
 
-    def _default_beside(
-        self, space: Space, job: KernelJob
-    ) -> tuple[KernelJob | None, float | None]:
-        """Return the default's job and its seconds; None each where it has not worked."""
-        config = space.canonical(space.default)
-        default_s = self._times.of(job.input, config)
-        default = self._job(space, job.input, config, None) if default_s is not None else None
-        return (None, None) if isinstance(default, Measurement) else (default, default_s)
-
-
-def _lost_proof(error: ChildLost | LaunchFailed | HostModuleError) -> Refusal:
-    """Return the refusal of a time whose proof did not end: what ended its process may have been
-    chance, and is measured again."""
-    outcome = Outcome.IMPLAUSIBLE
-    if isinstance(error, ChildLost):
-        outcome = Outcome.TIMEOUT if error.hung else Outcome.CRASHED
-    elif isinstance(error, OutOfDeviceMemory | DataDoesNotFit):
-        outcome = Outcome.OUT_OF_MEMORY
-    return Refusal(outcome, f"a second run on other data failed: {error}")
+    def _measured_again(self, space: Space, job: KernelJob, reason: str) -> Measurement:
+        """Measure on new data, beside the default where that works. Where first runs do not show
+        the gain, they are the samples."""
+        default, seeds = space.canonical(space.default), (new_seed(),) * _AGAIN_OCCASIONS
+        configs = [job.config, *([default] if (job.input, default) in self._times else [])]
+        found, *_ = self.measure_interleaved(space, job.input, configs, _AGAIN_ROUNDS, seeds)
+        if found.timing is None:
+            return replace(found, message=f"{reason}, but on new data: {found.message}")
+        if UNCLAIMED in found.observed:
+            timing = replace(found.timing, samples_s=found.warmup_s[:DATA_SETS], occasions=())
+            return replace(found, timing=timing, message=f"{reason}, but {found.message}")
+        self._believed.add((job.input, job.config))
+        return replace(found, message=f"{reason}; measured again on new data")

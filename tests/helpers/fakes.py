@@ -80,6 +80,7 @@ class FakeDevice:
 
     shares_cpu = False
     overran = False
+    holds_all = True
     tick_s = 0.0
     limits = LIMITS
 
@@ -104,9 +105,14 @@ class FakeDevice:
         """Return a fake environment."""
         return Environment("fake", "fake device", "memory", "1", compiler)
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
         """Copy the arguments."""
-        self.bound = {name: value.copy() for name, value in arguments.items()}
+        self._sets = [{name: value.copy() for name, value in each.items()} for each in sets]
+        self.bound = self._sets[0]
+
+    def turn_to(self, number: int) -> None:
+        """Turn to a set of arguments."""
+        self.bound = self._sets[number]
 
     def write(self, name: str, array: Array) -> None:
         """Overwrite one array."""
@@ -242,15 +248,15 @@ class _JournalDevice(FakeDevice):
         self._backend = backend
         self.shares_cpu = backend.shares_cpu
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        wanted = sum(value.nbytes for value in arguments.values())
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        wanted = sum(value.nbytes for arguments in sets for value in arguments.values())
         bind = self._binds()
         with _noted(self._backend.journal, "bind"):
             if bind in self._backend.broken_binds:
                 raise LaunchFailed("the driver is confused")
             if bind in self._backend.refused_binds:
                 raise OutOfDeviceMemory(f"{wanted} bytes do not fit")
-        super().bind(arguments)
+        super().bind(*sets)
 
     def _binds(self) -> int:
         journal = self._backend.journal

@@ -46,8 +46,8 @@ class Spoilable(FakeDevice):
         super().__init__()
         self.binds = 0
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        super().bind(arguments)
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        super().bind(*sets)
         self.binds += 1
         self.strays = []
         self.reaches_copies = False
@@ -87,7 +87,8 @@ def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
 
     def overruns_far(*arrays: Array) -> None:
         device.overran = True
-        worker._held.data.expected["y"][...] = 7
+        for data in worker._held.sets:
+            data.expected["y"][...] = 7
 
     def overwrites_input(x: Array, kept: Array, y: Array, total: Array) -> None:
         x[...] = 0

@@ -423,7 +423,7 @@ def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> No
     device = FakeDevice()
     device.bind(DATA.arguments)
     sensors = open_sensors(GPU, shares_cpu=False)
-    (found,) = measure_interleaved(device, DATA, [JOB], 3, sensors=sensors)
+    (found,) = measure_interleaved(device, [DATA], [JOB], 3, sensors=sensors)
     assert len(device.launched) == 4
     assert found.observed["throttled_by_sw_thermal"] == 1
     assert "energy_j" not in found.observed

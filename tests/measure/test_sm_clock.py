@@ -151,7 +151,7 @@ def test_gpu_that_raises_its_clock_is_warmed_up_in_rounds_too(
 ) -> None:
     rising = ",".join(str(mhz) for mhz in range(400, 1980, 100))
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", f"{rising},1980")
-    found = measure_interleaved(device, DATA, [job(binary, warmup_time_s=0.03)] * 2, rounds=2)
+    found = measure_interleaved(device, [DATA], [job(binary, warmup_time_s=0.03)] * 2, rounds=2)
     for each in found:
         assert min(each.timing.samples_s) > 0
         assert max(each.timing.samples_s) < 1.1 * KERNEL_NS * 1e-9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -53,6 +53,13 @@ class _KeptCopy(NamedTuple):
     memory: Any | None
 
 
+class _BoundSet(NamedTuple):
+    """Arguments on the device, and copies of what some of them are given again and again."""
+
+    arguments: dict[str, BoundArray | np.generic]
+    copies: dict[str, _KeptCopy]
+
+
 def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array in C order whose memory drivers can take: numpy hands out that of its own
     types alone, and ml_dtypes' bfloat16 is none."""
@@ -78,8 +85,10 @@ class DriverDevice(ABC):
         self._cache = cache
         self._flushed_with: Any | None = None
         self._is_flush_due = False
-        self._arguments: dict[str, BoundArray | np.generic] = {}
-        self._kept: dict[str, _KeptCopy] = {}
+        self._sets: Sequence[Mapping[str, Argument]] = ()
+        self._bound_sets: dict[int, _BoundSet] = {}  # all of them, or one at a time
+        self._current = _BoundSet({}, {})
+        self._strays: list[StrayWrite] = []  # of sets that are bound no more
 
     @abstractmethod
     def _allocated(self, size_bytes: int) -> Any:
@@ -148,19 +157,56 @@ class DriverDevice(ABC):
             finally:
                 self._free(memory)
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Replace the arguments on the device by copies of these ones."""
+    @property
+    def _arguments(self) -> dict[str, BoundArray | np.generic]:
+        return self._current.arguments
+
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        """Replace the arguments on the device by copies of these sets of them, and turn to the
+        first; the others are copied only when it is turned to them where memory does not hold all.
+        """
         self._release_arguments()
-        for name, value in arguments.items():
-            if isinstance(value, np.ndarray):
-                with self._errors(f"allocating {value.nbytes:,} bytes for {name}"):
-                    self._arguments[name] = self._between_zones(name, value)
-            else:
-                self._arguments[name] = value
+        self._strays.clear()
+        self._sets = sets
         if self._cache == COLD:
             size_bytes = 2 * self._cache_bytes
             with self._errors(f"allocating {size_bytes:,} bytes to empty the caches with"):
                 self._flushed_with = self._allocated(size_bytes)
+        for number in range(len(sets)):
+            try:
+                self._bind_set(number)
+            except OutOfDeviceMemory:
+                if not self._bound_sets:
+                    raise
+                break
+        self.turn_to(0)
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether all sets of arguments are on the device at once."""
+        return len(self._bound_sets) == len(self._sets)
+
+    def turn_to(self, number: int) -> None:
+        """Let all that follows be about this one of the sets of arguments."""
+        if number not in self._bound_sets:
+            self._strays += self.stray_writes()
+            self._release_sets()
+            self._bind_set(number)
+        self._current = self._bound_sets[number]
+
+    def _bind_set(self, number: int) -> None:
+        bound = _BoundSet({}, {})
+        try:
+            for name, value in self._sets[number].items():
+                if isinstance(value, np.ndarray):
+                    with self._errors(f"allocating {value.nbytes:,} bytes for {name}"):
+                        bound.arguments[name] = self._between_zones(name, value)
+                else:
+                    bound.arguments[name] = value
+        except LaunchFailed:
+            self._free_set(bound)
+            raise
+        self._bound_sets[number] = bound
 
     def _between_zones(self, name: str, array: npt.NDArray[Any]) -> BoundArray:
         """Return a copy of an array on the device, between two guard zones."""
@@ -232,10 +278,12 @@ class DriverDevice(ABC):
 
         One copy is kept of each argument: of the array that it was last given.
         """
-        kept = self._kept.get(name)
+        copies = self._current.copies
+        kept = copies.get(name)
         if kept is None or kept.array is not array:
-            self._forget(name)
-            kept = self._kept[name] = _KeptCopy(array, self._new_copy(array))
+            if kept is not None and kept.memory is not None:
+                self._free(kept.memory)
+            kept = copies[name] = _KeptCopy(array, self._new_copy(array))
         return kept.memory
 
     def _new_copy(self, array: npt.NDArray[Any]) -> Any | None:
@@ -248,11 +296,6 @@ class DriverDevice(ABC):
             return None
         return memory
 
-    def _forget(self, name: str) -> None:
-        kept = self._kept.pop(name, None)
-        if kept is not None and kept.memory is not None:
-            self._free(kept.memory)
-
     def read(self, name: str, part: slice | None = None) -> npt.NDArray[Any]:
         """Return a copy of one array argument, in C order; or a flat part of it."""
         bound = self._bound(name)
@@ -264,11 +307,12 @@ class DriverDevice(ABC):
 
     def stray_writes(self) -> list[StrayWrite]:
         """Return what was written into the guard zones since the last call, and repair them."""
-        found: list[StrayWrite] = []
+        found, self._strays = self._strays, []
         with self._errors("reading the memory around the arguments"):
-            for name, bound in self._arguments.items():
-                if isinstance(bound, BoundArray):
-                    found += self._stray_writes(name, bound)
+            for arguments, _ in self._bound_sets.values():
+                for name, bound in arguments.items():
+                    if isinstance(bound, BoundArray):
+                        found += self._stray_writes(name, bound)
         return found
 
     def _stray_writes(self, name: str, bound: BoundArray) -> Iterator[StrayWrite]:
@@ -299,16 +343,25 @@ class DriverDevice(ABC):
         return value
 
     def _release_arguments(self) -> None:
-        arguments, self._arguments = self._arguments, {}
+        self._release_sets()
         with self._errors("freeing device memory"):
-            for name in list(self._kept):
-                self._forget(name)
-            for value in arguments.values():
-                if isinstance(value, BoundArray):
-                    self._free(value.whole, value.memory)
             if self._flushed_with is not None:
                 self._free(self._flushed_with)
                 self._flushed_with = None
+
+    def _release_sets(self) -> None:
+        sets, self._bound_sets, self._current = self._bound_sets, {}, _BoundSet({}, {})
+        with self._errors("freeing device memory"):
+            for bound in sets.values():
+                self._free_set(bound)
+
+    def _free_set(self, bound: _BoundSet) -> None:
+        for kept in bound.copies.values():
+            if kept.memory is not None:
+                self._free(kept.memory)
+        for value in bound.arguments.values():
+            if isinstance(value, BoundArray):
+                self._free(value.whole, value.memory)
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
@@ -327,10 +380,12 @@ class DriverDevice(ABC):
     @property
     def _held_bytes(self) -> int:
         """The device memory that this object has allocated."""
-        bound = [each for each in self._arguments.values() if isinstance(each, BoundArray)]
-        copies = [kept.array.nbytes for kept in self._kept.values() if kept.memory is not None]
-        flush_bytes = 0 if self._flushed_with is None else 2 * self._cache_bytes
-        return sum(each.size_bytes + 2 * ZONE_BYTES for each in bound) + sum(copies) + flush_bytes
+        total = 0 if self._flushed_with is None else 2 * self._cache_bytes
+        for arguments, copies in self._bound_sets.values():
+            bound = [each for each in arguments.values() if isinstance(each, BoundArray)]
+            total += sum(each.size_bytes + 2 * ZONE_BYTES for each in bound)
+            total += sum(kept.array.nbytes for kept in copies.values() if kept.memory is not None)
+        return total
 
     def _text(self, error: Exception) -> str:
         """Return what a driver's error says."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.kernel_name import plain_name
-from harness.core.program import Argument, Binary, Contents, Launch
+from harness.core.program import Binary, Contents, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.base import three, why_unlaunchable
 from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray, DriverDevice
@@ -65,10 +65,12 @@ class _LoadedProgram:
 class _CheckedLaunch(NamedTuple):
     """A launch that fits its kernel and the arguments on the device, ready to be queued again.
 
-    The values stay referenced until a launch has ended; PoCL crashes otherwise.
+    The ids of the arguments and of the launch stay while it is kept. So do the values until a
+    launch has ended; PoCL crashes otherwise.
     """
 
     module: _LoadedProgram
+    arguments: Mapping[str, object]
     launch: Launch
     kernel: Any
     values: list[Any]
@@ -97,7 +99,7 @@ class OpenClDevice(DriverDevice):
         self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
         pocl = Path(os.environ["POCL_CACHE_DIR"]) if self._is_pocl else None
         self._variables = None if pocl is None else LoadedVariables(pocl)
-        self._checked: dict[int, _CheckedLaunch] = {}  # by the launch's id, for these arguments
+        self._checked: dict[tuple[int, int], _CheckedLaunch] = {}
         self._threads: ThreadMemory | None = None
         self._ran: Hashable = None  # the last launches: their program, functions and groups
         self._flush: CacheFlush | None = None
@@ -151,11 +153,6 @@ class OpenClDevice(DriverDevice):
     def shares_cpu(self) -> bool:
         """Whether the device is the CPU itself, as with PoCL."""
         return bool(self._device.type & self._cl.device_type.CPU)
-
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Replace the arguments on the device by copies of these ones."""
-        self._checked.clear()
-        super().bind(arguments)
 
     def _allocated(self, size_bytes: int) -> Any:
         return self._memory.allocate(size_bytes)
@@ -283,11 +280,12 @@ class OpenClDevice(DriverDevice):
         return math.fsum([self._launch(module, launch) for launch in launches])
 
     def _launch(self, module: _LoadedProgram, launch: Launch) -> float:
-        checked = self._checked.get(id(launch))
-        if checked is None or checked.launch is not launch or checked.module is not module:
+        key = id(self._arguments), id(launch)
+        checked = self._checked.get(key)
+        if checked is None or checked.module is not module:
             if len(self._checked) == KEPT_LAUNCHES:
                 self._checked.clear()
-            checked = self._checked[id(launch)] = self._check(module, launch)
+            checked = self._checked[key] = self._check(module, launch)
         kernel, size = checked.kernel, checked.size
         with self._errors(launch.function):
             kernel.set_args(*checked.values)
@@ -309,7 +307,7 @@ class OpenClDevice(DriverDevice):
             )
         values = self._values(launch, parameters)
         size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
-        return _CheckedLaunch(module, launch, kernel, values, size)
+        return _CheckedLaunch(module, self._arguments, launch, kernel, values, size)
 
     def _values(self, launch: Launch, parameters: Sequence[KernelParameter]) -> list[Any]:
         """Return the values to pass, checked: drivers crash on a number in place of an array."""
