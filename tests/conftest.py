@@ -20,7 +20,6 @@ from harness.measure.backends.choose import Backend, choose
 from harness.measure.child import Child
 from harness.results import engine as engines
 from tests.helpers.fakes import SharedWorker
-from tests.helpers.planted import SOON_S, process_of
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
 from tests.helpers.small_pocl import link_pocl
 from tests.helpers.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
@@ -148,19 +147,14 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 class _Shared:
-    """A child for the measurers of many tests."""
+    """A child for the measurers of many tests, which has a worker for one after the other."""
 
     def __init__(self) -> None:
         self.child = Child(SharedWorker)
-        self.child.call(process_of, timeout_s=SOON_S)  # with the environment of no test
-        self.calling = threading.Lock()
+        self.child.start()  # with the environment of no test
+        self.using = threading.RLock()
         self.made_by = b""
         self.workers = 0
-
-    @property
-    def generation(self) -> int:
-        """Count the workers, of which a process has one after the other."""
-        return self.workers + self.child.generation
 
 
 class _Lent(Child):
@@ -172,17 +166,33 @@ class _Lent(Child):
 
     @property
     def generation(self) -> int:  # type: ignore[override]
-        """Count the processes, and the workers of others in between."""
-        return self._shared.generation + (self._shared.made_by != self._made_by)
+        """Count the processes, and the workers in them."""
+        return self._shared.child.generation + self._shared.workers
 
-    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Call with a worker that is made on first use."""
+    def start(self) -> int:
+        """Let the next call make a worker, unless this one's is in use."""
         shared = self._shared
-        with shared.calling:
+        with shared.using:
+            shared.child.start()
             if shared.made_by != self._made_by:
                 shared.made_by, shared.workers = self._made_by, shared.workers + 1
-            call = SharedWorker.call, self._made_by, method, *args
-            return shared.child.call(*call, timeout_s=timeout_s)  # type: ignore[arg-type]
+            return self.generation
+
+    def call(
+        self,
+        method: Callable[..., T],
+        *args: object,
+        timeout_s: float,
+        generation: int | None = None,
+    ) -> T:
+        """Call with a worker that is made on first use."""
+        with self._shared.using:
+            self.start()
+            if generation is not None:
+                generation -= self._shared.workers
+            words: Any = SharedWorker.call, self._made_by, method, *args
+            called: T = self._shared.child.call(*words, timeout_s=timeout_s, generation=generation)
+            return called
 
     def replace(self) -> None:
         """Start a new process."""

@@ -132,28 +132,42 @@ class Child:
         self._is_closed = False
         self.generation = 0
 
-    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
+    def start(self) -> int:
+        """Start the process unless it runs; return its generation."""
+        self._running()
+        return self.generation
+
+    def call(
+        self,
+        method: Callable[..., T],
+        *args: object,
+        timeout_s: float,
+        generation: int | None = None,
+    ) -> T:
         """Return what a function of the worker and `args` returns, or raise what it raises.
 
-        Raises ChildLost, and UsageError where the disk is full or no process can be started.
+        Raises ChildLost, also where a process of this `generation` is not there any more, and
+        UsageError where the disk is full or no process can be started.
         """
         request = ForkingPickler.dumps((method, args))
         process = self._running()
+        if generation not in (None, self.generation):
+            raise ChildLost("ended while it was idle", by_chance=True)
         try:
             process.connection.send_bytes(request)
             if not process.hears(timeout_s):
                 self._end(process)
                 message = f"did not end within {timeout_s:g} s and was killed"
                 raise ChildLost(message, hung=True)
-            answer = process.connection.recv_bytes()
+            is_spoilt, answer = process.connection.recv(), process.connection.recv_bytes()
         except (EOFError, OSError):
             raise self._lost(process) from None
         except BaseException:  # as at Ctrl-C: its answer would be taken for that to the next call
             self._end(process)
             raise
-        result, error, is_spoilt = ForkingPickler.loads(answer)
         if is_spoilt:
             self._end(process)
+        result, error = ForkingPickler.loads(answer)
         if error is None:
             return result  # type: ignore[no-any-return]
         full = no_room(error) if isinstance(error, OSError) else None
@@ -243,11 +257,11 @@ def serve(parent: Connection) -> None:
             try:
                 worker = ForkingPickler.loads(make_worker)() if worker is None else worker
                 method, args = ForkingPickler.loads(request)
-                result = method(worker, *args)
-                answer = ForkingPickler.dumps((result, None, getattr(worker, "is_spoilt", False)))
+                result = ForkingPickler.dumps((method(worker, *args), None))
             except Exception as error:
-                answer = ForkingPickler.dumps((None, _as_sent(error), False))
-            parent.send_bytes(answer)
+                result = ForkingPickler.dumps((None, _as_sent(error)))
+            parent.send(getattr(worker, "is_spoilt", False))
+            parent.send_bytes(result)
     os._exit(0)  # a driver may hang when it is unloaded
 
 

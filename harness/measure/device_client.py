@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +20,7 @@ from harness.measure.backends import empty_kernel
 from harness.measure.backends.choose import Backend
 from harness.measure.child import Child, ChildLost, repeated
 from harness.measure.device_lock import device_locked
-from harness.measure.device_worker import DeviceFacts, DeviceWorker, Reply
+from harness.measure.device_worker import DataLost, DeviceFacts, DeviceWorker
 from harness.measure.occasions import SEARCH_SEED
 
 _PREPARE_TIMEOUT_S = 600.0
@@ -29,12 +28,22 @@ _PREPARE_TIMEOUT_S = 600.0
 T = TypeVar("T")
 
 
-@dataclass
 class _DeviceProcess:
-    """The process that owns the device; `used` once a configuration has run in it."""
+    """The process that owns the device, and what its clients know of it: which data each host
+    module has there, and whether a configuration has run in it."""
 
-    child: Child
-    used: bool = False
+    def __init__(self, make_worker: Callable[[], DeviceWorker]) -> None:
+        self.child = Child(make_worker)
+        self.generation = 0
+        self.prepared: dict[Path, tuple[Input, int]] = {}
+        self.is_used = False
+
+    def start(self) -> None:
+        """Start the process where there is none, of which nothing is known yet."""
+        if self.child.start() != self.generation:
+            self.generation = self.child.generation
+            self.prepared.clear()
+            self.is_used = False
 
 
 class DeviceClient:
@@ -53,7 +62,7 @@ class DeviceClient:
         if owner is None:
             with ExitStack() as lock:  # which is free again where no process can be started
                 lock.enter_context(device_locked(backend))
-                self._process = _DeviceProcess(Child(partial(DeviceWorker, backend, host)))
+                self._process = _DeviceProcess(partial(DeviceWorker, backend, host))
                 self._lock = lock.pop_all()
         else:
             self._process = owner._process
@@ -116,18 +125,24 @@ class DeviceClient:
             raise HostModuleError(f"its data cannot be copied to the device: {error}") from None
 
     def _make_data(self, problem: Input, seed: int) -> None:
+        self._process.prepared.pop(self._host, None)
+        prepare = DeviceWorker.prepare
         try:
-            self._names[problem] = self._call(DeviceWorker.prepare, problem, seed, self._host)
+            self._names[problem] = self._call(
+                DeviceWorker.serve, self._host, prepare, problem, seed
+            )
         except ChildLost as lost:
             raise HostModuleError(
                 f"{self._host}: the process that made the data of ({problem}) {lost}; "
                 "is there enough memory, and time?"
             ) from None
+        self._process.start()
+        self._process.prepared[self._host] = problem, seed
 
     def run(
         self,
         problem: Input,
-        method: Callable[..., Reply[T]],
+        method: Callable[..., T],
         *args: object,
         timeout_s: float,
         seed: int = SEARCH_SEED,
@@ -136,42 +151,23 @@ class DeviceClient:
 
         Raises ChildLost, and HostModuleError where the data cannot be made any more.
         """
-        was_used = self._process.used
-        try:
-            return self._run_once(problem, seed, method, args, timeout_s)
-        except ChildLost as lost:
-            if lost.hung or not (was_used or lost.by_chance):
-                raise
-        # An earlier configuration may have spoilt the process, or somebody killed it: try again in
-        # a new one.
-        return self._run_once(problem, seed, method, args, timeout_s)
 
-    def _run_once(
-        self,
-        problem: Input,
-        seed: int,
-        method: Callable[..., Reply[T]],
-        args: tuple[object, ...],
-        timeout_s: float,
-    ) -> T:
-        self._process.used = False
+        def run() -> T:
+            self._process.start()
+            if self._process.prepared.get(self._host) != (problem, seed):
+                self._prepare(problem, seed)
+            self._process.is_used = True
+            generation = self._process.generation
+            call = partial(self._child.call, DeviceWorker.serve, self._host, method, *args)
+            try:
+                result: T = call(timeout_s=timeout_s, generation=generation)
+            except DataLost as lost:
+                raise ChildLost(f"has lost its data: {lost}", by_chance=True) from None
+            return result
 
-        def call() -> Reply[T]:
-            words = (self._host, method, *args)
-            return self._child.call(DeviceWorker.serve, *words, timeout_s=timeout_s)
-
-        reply = call()
-        if reply.result is None:  # a new process, or one with another input's data
-            self._prepare(problem, seed)
-            reply = call()
-        if reply.result is None:  # the prepared process died, and a new one answered
-            raise ChildLost("ended while it was idle", by_chance=True)
-        if reply.healthy:
-            self._process.used = True
-        else:
-            # A failed launch can spoil a CUDA context for good: only a new process helps.
-            self._child.replace()
-        return reply.result
+        self._process.start()
+        # An earlier configuration may have spoilt the process.
+        return repeated(run, may_be_spoilt=self._process.is_used)
 
     def close(self) -> None:
         """End the process, and free the device, unless they are another client's."""

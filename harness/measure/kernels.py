@@ -25,7 +25,7 @@ from harness.measure.child import ChildLost
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
 from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import DeviceWorker, Reply, Together
+from harness.measure.device_worker import DeviceWorker, Together
 from harness.measure.flags.fit import fitted_to_backend
 from harness.measure.kernel_job import KernelJob, Twin, failed_job
 from harness.measure.local import LocalMeasurer
@@ -242,7 +242,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def _run(
         self,
         problem: Input,
-        method: Callable[..., Reply[T]],
+        method: Callable[..., T],
         *args: object,
         timeout_s: float,
         seed: int = SEARCH_SEED,
@@ -267,17 +267,21 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def _measured_interleaved(
         self, space: Space, jobs: Sequence[KernelJob], block: Block
     ) -> list[Measurement]:
-        # After a fault of the process or of the device, each alone and the survivors once more.
+        # After a fault of the process or of the device, or a result that another may have made
+        # wrong, each alone and the survivors once more.
         together = self._together(jobs, block)
         if together.complete or len(jobs) == 1:
             return together.measured
-        # Alone, each shows whether it was the one that broke the process or the device.
         alone = [self._together([job], block).measured[0] for job in jobs]
+        if all(each.outcome is Outcome.OK for each in alone):
+            # None spoils another's data: what was wrong is so at some of its runs.
+            pairs = zip(together.measured, alone, strict=True)
+            alone = [m if m.outcome is Outcome.WRONG_RESULT else each for m, each in pairs]
         survivors = [job for job, m in zip(jobs, alone, strict=True) if m.outcome is Outcome.OK]
         if len(survivors) < 2:
             return alone
         again = iter(self._together(survivors, block).measured)
-        return [next(again) if m.outcome is Outcome.OK else m for m in alone]
+        return [_after(m, next(again)) if m.outcome is Outcome.OK else m for m in alone]
 
     def _together(self, jobs: Sequence[KernelJob], block: Block) -> Together:
         """Return the measurements; of a lost process, the failure of all."""
@@ -335,3 +339,9 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             return replace(found, timing=timing, message=f"{reason}, but {found.message}")
         self._believed.add((job.input, job.config))
         return replace(found, message=f"{reason}; measured again on new data")
+
+
+def _after(first: Measurement, again: Measurement) -> Measurement:
+    """Return a later measurement, with the first runs of the earlier one before its own: only they
+    were on data that nothing had run on."""
+    return replace(again, warmup_s=(*first.warmup_s, *again.warmup_s))

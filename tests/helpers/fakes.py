@@ -313,11 +313,25 @@ class HereChild:
         self._make_worker = make_worker
         self._worker: object = None
 
-    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
+    def start(self) -> int:
+        """Return the generation."""
+        return self.generation
+
+    def call(
+        self,
+        method: Callable[..., T],
+        *args: object,
+        timeout_s: float,
+        generation: int | None = None,
+    ) -> T:
         """Call the method."""
         with self._working:
             self._worker = self._make_worker() if self._worker is None else self._worker
-            return method(self._worker, *args)
+            try:
+                return method(self._worker, *args)
+            finally:
+                if getattr(self._worker, "is_spoilt", False):
+                    self.replace()
 
     def replace(self) -> None:
         """Make another worker."""
