@@ -13,7 +13,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
 from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
-from harness.measure.device_worker import DeviceWorker
+from harness.measure.device_worker import DataLost, DeviceWorker
 from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
 from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker
@@ -87,7 +87,7 @@ def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
 
     def overruns_far(*arrays: Array) -> None:
         device.overran = True
-        for data in worker._held.sets:
+        for data in worker._bound.sets:
             data.expected["y"][...] = 7
 
     def overwrites_input(x: Array, kept: Array, y: Array, total: Array) -> None:
@@ -112,7 +112,7 @@ def worker(tmp_path: Path) -> DeviceWorker:
 
 
 def outcome_of(worker: DeviceWorker, kernel: str) -> Outcome:
-    found = worker.run(job_of(kernel)).result
+    found = worker.run(job_of(kernel))
     return found.outcome
 
 
@@ -139,26 +139,30 @@ def test_kernel_that_overruns_at_one_run_only_is_blamed(worker: DeviceWorker) ->
 def test_search_runs_on_clean_memory_after_an_interleaved_kernel_that_spoilt_it(
     worker: DeviceWorker,
 ) -> None:
-    found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).result.measured
+    found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
     assert found[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
 
 
-def test_interleaved_kernel_is_not_blamed_for_one_that_may_have_overwritten_the_process(
-    worker: DeviceWorker,
+@pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input"])
+def test_interleaved_kernels_are_measured_anew_after_one_that_may_have_spoilt_them(
+    worker: DeviceWorker, guilty: str
 ) -> None:
-    jobs = [job_of("right"), job_of("overruns_far"), job_of("right")]
-    reply = worker.run_interleaved(jobs, Block(rounds=2))
-    outcomes = [m.outcome for m in reply.result.measured]
-    assert outcomes == [Outcome.OK, Outcome.WRONG_RESULT, Outcome.OK]
-    assert not reply.healthy
+    jobs = [job_of("right"), job_of(guilty), job_of("right")]
+    assert not worker.run_interleaved(jobs, Block(rounds=2)).complete
+    assert worker.is_spoilt
+
+
+def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker: DeviceWorker) -> None:
+    assert outcome_of(worker, "overruns_far") is Outcome.WRONG_RESULT
+    assert worker.is_spoilt
 
 
 def test_data_are_not_copied_again_after_right_kernels_and_refused_launches(
     device: Spoilable, worker: DeviceWorker
 ) -> None:
     assert outcome_of(worker, "right") is Outcome.OK
-    refused = worker.run(job_of("right", group=1024)).result
+    refused = worker.run(job_of("right", group=1024))
     assert refused.outcome is Outcome.LAUNCH_FAILED
     assert outcome_of(worker, "right") is Outcome.OK
     assert device.binds == 1
@@ -171,7 +175,10 @@ def test_device_that_takes_the_data_no_more_is_replaced(
         raise LaunchFailed("no memory")
 
     monkeypatch.setattr(device, "bind", refuses)
-    assert not worker.run(job_of("overruns")).healthy
+    assert outcome_of(worker, "overruns") is Outcome.WRONG_RESULT
+    assert worker.is_spoilt
+    with pytest.raises(DataLost):
+        worker.run_interleaved([job_of("right")], Block(rounds=2))
 
 
 # --------------------------------------------------------------------------------- around arguments

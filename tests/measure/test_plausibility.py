@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from harness.core.observations import UNCLAIMED
-from harness.core.program import Binary, Launch
+from harness.core.program import Argument, Binary, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.occasions import Block
 from harness.measure.plausibility import (
     FLOOR_S,
     GPU_FLOOR_S,
@@ -26,12 +26,10 @@ from harness.space import ConstrainedSpace, Space
 from tests.helpers.fake_kernels import (
     FOUR,
     DeviceBackend,
-    fake_job,
-    fake_worker,
     measure_kernels_here,
     write_fake,
 )
-from tests.helpers.fakes import KERNELS, Array, FakeDevice
+from tests.helpers.fakes import Array, FakeDevice, Kernel, twice
 
 DEFAULT, OTHER = Config({"A": 0}), Config({"A": 1})
 
@@ -167,18 +165,22 @@ class OfValue(list[str]):
     value = 1
 
 
-class Planned(FakeDevice):
+class ByValue(FakeDevice):
+    """A device that knows the value of V in a program."""
+
+    def load(self, binary: Binary) -> object:
+        names = OfValue(super().load(binary))
+        names.value = int(re.search(rb"V (\d)", binary.data)[1])
+        return names
+
+
+class Planned(ByValue):
     """A device on which the default, V = 1, takes 1 s, and others what `others` says, which may
     change the output as well."""
 
     def __init__(self, others: Callable[[Array, Array], float]) -> None:
         super().__init__()
         self._others = others
-
-    def load(self, binary: Binary) -> object:
-        names = OfValue(super().load(binary))
-        names.value = int(re.search(rb"V (\d)", binary.data)[1])
-        return names
 
     def launch(self, module: object, launches: Sequence[Launch]) -> float:
         super().launch(module, launches)
@@ -269,16 +271,54 @@ def test_kernel_that_recognises_data_has_the_time_of_its_first_runs(search: Sear
     assert "but its first runs on new data take 800 ms or more" in found.message
 
 
-def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(tmp_path: Path) -> None:
+# ------------------------------------------------------------------------- interleaved
 
+
+class Several(ByValue):
+    """A device on which the values of V, from 1 on, are these kernels; it works in each process."""
+
+    def __init__(self, *kernels: Kernel) -> None:
+        super().__init__()
+        self._several = kernels
+
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        self.healthy = True
+        super().bind(*sets)
+
+    def launch(self, module: object, launches: Sequence[Launch]) -> float:
+        assert isinstance(module, OfValue)
+        self._kernels = {"twice": self._several[module.value - 1]}
+        return super().launch(module, launches)
+
+
+Interleave = Callable[[Several, int], list[Measurement]]
+
+
+@pytest.fixture
+def interleave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Interleave:
+    """Measures so many kernels of a device, 4 rounds of each."""
+    measure_kernels_here(monkeypatch)
+    spec = write_fake(tmp_path)
+
+    def measured(device: Several, count: int) -> list[Measurement]:
+        own = {"journal": tmp_path / "journal", "opened": device}
+        backend = DeviceBackend("opencl", "opencl", "a fake", **own)
+        with contextlib.closing(KernelMeasurer(spec, backend)) as measurer:
+            space = ConstrainedSpace.of(spec, FOUR, measurer.limits, "opencl")
+            configs = [Config({**space.default, "V": value}) for value in range(1, count + 1)]
+            return measurer.measure_interleaved(space, FOUR, configs, rounds=4)
+
+    return measured
+
+
+def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(
+    interleave: Interleave,
+) -> None:
     def spoils(x: Array, y: Array) -> None:
         y[...] = 2 * x
         x[0] += 1
 
-    worker = fake_worker(tmp_path, FakeDevice(kernels=KERNELS | {"spoils": spoils}))
-    worker.prepare(FOUR)
-    jobs = [fake_job(kernel) for kernel in ("spoils", "twice", "twice")]
-    found = worker.run_interleaved(jobs, Block(rounds=4)).result.measured
+    found = interleave(Several(spoils, twice, twice), 3)
     outcomes = [each.outcome for each in found]
     assert outcomes == [Outcome.WRONG_RESULT, Outcome.OK, Outcome.OK]
     assert [each.timing.count for each in found if each.timing] == [4, 4]
@@ -287,36 +327,32 @@ def test_configuration_that_overwrites_an_input_takes_no_honest_one_down(tmp_pat
 
 @dataclasses.dataclass
 class WrongAt:
-    """A kernel that is wrong at some of its runs."""
+    """A kernel that is wrong at one of its runs."""
 
-    runs: tuple[int, ...]
+    run: int
     count: int = 0
 
     def __call__(self, x: Array, y: Array) -> None:
         self.count += 1
-        y[...] = 0 if self.count in self.runs else 2 * x
+        y[...] = 0 if self.count == self.run else 2 * x
 
 
 def test_kernel_that_is_wrong_at_some_runs_is_wrong_though_it_works_when_measured_again(
-    tmp_path: Path,
+    interleave: Interleave,
 ) -> None:
-    together, alone = WrongAt((2,)), WrongAt((1,))
-    kernels = KERNELS | {"together": together, "alone": alone}
-    worker = fake_worker(tmp_path, FakeDevice(kernels=kernels))
-    worker.prepare(FOUR)
-    jobs = [fake_job(kernel) for kernel in ("together", "twice")]
-    found = worker.run_interleaved(jobs, Block(rounds=4)).result.measured
+    together, alone = WrongAt(2), WrongAt(1)
+    found = interleave(Several(together, twice), 2)
     assert [each.outcome for each in found] == [Outcome.WRONG_RESULT, Outcome.OK]
     assert together.count > 4, "it was measured alone, and works there"
-    measured = worker.run(fake_job("alone")).result
+    (measured,) = interleave(Several(alone), 1)
     assert measured.outcome is Outcome.WRONG_RESULT
     assert alone.count == 1, "nobody has spoilt its inputs"
 
 
-def test_configuration_that_another_takes_down_alone_is_not_measured_on_a_broken_device(
-    tmp_path: Path,
+def test_configuration_that_another_takes_down_is_not_measured_on_a_broken_device(
+    interleave: Interleave,
 ) -> None:
-    runs = iter(range(100))
+    runs = itertools.count()
 
     def breaks(x: Array, y: Array) -> None:
         device.healthy = next(runs) < 1
@@ -326,10 +362,5 @@ def test_configuration_that_another_takes_down_alone_is_not_measured_on_a_broken
         assert device.healthy
         y[...] = 2 * x
 
-    device = FakeDevice(kernels={"breaks": breaks, "honest": honest})
-    worker = fake_worker(tmp_path, device)
-    worker.prepare(FOUR)
-    reply = worker.run_interleaved([fake_job("breaks"), fake_job("honest")], Block(rounds=4))
-    assert [each.outcome for each in reply.result.measured] == [Outcome.WRONG_RESULT, Outcome.OK]
-    assert not reply.healthy
-    assert not reply.result.complete
+    device = Several(breaks, honest)
+    assert [m.outcome for m in interleave(device, 2)] == [Outcome.WRONG_RESULT, Outcome.OK]
