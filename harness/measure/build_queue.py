@@ -120,11 +120,6 @@ class BuildQueue(Generic[B]):
             self._builds.pop(program.key(self._compiler), None)  # it is on disk
         return binary
 
-    def wait_for_all(self) -> None:
-        """Wait until nothing compiles."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or not self._under_way)
-
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """Wait until nothing compiles, and let no other thread start a build inside the block."""

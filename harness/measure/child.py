@@ -36,9 +36,10 @@ _PAUSE_S = 10.0
 _END_S = 3.0
 _LAST_WORDS = 300
 
-# Where harness lies is not known before `sys.path` is the parent's.
+# Before `sys.path` is the parent's, no module of the working directory hides one of Python's.
 _CODE = """\
 import sys
+sys.path = [folder for folder in sys.path if folder]
 from multiprocessing.connection import Connection
 parent = Connection(int(sys.argv[1]))
 sys.path[:] = parent.recv()
@@ -132,11 +133,6 @@ class Child:
         self._is_closed = False
         self.generation = 0
 
-    def start(self) -> int:
-        """Start the process unless it runs; return its generation."""
-        self._running()
-        return self.generation
-
     def call(
         self,
         method: Callable[..., T],
@@ -183,6 +179,11 @@ class Child:
         with self._lock:
             self._is_closed = True
         self.replace()
+
+    def start(self) -> int:
+        """Start the process unless it runs; return its generation."""
+        self._running()
+        return self.generation
 
     def _running(self) -> _Process:
         if self._process is not None and self._process.has_ended():

@@ -191,7 +191,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> KernelJob | Measurement:
         try:
-            binary = self._built(self._program(space, config))
+            binary = self._builds.finish(self._program(space, config))
             launches = self._launched(space, problem, config)
             twin = self._twin(space, problem, config)
         except BuildFailed as error:
@@ -231,7 +231,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if other == config:
             return None
         try:
-            binary = self._built(self._program(space, other))
+            binary = self._builds.finish(self._program(space, other))
         except BuildFailed as error:
             raise BuildFailed(f"it does not build without flags: {error}") from None
         launches = self._launched(space, problem, other)

@@ -138,7 +138,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     def build(self, space: Space, config: Config, problem: Input) -> Binary | Measurement:
         """Build, or return the measurement of a failed build."""
         try:
-            return self._built(self._program(space, config, problem))
+            return self._builds.finish(self._program(space, config, problem))
         except BuildFailed as error:
             return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
 
@@ -152,6 +152,11 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         serve: Callable[..., T] = ProgramWorker.serve
         call = partial(self._child.call, serve, self._backend, method, *args, timeout_s=timeout_s)
         return repeated(call)
+
+    def _call_alone(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
+        """Call a method while nothing is built."""
+        with self._builds.undisturbed():
+            return self._call(method, *args, timeout_s=timeout_s)
 
     def _leave_process(self) -> None:
         if not self._is_guest:
@@ -182,7 +187,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         job = self._job_of(problem, default, binary, None)
         timeout_s = job.timeout_s + _GRACE_S
         try:
-            return self._call(ProgramWorker.take_reference, job, timeout_s=timeout_s)
+            return self._call_alone(ProgramWorker.take_reference, job, timeout_s=timeout_s)
         except ChildLost as lost:
             raise HostModuleError(
                 f"the process that runs the default on ({problem}) {lost}"
@@ -275,7 +280,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     def _run(self, job: ProgramJob) -> ProgramResult:
         try:
-            return self._call(ProgramWorker.run, job, timeout_s=job.timeout_s + _GRACE_S)
+            return self._call_alone(ProgramWorker.run, job, timeout_s=job.timeout_s + _GRACE_S)
         except ChildLost as lost:
             return _lost(job, lost)
 
@@ -289,7 +294,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         jobs = [dataclasses.replace(job, timeout_s=timeout_s, sampling=sampling) for job in jobs]
         timeout_s = sum(job.timeout_s for job in jobs) + _GRACE_S
         try:
-            return self._call(ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s)
+            return self._call_alone(ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s)
         except ChildLost as lost:
             return [_lost(job, lost) for job in jobs]
 
