@@ -172,7 +172,7 @@ def lost_claims(
 @pytest.mark.parametrize("time_s", [0.04, 0.1, 0.3, 0.6, 0.8, 0.9, 0.95])
 def test_honest_kernels_keep_their_claims(time_s: float) -> None:
     assert lost_claims(time_s, time_s, 0.03) < 0.01
-    assert lost_claims(time_s, time_s, 0.03, BUSY) < 0.1
+    assert lost_claims(time_s, time_s, 0.03, BUSY) < 0.15
 
 
 @pytest.mark.parametrize("seen_s", [0.1, 0.5, 0.8])
