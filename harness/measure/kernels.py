@@ -314,7 +314,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         beside = next((measured for measured in found if measured.config == default), None)
         if beside is None or SEARCH_SEED in seeds:
             return found
-        return [without_unshown_gain(measured, beside, self._floor_s) for measured in found]
+        return [without_unshown_gain(measured, beside, seeds, self._floor_s) for measured in found]
 
     def _why_too_good(self, space: Space, job: KernelJob, measured: Measurement) -> str | None:
         """Return why a time that would be the best one is measured again; None where it is not."""

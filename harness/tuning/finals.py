@@ -20,7 +20,7 @@ from harness.analysis.inputs import (
     report_input,
 )
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
-from harness.measure.occasions import ONE_OCCASION, SEARCH_SEED
+from harness.measure.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED
 from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
 from harness.space import Space
 from harness.stats.interleaved import is_shown, refuted
@@ -38,7 +38,8 @@ FINAL_OCCASIONS = 6
 
 def final_seeds(state: State, problem: Input) -> tuple[int, ...]:
     """Return the seed of the data on each occasion of an input's finals."""
-    return (state.data_seed(problem),) * FINAL_OCCASIONS
+    seed = state.data_seed(problem)
+    return (seed,) * (FINAL_OCCASIONS // 2) + (seed + DATA_SETS,) * (FINAL_OCCASIONS // 2)
 
 
 def final_reports(state: State, finalists: int | None = None) -> list[InputReport]:

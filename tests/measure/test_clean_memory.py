@@ -12,7 +12,13 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
-from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
+from harness.measure.backends.guard_zones import (
+    ZONE_BYTES,
+    StrayWrite,
+    stray_write,
+    zone_bytes,
+    zone_content,
+)
 from harness.measure.device_worker import DataLost, DeviceWorker
 from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
@@ -198,11 +204,12 @@ def test_farthest_write_is_counted_in_elements(
     dtype = np.dtype(dtype)
     zone = zone_content("y", dtype).copy()
     assert zone.shape == (ZONE_BYTES,)
-    assert stray_write("y", dtype, zone, behind) is None
+    assert stray_write("y", dtype, zone, zone_content("y", dtype), behind) is None
     size = elements * dtype.itemsize
     near = zone[:size] if behind else zone[-size:]
     near[:] = 0
-    assert stray_write("y", dtype, zone, behind) == StrayWrite("y", elements, behind)
+    found = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
+    assert found == StrayWrite("y", elements, behind)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -210,6 +217,22 @@ def test_every_second_floating_point_number_of_a_zone_is_nan(dtype: str) -> None
     parts = zone_content("y", np.dtype(dtype)).view(np.empty(0, dtype).real.dtype)
     assert np.isnan(parts[::2]).all()
     assert (parts[1::2] >= 1000).all()
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "int64", "bool", PAIR])
+def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype: str) -> None:
+    content = zone_content("y", np.dtype(dtype), 1 << 16, True)
+    assert content.shape == (1 << 16,)
+    if dtype in FLOATS:
+        numbers = content.view(np.empty(0, dtype).real.dtype)
+        assert ((numbers >= 0) & (numbers <= 1)).all()
+    elif dtype != "longdouble":
+        assert (content < 128).all()
+
+
+def test_zone_is_as_large_as_its_array_up_to_a_most() -> None:
+    sizes = [zone_bytes(size) for size in (0, 4, 1 << 14, (1 << 14) + 1, 1 << 30)]
+    assert sizes == [1 << 14, 1 << 14, 1 << 14, 1 << 15, 1 << 20]
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32"])

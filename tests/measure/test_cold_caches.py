@@ -19,8 +19,7 @@ from harness.measure.backends.cuda import device_arch
 from harness.measure.backends.cuda_device import CudaDevice
 from harness.measure.backends.nvcc import Nvcc
 from harness.measure.backends.opencl import DeviceName, OpenClCompiler, find_device
-from harness.measure.backends.opencl_device import OpenClDevice
-from harness.measure.backends.opencl_memory import last_cache_bytes
+from harness.measure.backends.opencl_device import OpenClDevice, last_cache_bytes
 from harness.measure.choose import open_measurer, with_cache
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import write_fake

@@ -15,7 +15,12 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import COLD
-from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
+from harness.measure.backends.guard_zones import (
+    StrayWrite,
+    stray_write,
+    zone_bytes,
+    zone_content,
+)
 from harness.measure.clock_tick import MOST_WORK, find_tick
 from harness.measure.clock_watch import ClockWatch
 
@@ -28,13 +33,24 @@ new ones in every run."""
 
 
 class BoundArray(NamedTuple):
-    """An array argument: what kernels get, the memory around it with its guard zones, and the
-    array's shape and type on the host."""
+    """An array argument: what kernels get, the memory around it with its guard zones, the array's
+    shape and type on the host, and what each of the zones holds."""
 
     memory: Any
     whole: Any
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    zone: npt.NDArray[np.uint8]
+
+    @property
+    def begin(self) -> int:
+        """Where the array begins in the memory, in bytes."""
+        return self.zone.nbytes
+
+    @property
+    def whole_bytes(self) -> int:
+        """The bytes of the array with its guard zones."""
+        return self.size_bytes + 2 * self.zone.nbytes
 
     @property
     def size_bytes(self) -> int:
@@ -43,7 +59,7 @@ class BoundArray(NamedTuple):
 
     def zones(self) -> tuple[tuple[int, bool], ...]:
         """Return where each guard zone begins, in bytes, and whether it is behind the array."""
-        return (0, False), (ZONE_BYTES + self.size_bytes, True)
+        return (0, False), (self.begin + self.size_bytes, True)
 
 
 class _KeptCopy(NamedTuple):
@@ -168,18 +184,14 @@ class DriverDevice(ABC):
         self._release_arguments()
         self._strays.clear()
         self._sets = sets
+        self.turn_to(0)
         if self._cache == COLD:
             size_bytes = 2 * self._cache_bytes
             with self._errors(f"allocating {size_bytes:,} bytes to empty the caches with"):
                 self._flushed_with = self._allocated(size_bytes)
-        for number in range(len(sets)):
-            try:
+        with contextlib.suppress(OutOfDeviceMemory):
+            for number in range(1, len(sets)):
                 self._bind_set(number)
-            except OutOfDeviceMemory:
-                if not self._bound_sets:
-                    raise
-                break
-        self.turn_to(0)
 
     @property
     def holds_all(self) -> bool:
@@ -200,7 +212,8 @@ class DriverDevice(ABC):
             for name, value in self._sets[number].items():
                 if isinstance(value, np.ndarray):
                     with self._errors(f"allocating {value.nbytes:,} bytes for {name}"):
-                        bound.arguments[name] = self._between_zones(name, value)
+                        is_ordinary = bool(number % 2)
+                        bound.arguments[name] = self._between_zones(name, value, is_ordinary)
                 else:
                     bound.arguments[name] = value
         except LaunchFailed:
@@ -208,14 +221,16 @@ class DriverDevice(ABC):
             raise
         self._bound_sets[number] = bound
 
-    def _between_zones(self, name: str, array: npt.NDArray[Any]) -> BoundArray:
+    def _between_zones(self, name: str, array: npt.NDArray[Any], is_ordinary: bool) -> BoundArray:
         """Return a copy of an array on the device, between two guard zones."""
-        whole = self._allocated(array.nbytes + 2 * ZONE_BYTES)
-        inside = self._inside(whole, ZONE_BYTES, array.nbytes)
-        bound = BoundArray(inside, whole, array.shape, array.dtype)
-        for begin, _ in bound.zones():
-            self._write(whole, begin, zone_content(name, array.dtype))
-        self._write(whole, ZONE_BYTES, _plain(array))
+        begin = zone_bytes(array.nbytes)
+        whole = self._allocated(array.nbytes + 2 * begin)
+        inside = self._inside(whole, begin, array.nbytes)
+        zone = zone_content(name, array.dtype, begin, is_ordinary)
+        bound = BoundArray(inside, whole, array.shape, array.dtype, zone)
+        for place, _ in bound.zones():
+            self._write(whole, place, zone)
+        self._write(whole, begin, _plain(array))
         return bound
 
     def sm_clock_mhz(self) -> float | None:
@@ -226,7 +241,7 @@ class DriverDevice(ABC):
         """Overwrite one array argument; ValueError unless shape and dtype are as bound."""
         bound = self._bound_like(name, array)
         with self._errors(f"writing {name}"):
-            self._write(bound.whole, ZONE_BYTES, _plain(array))
+            self._write(bound.whole, bound.begin, _plain(array))
 
     def restore(self, contents: Mapping[str, Contents]) -> None:
         """Fill array arguments, or copy arrays to them from copies on the device.
@@ -264,14 +279,14 @@ class DriverDevice(ABC):
     def _restore(self, name: str, content: Contents) -> None:
         if isinstance(content, Fill):
             bound = self._bound(name)
-            self._fill(bound.whole, ZONE_BYTES, content.byte, bound.size_bytes)
+            self._fill(bound.whole, bound.begin, content.byte, bound.size_bytes)
             return
         bound = self._bound_like(name, content)
         copy = self._copy_on_device(name, content)
         if copy is None:
-            self._write(bound.whole, ZONE_BYTES, _plain(content))
+            self._write(bound.whole, bound.begin, _plain(content))
         else:
-            self._copy(bound.whole, ZONE_BYTES, copy, bound.size_bytes)
+            self._copy(bound.whole, bound.begin, copy, bound.size_bytes)
 
     def _copy_on_device(self, name: str, array: npt.NDArray[Any]) -> Any | None:
         """Return a copy of an array on the device; None where there is no room for one.
@@ -302,7 +317,7 @@ class DriverDevice(ABC):
         start, stop = (part.start, part.stop) if part else (0, 0)
         array = np.empty(stop - start if part else bound.shape, bound.dtype)
         with self._errors(f"reading {name}"):
-            self._read(_plain(array), bound.whole, ZONE_BYTES + start * bound.dtype.itemsize)
+            self._read(_plain(array), bound.whole, bound.begin + start * bound.dtype.itemsize)
         return array
 
     def stray_writes(self) -> list[StrayWrite]:
@@ -316,12 +331,12 @@ class DriverDevice(ABC):
         return found
 
     def _stray_writes(self, name: str, bound: BoundArray) -> Iterator[StrayWrite]:
-        zone = np.empty(ZONE_BYTES, np.uint8)
+        zone = np.empty_like(bound.zone)
         for begin, behind in bound.zones():
             self._read(zone, bound.whole, begin)
-            stray = stray_write(name, bound.dtype, zone, behind)
+            stray = stray_write(name, bound.dtype, zone, bound.zone, behind)
             if stray is not None:
-                self._write(bound.whole, begin, zone_content(name, bound.dtype))
+                self._write(bound.whole, begin, bound.zone)
                 yield stray
 
     def _bound_like(self, name: str, array: npt.NDArray[Any]) -> BoundArray:
@@ -383,7 +398,7 @@ class DriverDevice(ABC):
         total = 0 if self._flushed_with is None else 2 * self._cache_bytes
         for arguments, copies in self._bound_sets.values():
             bound = [each for each in arguments.values() if isinstance(each, BoundArray)]
-            total += sum(each.size_bytes + 2 * ZONE_BYTES for each in bound)
+            total += sum(each.whole_bytes for each in bound)
             total += sum(kept.array.nbytes for kept in copies.values() if kept.memory is not None)
         return total
 
