@@ -87,6 +87,7 @@ class Agent:
         self._spaces: dict[Input, ConstrainedSpace] = {}
         self._measurers: dict[str, LocalMeasurer] = {}  # by UUID; the first one has the builds
         self._closed: set[str] = set()
+        self._has_ended = False
         self._open = ExitStack()
         # Dask drops an agent in its event loop, which must not wait for processes that end.
         end = threading.Thread(target=_ended, args=(self._open,), daemon=True)
@@ -123,8 +124,10 @@ class Agent:
 
     def end(self) -> None:
         """End all processes; calls that wait for them raise."""
-        self._measurers.clear()
+        self._has_ended = True
         _ended(self._open)
+        self._leave(*self._measurers)
+        self._measurers.clear()
 
     # ------------------------------------------------------------------------- in its threads
 
@@ -137,7 +140,10 @@ class Agent:
             raise BackendUnavailable(f"the worker on {platform.node()}: {error}") from None
         except HarnessError:
             raise
-        except Exception as error:  # which the driver may lack
+        except Exception as error:  # of a class that the driver may lack
+            if self._has_ended:
+                node = platform.node()
+                raise BackendUnavailable(f"the devices of {node} were closed meanwhile") from None
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
     def _opened(self, uuid: str) -> Facts | None:
@@ -161,7 +167,7 @@ class Agent:
                 return self._facts(device)
         except BaseException:
             if uuid not in self._measurers:
-                _agents.pop(uuid, None)
+                self._leave(uuid)
             raise
 
     def _facts(self, device: OfferedDevice) -> Facts:
@@ -227,6 +233,14 @@ class Agent:
             self.end()
         elif uuid != next(iter(self._measurers)):
             self._measurers[uuid].close()
+            self._leave(uuid)
+
+    def _leave(self, *uuids: str) -> None:
+        """Let other campaigns use these devices."""
+        with _changing:
+            for uuid in uuids:
+                if _agents.get(uuid) is self:
+                    del _agents[uuid]
 
 
 def _ended(opened: ExitStack) -> None:

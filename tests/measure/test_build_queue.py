@@ -123,9 +123,12 @@ class _Forgetting(HereProcesses):
         return Task(abs, (), timeout_s, Future())
 
 
-def test_measuring_waits_for_no_build_that_was_forgotten(fake_spec: Spec) -> None:
+def test_measuring_waits_for_no_build_that_was_forgotten(
+    fake_spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.measure.build_queue.Processes", _Forgetting)
     backend = FakeBackend("opencl", "opencl", "a fake")
-    builds = BuildQueue(backend, "fake", processes=_Forgetting(1, object))
+    builds = BuildQueue(backend, "fake")
     space = ConstrainedSpace.of(fake_spec, FOUR, None)
     builds.start(make_program(fake_spec, space, space.default, "opencl"))
     entered = threading.Event()
