@@ -223,7 +223,7 @@ def test_a_worker_of_another_version_is_refused(
 ) -> None:
     monkeypatch.setattr(agent, "_offers", [offer])
     with pytest.raises(UsageError, match=r"has harness .*install the same version"):
-        two[1].members()
+        two[1].wait_for_members(60, 2)
 
 
 def test_too_few_workers_are_an_error(two: tuple[Any, Cluster, list[str]]) -> None:

@@ -82,7 +82,7 @@ def _fleet(
 @pytest.fixture(scope="module")
 def remote(faults: Spec, scheduler: str) -> Iterator[Measurer]:
     with _fleet(faults, scheduler) as fleet:
-        (measurer,) = fleet.opened.measurers.values()
+        (measurer,) = fleet.measurers.values()
         yield measurer
         measurer.close()
 
@@ -200,17 +200,17 @@ def test_a_campaign_that_begins_again_takes_its_devices_back_and_leaves_them_to_
 ) -> None:
     space = space_of(faults, remote)
     with _fleet(faults, scheduler) as again:
-        (mine,) = again.opened.measurers.values()
+        (mine,) = again.measurers.values()
         assert mine.measure(space, GIVEN, fault("none"), None).timing
         with pytest.raises(BackendUnavailable, match="were closed meanwhile"):
             remote.measure(space, GIVEN, fault("none"), None)
         mine.close()
         with _fleet(faults, scheduler, "other") as next_one:
-            (other,) = next_one.opened.measurers.values()
+            (other,) = next_one.measurers.values()
             assert other.measure(space, GIVEN, fault("none"), None).timing
     # Nobody has closed the last one, but its driver has left.
     with _fleet(faults, scheduler, "last") as last:
-        (following,) = last.opened.measurers.values()
+        (following,) = last.measurers.values()
         assert following.measure(space, GIVEN, fault("none"), None).timing
 
 
@@ -240,7 +240,7 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         here = local.environment.fingerprint
         fitted = fitted_to(spec, local)
     with _fleet(spec, machines) as fleet:
-        (measurer,) = fleet.opened.measurers.values()  # two workers of one machine
+        (measurer,) = fleet.measurers.values()  # two workers of one machine
         (tmp_path / "user").rename(tmp_path / "elsewhere")
         given = Input({"n": 3})
         space: Space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
@@ -262,7 +262,7 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
             pass
         measurer.close()
         with _other(spec, machines) as other:
-            assert list(other.opened.measurers) == [next(iter(fleet.opened.measurers))]
+            assert list(other.measurers) == [next(iter(fleet.measurers))]
 
 
 @contextlib.contextmanager
@@ -307,7 +307,7 @@ def test_a_worker_that_is_frozen_is_lost_and_used_again_when_it_goes_on(
         _fleet(faults, local.scheduler_address) as fleet,
         ThreadPoolExecutor(1) as threads,
     ):
-        (measurer,) = fleet.opened.measurers.values()
+        (measurer,) = fleet.measurers.values()
         space = space_of(faults, measurer)
         assert measurer.measure(space, GIVEN, fault("none"), None).timing
         worker.send_signal(signal.SIGSTOP)
