@@ -221,7 +221,7 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
     clock = Clock()
     request = FleetRequest(address, (), devices, False, database, print)
     with fleet_measurers(spec, request) as fleet, writing(database) as engine:
-        measurer = EqualDevices(fleet.opened.measurers)
+        measurer = EqualDevices(fleet.measurers)
         assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
         with contextlib.closing(measurer), Store(engine) as store:
             make_opentuner_tables(store)

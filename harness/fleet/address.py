@@ -4,6 +4,7 @@ scheduler: whether it may be used without encryption."""
 from __future__ import annotations
 
 import ipaddress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -58,6 +59,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+@cache
 def load_distributed() -> Any:
     """Import distributed, without its log on standard error; raises BackendUnavailable."""
     try:

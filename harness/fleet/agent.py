@@ -34,52 +34,38 @@ from harness.measure.device_lock import locked
 from harness.measure.kernels import KernelMeasurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
-from harness.space_file import Notice, Parameter, Spec
-from harness.space_file.baselines import Baseline
+from harness.space_file import Spec
 
 T = TypeVar("T")
 LocalMeasurer = KernelMeasurer | ProgramMeasurer
+
+Announced = tuple[Sequence[tuple[Input, Sequence[Measurement]]], Sequence[Config]]
+"""Earlier measurements of inputs, and configurations to build."""
 
 _THREADS = 256
 """A device needs one, and one more where its driver closes it meanwhile."""
 
 
 @dataclass(frozen=True)
-class Session:
-    """A driver's campaign, by the name of its database, and the space that it tunes."""
-
-    driver: str
-    space: PackedSpec
-
-
-@dataclass(frozen=True)
 class Facts:
-    """What a driver must know of a device, and what the compiler there leaves of the space."""
+    """What a driver must know of a device; `fitted` is the space with what the compiler there knows
+    of its flags."""
 
     environment: Environment
     limits: DeviceLimits
     compiler: str | None
     notices: tuple[str, ...]
-    parameters: tuple[Parameter, ...]
-    baselines: tuple[Baseline, ...]
-    flag_notices: tuple[Notice, ...]
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """What a driver announced since its last call: earlier measurements, and what to build."""
-
-    recalled: tuple[tuple[Input, tuple[Measurement, ...]], ...] = ()
-    expected: tuple[Config, ...] = ()
+    fitted: Spec
 
 
 class Agent:
     """Measures on devices of this worker for one driver, in threads of its own: Dask has one for
     all actors of a worker."""
 
-    def __init__(self, session: Session) -> None:
-        self.driver = session.driver
-        self._packed = session.space
+    def __init__(self, driver: str, space: PackedSpec) -> None:
+        """`driver` is the campaign, by the name of its database."""
+        self.driver = driver
+        self._packed = space
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="harness-agent")
         self._opening = threading.Lock()
         self._spec: Spec | None = None
@@ -87,6 +73,7 @@ class Agent:
         self._spaces: dict[Input, ConstrainedSpace] = {}
         self._measurers: dict[str, LocalMeasurer] = {}  # by UUID; the first one has the builds
         self._closed: set[str] = set()
+        self._has_ended = False
         self._open = ExitStack()
         # Dask drops an agent in its event loop, which must not wait for processes that end.
         end = threading.Thread(target=_ended, args=(self._open,), daemon=True)
@@ -104,18 +91,10 @@ class Agent:
         """
         return await self._in_thread(self._opened, uuid)
 
-    async def measure(
-        self, uuid: str, ahead: Ahead, problem: Input, *args: Any
-    ) -> tuple[Measurement, tuple[str, ...]]:
-        """Measure one configuration; return the notices of the measurer as well."""
-        return await self._in_thread(self._measured, uuid, ahead, problem, "measure", args)
-
-    async def measure_interleaved(
-        self, uuid: str, ahead: Ahead, problem: Input, *args: Any
-    ) -> tuple[Sequence[Measurement], tuple[str, ...]]:
-        """Measure several configurations; return the notices of the measurer as well."""
-        method = "measure_interleaved"
-        return await self._in_thread(self._measured, uuid, ahead, problem, method, args)
+    async def measure(self, uuid: str, announced: Announced, method: str, *args: Any) -> Any:
+        """Call `measure` or `measure_interleaved` of a measurer, on an input; return what it
+        returns, and its notices."""
+        return await self._in_thread(self._measured, uuid, announced, method, *args)
 
     async def close(self, uuid: str) -> None:
         """End the processes of a device; those of the builds with the last one."""
@@ -123,8 +102,10 @@ class Agent:
 
     def end(self) -> None:
         """End all processes; calls that wait for them raise."""
-        self._measurers.clear()
+        self._has_ended = True
         _ended(self._open)
+        self._leave(*self._measurers)
+        self._measurers.clear()
 
     # ------------------------------------------------------------------------- in its threads
 
@@ -137,7 +118,10 @@ class Agent:
             raise BackendUnavailable(f"the worker on {platform.node()}: {error}") from None
         except HarnessError:
             raise
-        except Exception as error:  # which the driver may lack
+        except Exception as error:  # of a class that the driver may lack
+            if self._has_ended:
+                node = platform.node()
+                raise BackendUnavailable(f"the devices of {node} were closed meanwhile") from None
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
     def _opened(self, uuid: str) -> Facts | None:
@@ -161,7 +145,7 @@ class Agent:
                 return self._facts(device)
         except BaseException:
             if uuid not in self._measurers:
-                _agents.pop(uuid, None)
+                self._leave(uuid)
             raise
 
     def _facts(self, device: OfferedDevice) -> Facts:
@@ -172,16 +156,8 @@ class Agent:
         self._closed.discard(device.uuid)
         if self._fitted is None:
             self._fitted = measurer.fitted(self._spec)
-        fitted = self._fitted
-        return Facts(
-            environment=measurer.environment,
-            limits=measurer.limits,
-            compiler=measurer.compiler,
-            notices=tuple(measurer.notices),
-            parameters=fitted.parameters,
-            baselines=fitted.baselines,
-            flag_notices=fitted.notices,
-        )
+        about = measurer.environment, measurer.limits, measurer.compiler
+        return Facts(*about, tuple(measurer.notices), self._fitted)
 
     def _measurer(self, spec: Spec, device: OfferedDevice) -> LocalMeasurer:
         """Open a measurer, which is closed with this agent; those of kernels share their builds."""
@@ -203,15 +179,16 @@ class Agent:
         return measurer
 
     def _measured(
-        self, uuid: str, ahead: Ahead, problem: Input, method: str, args: Sequence[object]
+        self, uuid: str, announced: Announced, method: str, problem: Input, *args: object
     ) -> tuple[Any, tuple[str, ...]]:
         measurer = self._measurers[uuid]
-        for recalled in ahead.recalled:
-            measurer.recall(*recalled)
+        recalled, expected = announced
+        for earlier in recalled:
+            measurer.recall(*earlier)
         space = self._space(measurer, problem)
-        if ahead.expected:
+        if expected:
             # What is built differs by input only where nothing is built in advance.
-            measurer.expect(space, ahead.expected)
+            measurer.expect(space, expected)
         return getattr(measurer, method)(space, problem, *args), tuple(measurer.notices)
 
     def _space(self, measurer: LocalMeasurer, problem: Input) -> ConstrainedSpace:
@@ -227,6 +204,14 @@ class Agent:
             self.end()
         elif uuid != next(iter(self._measurers)):
             self._measurers[uuid].close()
+            self._leave(uuid)
+
+    def _leave(self, *uuids: str) -> None:
+        """Let other campaigns use these devices."""
+        with _changing:
+            for uuid in uuids:
+                if _agents.get(uuid) is self:
+                    del _agents[uuid]
 
 
 def _ended(opened: ExitStack) -> None:

@@ -41,11 +41,34 @@ class SchedulerLost(HarnessError):
 
 
 @dataclass(frozen=True)
+class FleetDevice:
+    """A device that a worker offers, the machine that it is in, and the worker's address."""
+
+    offered: OfferedDevice
+    host_name: str
+    address: str
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        backend = self.offered.backend
+        if backend is None:
+            return self.host_name
+        return f"{self.host_name} device {backend.device.index if backend.device else 0}"
+
+
+@dataclass(frozen=True)
 class Member:
     """A worker of the cluster, by its address, and what it offers."""
 
     address: str
     offer: Offer
+
+    @property
+    def devices(self) -> list[FleetDevice]:
+        """The devices that it offers."""
+        host_name = self.offer.host_name
+        return [FleetDevice(each, host_name, self.address) for each in self.offer.devices]
 
 
 class Cluster:
@@ -79,7 +102,8 @@ class Cluster:
     def wait_for_members(self, wait_s: float, least: int = 1) -> list[Member]:
         """Return the workers once there are so many; wait at most so long, and say so.
 
-        Raises BackendUnavailable where there are fewer.
+        Raises BackendUnavailable where there are fewer, UsageError for one of another version of
+        harness.
         """
         begin_s = time.monotonic()
         is_said = False
@@ -89,7 +113,12 @@ class Cluster:
                 self._say(f"waiting for up to {wait_s:g} s {where}")
                 is_said = True
             time.sleep(_LOOK_S / 5)
-        members, reasons = self.members()
+        members, reasons = list[Member](), list[str]()
+        for address in sorted(self.alive()):
+            try:
+                members.append(self.member(address))
+            except BackendUnavailable as error:
+                reasons.append(str(error))
         if len(members) < least:
             listed = "".join(f"\n  {reason}" for reason in reasons)
             raise BackendUnavailable(
@@ -101,17 +130,6 @@ class Cluster:
     @property
     def _start(self) -> str:
         return f"On each machine that shall measure, run: {command_line('worker', self._address)}"
-
-    def members(self) -> tuple[list[Member], list[str]]:
-        """Return the workers that are there now, with what each offers, and why others offer
-        nothing; raises UsageError for one of another version of harness."""
-        found, reasons = [], []
-        for address in sorted(self.alive()):
-            try:
-                found.append(self.member(address))
-            except BackendUnavailable as error:
-                reasons.append(str(error))
-        return found, reasons
 
     def member(self, address: str) -> Member:
         """Return a worker; raises BackendUnavailable, UsageError for another version of harness."""
@@ -132,7 +150,22 @@ class Cluster:
     def call(self, address: str, actor: Any, method: str, *args: object) -> Any:
         """Call a method of an actor. Raises what it raises, and WorkerLost."""
         self._require_alive(address)
-        return self._awaited(address, partial(_called, actor, method, args))
+        return self._awaited(address, partial(self._called, address, actor, method, args))
+
+    async def _called(
+        self, address: str, actor: Any, method: str, args: tuple[object, ...]
+    ) -> object:
+        """Call a method as Dask's Actor does, whose own call never ends where the answer cannot be
+        read (distributed 2026.8)."""
+        distributed = load_distributed()
+        worker = self._client.rpc(address)
+        if not self._client.direct_to_workers:
+            worker = distributed.actor.ProxyRPC(self._client.scheduler, address)
+        sent = [distributed.protocol.to_serialize(argument) for argument in args]
+        answer = await worker.actor_execute(actor=actor.key, function=method, args=sent, kwargs={})
+        if answer["status"] != "OK":
+            raise answer["exception"]
+        return answer["result"]
 
     def _done(
         self, address: str, function: Callable[..., object], *args: object, **how: Any
@@ -233,34 +266,5 @@ class Cluster:
             self._client.close(timeout=_CLOSE_S)
 
 
-async def _called(actor: Any, method: str, args: tuple[object, ...]) -> Any:
-    return await getattr(actor, method)(*args)
-
-
 async def _connected(pool: Any, address: str) -> None:
     pool.reuse(address, await asyncio.wait_for(pool.connect(address), _CONNECT_S / 2))
-
-
-@dataclass(frozen=True)
-class FleetDevice:
-    """A device that a worker offers, the machine that it is in, and the worker's address."""
-
-    offered: OfferedDevice
-    host_name: str
-    address: str
-
-    @property
-    def name(self) -> str:
-        """The name for messages."""
-        backend = self.offered.backend
-        if backend is None:
-            return self.host_name
-        return f"{self.host_name} device {backend.device.index if backend.device else 0}"
-
-
-def devices_of(member: Member) -> list[FleetDevice]:
-    """Return the devices that a worker offers."""
-    return [
-        FleetDevice(device, member.offer.host_name, member.address)
-        for device in member.offer.devices
-    ]

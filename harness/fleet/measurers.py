@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.core.text import counted
 from harness.fleet.address import check_address, local_count
-from harness.fleet.agent import Session
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Cluster, FleetDevice, devices_of
+from harness.fleet.cluster import Cluster, FleetDevice
 from harness.fleet.late import LateDevices
 from harness.fleet.remote import RemoteAgent, RemoteMeasurer
 from harness.fleet.serving import local_cluster
@@ -49,15 +48,17 @@ class FleetRequest:
 
 @dataclass(frozen=True)
 class FleetMeasurers:
-    """The measurers of a cluster's equal devices, and the devices that join them."""
+    """The measurers of a cluster's equal devices by the devices' names, why other devices were
+    skipped, and the devices that join."""
 
-    opened: OpenedMeasurers
+    measurers: Mapping[str, Measurer]
+    skipped: Sequence[str]
     late: LateDevices
 
 
 @contextmanager
 def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[FleetMeasurers]:
-    """Open a measurer for each device of a cluster; close the first one last, inside the block.
+    """Open a measurer for each device of a cluster; close them inside the block.
 
     Raises UsageError and BackendUnavailable.
     """
@@ -80,13 +81,13 @@ def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[FleetM
     cluster = Cluster.connect(request.address, request.say)
     try:
         members = cluster.wait_for_members(JOIN_S, least)
-        found = [device for member in members for device in devices_of(member)]
+        found = [device for member in members for device in member.devices]
         chosen = _chosen(spec, found, request.names)
         opener = Opener(spec, cluster, request.driver)
-        opened = open_measurers(opener, chosen[: request.most], request.say)
+        opened, used, skipped = _opened(opener, chosen[: request.most], request.say)
         there = [member.address for member in members]
-        late = LateDevices(cluster, opener.open, opened.used, request.most, there)
-        yield FleetMeasurers(opened, late)
+        late = LateDevices(cluster, opener.open, used, request.most, there)
+        yield FleetMeasurers(opened, skipped, late)
     finally:
         cluster.close()
 
@@ -132,8 +133,8 @@ class Opener:
 
     def __init__(self, spec: Spec, cluster: Cluster, driver: str) -> None:
         self._cluster = cluster
-        self._bundle, packed = pack(spec)
-        self._session = Session(driver, packed)
+        self._driver = driver
+        self._packed = pack(spec)
         self._agents: dict[str, RemoteAgent] = {}  # by the worker's address
 
     def open(self, device: FleetDevice) -> RemoteMeasurer:
@@ -141,24 +142,17 @@ class Opener:
         address = device.address
         agent = self._agents.get(address)
         if agent is None or agent.is_lost:
-            agent = RemoteAgent(self._cluster, address, self._session, self._bundle)
+            agent = RemoteAgent(self._cluster, address, self._driver, *self._packed)
             self._agents[address] = agent
         return RemoteMeasurer(agent, device.offered.uuid)
 
 
-@dataclass
-class OpenedMeasurers:
-    """The measurers of devices by the devices' names, and why other devices were skipped."""
-
-    measurers: dict[str, Measurer]
-    used: list[FleetDevice]
-    skipped: list[str]
+_Opened = tuple[dict[str, Measurer], list[FleetDevice], list[str]]
+"""The measurers by the devices' names, their devices, and why others were skipped."""
 
 
-def open_measurers(
-    opener: Opener, devices: Sequence[FleetDevice], say: Callable[[str], None]
-) -> OpenedMeasurers:
-    """Open a measurer for each of these devices that can be opened; close the first one last.
+def _opened(opener: Opener, devices: Sequence[FleetDevice], say: Callable[[str], None]) -> _Opened:
+    """Open a measurer for each of these devices that can be opened.
 
     Where all are used by other drivers, which may have ended, waits and says so. Raises
     BackendUnavailable where none can be opened.
@@ -177,7 +171,7 @@ def open_measurers(
             time.sleep(_BUSY_LOOK_S)
 
 
-def _opened_now(opener: Opener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:
+def _opened_now(opener: Opener, devices: Sequence[FleetDevice]) -> _Opened:
     opened: dict[str, Measurer] = {}
     used, skipped = list[FleetDevice](), list[str]()
     try:
@@ -197,4 +191,4 @@ def _opened_now(opener: Opener, devices: Sequence[FleetDevice]) -> OpenedMeasure
         for measurer in reversed(opened.values()):
             measurer.close()
         raise
-    return OpenedMeasurers(opened, used, skipped)
+    return opened, used, skipped

@@ -9,8 +9,8 @@ from typing import Any
 
 from harness.core.errors import BackendUnavailable, HarnessError
 from harness.core.records import Config, Input, Measurement
-from harness.fleet.agent import Agent, Ahead, Facts, Session
-from harness.fleet.bundle import Bundle
+from harness.fleet.agent import Agent, Facts
+from harness.fleet.bundle import Bundle, PackedSpec
 from harness.fleet.cluster import Cluster, WorkerLost
 from harness.measure.occasions import ONE_OCCASION, split_rounds
 from harness.space import Space
@@ -20,12 +20,14 @@ from harness.space_file import Spec
 class RemoteAgent:
     """The agent of a worker for this driver; `is_lost` once a call of it has failed."""
 
-    def __init__(self, cluster: Cluster, address: str, session: Session, bundle: Bundle) -> None:
+    def __init__(
+        self, cluster: Cluster, address: str, driver: str, bundle: Bundle, space: PackedSpec
+    ) -> None:
         """Start the agent; raises WorkerLost."""
         self._cluster = cluster
         self._address = address
         self._bundle = bundle
-        self._actor = cluster.start(address, Agent, session)
+        self._actor = cluster.start(address, Agent, driver, space)
         self.is_lost = False
 
     def open(self, uuid: str) -> Facts:
@@ -59,24 +61,20 @@ class RemoteMeasurer:
         """Open the space on the device; raises BackendUnavailable."""
         self._agent = agent
         self._uuid = uuid
-        self._facts = facts = agent.open(uuid)
+        facts = agent.open(uuid)
         self.environment = facts.environment
         self.limits = facts.limits
         self.compiler = facts.compiler
         self.notices = facts.notices
+        self._fitted = facts.fitted
         # Sent with the next call, since a message costs the driver a millisecond.
         self._recalled: list[tuple[Input, tuple[Measurement, ...]]] = []
         self._expected: list[Config] = []
 
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the worker's compiler does not know."""
-        facts = self._facts
-        return dataclasses.replace(
-            spec,
-            parameters=facts.parameters,
-            baselines=facts.baselines,
-            notices=facts.flag_notices,
-        )
+        narrowed = {name: getattr(self._fitted, name) for name in ("parameters", "baselines")}
+        return dataclasses.replace(spec, notices=self._fitted.notices, **narrowed)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
         """Announce what will be measured next."""
@@ -115,9 +113,9 @@ class RemoteMeasurer:
             self._agent.call("close", self._uuid)
 
     def _asked(self, method: str, problem: Input, *args: object) -> Any:
-        ahead = Ahead(tuple(self._recalled), tuple(self._expected))
+        announced = self._recalled, self._expected
         self._recalled, self._expected = [], []
-        answer = self._agent.call(method, self._uuid, ahead, problem, *args)
+        answer = self._agent.call("measure", self._uuid, announced, method, problem, *args)
         try:
             found, self.notices = answer
         except (TypeError, ValueError):

@@ -23,11 +23,10 @@ DOORS = {
         "harness/space_file/",
         "harness/recordings/columns.py",
         "harness/api/schemas.py",
-        "harness/fleet/wire.py",
     ),
     "pydantic_core": ("harness/space_file/", "harness/core/named_values.py"),
-    "distributed": ("harness/fleet/engine.py",),
-    "dask": ("harness/fleet/engine.py",),
+    "distributed": ("harness/fleet/address.py",),
+    "dask": ("harness/fleet/address.py",),
     "pyopencl": (
         "harness/measure/backends/opencl.py",
         "harness/dispatch/loaders/opencl.py",
