@@ -22,47 +22,35 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from benchmarks.frame import Figures, benchmark, count, option, show
 from benchmarks.overhead import write_space
 from harness import __version__
-from harness.core.program import Binary
 from harness.core.records import (
     COLD,
     DEVICE_UUID,
     Build,
+    Config,
     DeviceLimits,
     Environment,
+    Input,
     Measurement,
     Outcome,
     Timing,
 )
-from harness.fleet import wire, worker
-from harness.fleet.agent import RESULTS
-from harness.fleet.cluster import BUILD
-from harness.fleet.engine import load_distributed
+from harness.fleet import agent
+from harness.fleet.address import load_distributed
 from harness.fleet.measurers import FleetRequest, fleet_measurers
-from harness.fleet.messages import (
-    BuildRequest,
-    Describe,
-    DeviceRequest,
-    MadeData,
-    NameArguments,
-    Offer,
-    OfferedDevice,
-    RunInterleaved,
-    RunOne,
-    WorkerAnswer,
-)
-from harness.measure.device_worker import DeviceFacts, Together
+from harness.fleet.offer import Offer, OfferedDevice
 from harness.measure.devices import Backend
-from harness.measure.kernel_job import KernelJob
-from harness.measure.sensors.nvml import SensorFacts
+from harness.measure.occasions import ONE_OCCASION, split_rounds
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
+from harness.space import Space
 from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan, Stages
 from harness.tuning.devices import EqualDevices
@@ -80,79 +68,101 @@ INPUTS, TESTS = 2, 20
 SAMPLES = 20
 """The samples of a test."""
 
-COMPILER = "simulated compiler"
+BACKEND = Backend("cuda", "nvcc", "", arch="sm_90")
 
 
-class SleepingAgent:
-    """The agent of all workers of this process; its devices and its compiler sleep."""
+class SleepingMeasurer:
+    """A device and its compiler, which sleep."""
 
-    def offer(self) -> Offer:
-        """Offer the devices of the worker that is asked."""
-        import distributed
+    compiler = "nvcc"
+    notices = ()
+    limits = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 100, 32)
 
-        asked = distributed.get_worker()
-        devices = int(asked.state.total_resources[BUILD]) // BUILDERS
-        name = str(asked.name)
-        backend = Backend("cuda", "nvcc", "", arch="sm_90")
-        offered = (OfferedDevice(f"{name}-{n}", "simulated", backend) for n in range(devices))
-        return Offer(__version__, name, tuple(offered), devices * BUILDERS)
+    def __init__(self, uuid: str) -> None:
+        made = ("cuda", "simulated", "none", "none", "simulated compiler", COLD)
+        self.environment = Environment(*made, {DEVICE_UUID: uuid})
+        self._builders = ThreadPoolExecutor(BUILDERS)
+        self._builds: dict[Config, Future[None]] = {}
 
-    def store(self, bundle: bytes) -> bytes:
-        """Keep nothing."""
-        return bundle
+    def fitted(self, spec: Spec) -> Spec:
+        """Know all flags."""
+        return spec
 
-    def build(self, text: bytes) -> bytes:
-        """Sleep, and return a binary that equals no other."""
-        time.sleep(BUILD_S)
-        request: BuildRequest = wire.decode(BuildRequest, text)
-        key = request.program.key(COMPILER)
-        build = Build(key, "", COMPILER, BUILD_S, binary_sha256=key)
-        return wire.encode(WorkerAnswer[Binary], WorkerAnswer(Binary(build, b"code")))
+    def recall(self, problem: Input, measured: Sequence[Measurement]) -> None:
+        """Find nothing equal."""
 
-    def program(self, text: bytes) -> bytes:
-        """Run no programs."""
-        return text
+    def expect(self, space: Space, configs: Iterable[Config]) -> None:
+        """Start to build."""
+        for config in configs:
+            if config not in self._builds:
+                self._builds[config] = self._builders.submit(time.sleep, BUILD_S)
 
-    def measure(self, text: bytes) -> bytes:
-        """Sleep, and answer with times from a formula."""
-        request: DeviceRequest = wire.decode(DeviceRequest, text)
-        answer = self._answer(request.session.uuid, request.call)
-        return wire.encode(RESULTS[type(request.call)], WorkerAnswer(answer))
+    def measure(
+        self, space: Space, problem: Input, config: Config, best_s: float | None
+    ) -> Measurement:
+        """Sleep once it is built, and answer with times from a formula."""
+        return self._measured(space, problem, [config], SAMPLES)[0]
 
-    def _answer(self, uuid: str, call: object) -> object:
-        if isinstance(call, Describe):
-            return _facts(uuid)
-        if isinstance(call, NameArguments):
-            return MadeData(("x",), 0.0)
-        if isinstance(call, RunOne):
-            time.sleep(MEASURE_S)
-            return _measured(call.job, SAMPLES)
-        if isinstance(call, RunInterleaved):
-            time.sleep(MEASURE_S * len(call.jobs))
-            rounds = call.block.rounds
-            return Together([_measured(job, rounds) for job in call.jobs], complete=True)
-        return True
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
+    ) -> list[Measurement]:
+        """Sleep once they are built, and answer with times from a formula."""
+        samples = sum(block.rounds for block in split_rounds(rounds, seeds))
+        return self._measured(space, problem, configs, samples)
+
+    def _measured(
+        self, space: Space, problem: Input, configs: Sequence[Config], samples: int
+    ) -> list[Measurement]:
+        self.expect(space, configs)
+        for config in configs:
+            self._builds[config].result()
+        time.sleep(MEASURE_S * len(configs))
+        return [_measurement(problem, config, samples) for config in configs]
 
     def close(self) -> None:
-        """Nothing is to be closed."""
+        """Build no more."""
+        self._builders.shutdown(wait=False)
 
 
-def _facts(uuid: str) -> DeviceFacts:
-    made = ("cuda", "simulated", "none", "none", COMPILER, COLD, {DEVICE_UUID: uuid})
-    limits = DeviceLimits(1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 49152, 100, 32)
-    return DeviceFacts(Environment(*made), limits, False, "sm_90", SensorFacts())
+class SleepingAgent(agent.Agent):
+    """An agent whose devices and compilers sleep."""
+
+    def _opened(self, uuid: str) -> agent.Facts | None:
+        if not self._packed.folder.exists():
+            return None
+        with self._opening:
+            return self._facts(OfferedDevice(uuid, "simulated", BACKEND))
+
+    def _measurer(self, spec: Spec, device: OfferedDevice) -> Any:
+        return SleepingMeasurer(device.uuid)
 
 
-def _measured(job: KernelJob, samples: int) -> Measurement:
-    time_s = 1e-3 * (1 + int(job.config.digest[:8], 16) % 1000 / 250)
+def _measurement(problem: Input, config: Config, samples: int) -> Measurement:
+    time_s = 1e-3 * (1 + int(config.digest[:8], 16) % 1000 / 250)
     samples_s = tuple(time_s * (1 + 1e-3 * number) for number in range(samples))
-    return Measurement(job.config, job.input, Outcome.OK, Timing(samples_s), job.binary.build)
+    build = Build(config.digest, "", "simulated compiler", BUILD_S, binary_sha256=config.digest)
+    return Measurement(config, problem, Outcome.OK, Timing(samples_s), build)
+
+
+def _offer() -> Offer:
+    """Offer the devices of the worker that is asked."""
+    import distributed
+
+    asked = distributed.get_worker()
+    name = str(asked.name)
+    devices = range(int(asked.state.total_resources["devices"]))
+    offered = (OfferedDevice(f"{name}-{number}", "simulated", BACKEND) for number in devices)
+    return Offer(__version__, name, tuple(offered))
 
 
 def serve(devices: int) -> None:
     """Run a scheduler and workers with these devices until standard input ends."""
-    agent: Any = SleepingAgent()
-    worker._agents.append(agent)
+    vars(agent).update(Agent=SleepingAgent, offer=_offer)  # which drivers call by their names
     distributed = load_distributed()
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(
@@ -164,11 +174,7 @@ def serve(devices: int) -> None:
         specs = {
             f"node{number}": {
                 "cls": distributed.Worker,
-                "options": {
-                    "nthreads": size * (1 + BUILDERS),
-                    "resources": {BUILD: size * BUILDERS},
-                    "dashboard": False,
-                },
+                "options": {"nthreads": 1, "resources": {"devices": size}, "dashboard": False},
             }
             for number, size in enumerate(sizes)
         }
@@ -215,7 +221,7 @@ def rates(spec: Spec, database: str, address: str, devices: int) -> tuple[float,
     clock = Clock()
     request = FleetRequest(address, (), devices, False, database, print)
     with fleet_measurers(spec, request) as fleet, writing(database) as engine:
-        measurer = EqualDevices(fleet.opened.measurers)
+        measurer = EqualDevices(fleet.measurers)
         assert len(measurer.left) == devices, f"{len(measurer.left)} devices joined"
         with contextlib.closing(measurer), Store(engine) as store:
             make_opentuner_tables(store)

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ from harness.commands.run import run_command
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_table
-from harness.measure.processes import Processes
+from harness.measure.child import Child
 from harness.stats import Estimate
 
 Option = Callable[[argparse.ArgumentParser], object]
@@ -146,6 +147,10 @@ def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def _run(_worker: object, run: Callable[[Job], Result], job: Job) -> Result:
+    return run(job)
+
+
 def in_processes(
     run: Callable[[Job], Result],
     jobs: Sequence[Job],
@@ -160,12 +165,26 @@ def in_processes(
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"  # read when a process loads numpy
     log = make_console(stderr=True)
-    with ProgressDisplay(log) as display, contextlib.closing(Processes(processes)) as pool:
+    children = [Child(object) for _ in range(processes)]
+
+    def run_in_child(job: Job) -> Result:
+        child = children.pop()
+        try:
+            result: Result = child.call(_run, run, job, timeout_s=_LONGEST_S)
+            return result
+        finally:
+            children.append(child)
+
+    with ProgressDisplay(log) as display, contextlib.ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(processes))
+        for child in children:
+            stack.callback(child.close)
+        stack.callback(threads.shutdown, wait=False, cancel_futures=True)
         display.begin_stage("jobs", len(jobs))
-        tasks = [pool.schedule(run, job, timeout_s=_LONGEST_S) for job in jobs]
-        for job, task in zip(jobs, tasks, strict=True):
+        results = [threads.submit(run_in_child, job) for job in jobs]
+        for job, result in zip(jobs, results, strict=True):
             try:
-                yield job, pool.result_of(task)
+                yield job, result.result()
             except Exception as error:  # a tuner of others may raise anything
                 if failed is None:
                     raise

@@ -46,7 +46,7 @@ from harness.stats import Estimate
 from harness.stats.samples import SampleStatistics, within_noise
 
 SPACES = Path(__file__).resolve().parents[1] / "spaces" / "gadapt"
-CHOICE_SEEDS, JUDGE_SEEDS = (2,), (3,)
+CHOICE_SEEDS, JUDGE_SEEDS = (2,), (4,)  # of two sets of data each
 
 
 @dataclass(frozen=True)

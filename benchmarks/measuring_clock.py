@@ -112,7 +112,9 @@ def equal_times(device: CudaDevice, binary: Binary, watch: ClockWatch, trials: i
         launches=LAUNCHES,
         tolerance=Tolerance(),
     )
-    pairs = [measure_interleaved(device, DATA, [job, job], ROUNDS, seed) for seed in range(trials)]
+    pairs = [
+        measure_interleaved(device, [DATA], [job, job], ROUNDS, seed) for seed in range(trials)
+    ]
     ratios = [_ratio(*pair) for pair in pairs]
     thrown = sum(each.observed.get(THROTTLED_SAMPLES, 0) for pair in pairs for each in pair)
     return EqualTimes(

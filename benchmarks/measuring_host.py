@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.frame import show
+from harness.core.machine import usable_cores
 from harness.measure.cuda.calls import CudaDriver, LaunchShape
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.stream import TimedStream
-from harness.measure.processes import usable_cores
 
 Times = npt.NDArray[np.float64]
 """Microseconds."""

@@ -6,7 +6,8 @@ import gc
 import os
 import pickle
 import signal
-from collections.abc import Callable, Generator, Iterable, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,10 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy
 
+from harness.measure.child import Child
 from harness.measure.devices import Backend, choose
-from harness.measure.processes import Processes, Task, count_of_builders
 from harness.results import engine as engines
-from tests.helpers.fakes import call_with_worker
+from tests.helpers.fakes import SharedWorker
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
 from tests.helpers.small_pocl import link_pocl
 from tests.helpers.stub_driver import _loaded_stub, nvidia, package, stub, stub_of_module
@@ -145,67 +146,89 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
-Pair = tuple[Processes, Processes]
-"""The device's process and the builders."""
+class _Shared:
+    """A child for the measurers of many tests, which has a worker for one after the other."""
+
+    def __init__(self) -> None:
+        self.child = Child(SharedWorker)
+        self.child.start()  # with the environment of no test
+        self.using = threading.RLock()
+        self.made_by = b""
+        self.workers = 0
 
 
-class _Lent(Processes):
-    """Shared processes for one measurer: with its own worker, and left open."""
+class _Lent(Child):
+    """A shared child for one measurer: with its own worker, and left open."""
 
-    def __init__(self, kept: Processes, make_worker: Callable[[], object]) -> None:
-        self._kept = kept
+    def __init__(self, shared: _Shared, make_worker: Callable[[], object]) -> None:
+        self._shared = shared
         self._made_by = pickle.dumps(make_worker)
 
-    def schedule(self, function: Callable[..., T], *args: object, timeout_s: float) -> Task[T]:
-        """Schedule the function with a worker that is made on first use."""
-        return self._kept.schedule(
-            call_with_worker, self._made_by, function, *args, timeout_s=timeout_s
-        )
+    @property
+    def generation(self) -> int:  # type: ignore[override]
+        """Count the processes, and the workers in them."""
+        return self._shared.child.generation + self._shared.workers
 
-    def run_once(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Run a function that is not run again."""
-        call = (call_with_worker, self._made_by, function, *args)
-        return self._kept.run_once(*call, timeout_s=timeout_s)
+    def start(self) -> int:
+        """Let the next call make a worker, unless this one's is in use."""
+        shared = self._shared
+        with shared.using:
+            shared.child.start()
+            if shared.made_by != self._made_by:
+                shared.made_by, shared.workers = self._made_by, shared.workers + 1
+            return self.generation
 
-    def result_of(self, task: Task[T]) -> T:
-        """Wait for a scheduled function."""
-        return self._kept.result_of(task)
-
-    def settle(self, tasks: Iterable[Task[T]]) -> None:
-        """Wait until these tasks have ended."""
-        self._kept.settle(tasks)
+    def call(
+        self,
+        method: Callable[..., T],
+        *args: object,
+        timeout_s: float,
+        generation: int | None = None,
+    ) -> T:
+        """Call with a worker that is made on first use."""
+        with self._shared.using:
+            self.start()
+            if generation is not None:
+                generation -= self._shared.workers
+            words: Any = SharedWorker.call, self._made_by, method, *args
+            called: T = self._shared.child.call(*words, timeout_s=timeout_s, generation=generation)
+            return called
 
     def replace(self) -> None:
-        """Start new processes."""
-        self._kept.replace()
+        """Start a new process."""
+        self._shared.child.replace()
 
     def close(self) -> None:
-        """Leave the processes to the next measurer."""
+        """Leave the process to the next measurer."""
+
+
+Pair = tuple[_Shared, _Shared]
+"""The device's process and a builder."""
 
 
 @contextmanager
-def _kept(builders: int) -> Iterator[Pair]:
-    pair = Processes(1), Processes(builders)
+def _kept() -> Iterator[Pair]:
+    pair = _Shared(), _Shared()
     yield pair
-    for processes in pair:
-        processes.close()
+    for shared in pair:
+        shared.child.close()
 
 
 @pytest.fixture(scope="session")
 def _opencl_processes() -> Iterator[Pair]:
-    with _kept(count_of_builders()) as pair:
+    with _kept() as pair:
         yield pair
 
 
 @pytest.fixture(scope="session")
 def _optimising_processes() -> Iterator[Pair]:
-    with _kept(count_of_builders()) as pair:
+    with _kept() as pair:
         yield pair
 
 
 @pytest.fixture(scope="session")
 def _fake_processes() -> Iterator[Pair]:
-    with _kept(1) as pair:
+    with _kept() as pair:
         yield pair
 
 
@@ -214,14 +237,8 @@ def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
 
     Starting new ones, and PoCL's compiler in them, takes longer than to measure a kernel.
     """
-    device, builders = pair
-    for module, kept in (("device_client", device), ("build_queue", builders)):
-        lend = partial(_lend, kept)
-        monkeypatch.setattr(f"harness.measure.{module}.Processes", lend)
-
-
-def _lend(kept: Processes, count: int, make_worker: Callable[[], object]) -> Processes:
-    return _Lent(kept, make_worker)
+    for module, shared in zip(("device_client", "build_queue"), pair, strict=True):
+        monkeypatch.setattr(f"harness.measure.{module}.Child", partial(_Lent, shared))
 
 
 @pytest.fixture

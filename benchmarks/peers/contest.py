@@ -24,7 +24,7 @@ from benchmarks.peers.landscape import BudgetSpent, Course, Landscape, Peer, lan
 from benchmarks.recordings import recorded
 from harness.core.errors import UsageError
 from harness.core.files import unwritable
-from harness.measure.processes import ProcessLost
+from harness.measure.child import ChildLost
 from harness.recordings.read import RecordingFile
 
 _BLOCK = 5  # seeds in a job
@@ -163,9 +163,7 @@ def hold(
     ]
 
     def failed(job: Job, error: Exception) -> None:
-        reason = (
-            str(error) if isinstance(error, ProcessLost) else f"{type(error).__name__}: {error}"
-        )
+        reason = str(error) if isinstance(error, ChildLost) else f"{type(error).__name__}: {error}"
         held.failures.setdefault((job.entrant, reason), set()).add(names[job.ref])
 
     with tempfile.TemporaryDirectory() as scratch:

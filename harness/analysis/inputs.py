@@ -16,6 +16,7 @@ import numpy as np
 
 from harness.analysis.search_counts import SearchCounts
 from harness.core.config_diff import DEFAULT, preference
+from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.stats.claims import hold_false_discoveries
 from harness.stats.samples import SampleStatistics, within_noise
@@ -92,7 +93,10 @@ def report_input(
 
     def speedup_over(config: Config) -> TimeRatio | None:
         one, other = judged.get(best.config) if best else None, judged.get(config)
-        return time_ratio(other, one, confidence) if one and other else None
+        ratio = time_ratio(other, one, confidence) if one and other else None
+        if ratio and best and UNCLAIMED in best.observed:  # nothing speaks for its gain
+            return dataclasses.replace(ratio, p_value=1.0, may_be_chance=True)
+        return ratio
 
     speedup = speedup_over(default)
     if speedup and speedup.value < 1:

@@ -31,7 +31,7 @@ def open_devices(
         measurers, why = open_measurers(request.whole, options.backend, options.device, most)
     else:
         fleet = _open_fleet(request, opened, say)
-        measurers, why = fleet.opened.measurers, _why_of_fleet(request, fleet)
+        measurers, why = fleet.measurers, _why_of_fleet(request, fleet)
         joining = fleet.late if most > 1 and options.validate is None else None
     if len(measurers) == 1 and joining is None:
         return next(iter(measurers.values())), why
@@ -65,4 +65,4 @@ def _open_fleet(
 
 
 def _why_of_fleet(request: TuneRequest, fleet: FleetMeasurers) -> str:
-    return "; ".join([f"--cluster {request.options.cluster}", *fleet.opened.skipped])
+    return "; ".join([f"--cluster {request.options.cluster}", *fleet.skipped])

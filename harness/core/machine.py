@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
 import signal
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -71,3 +73,22 @@ def libc() -> ctypes.CDLL:
 def end_with_parent() -> None:
     """Let Linux kill this process when the thread ends that started it."""
     libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def spare_cores(limit: Path = Path("/sys/fs/cgroup/cpu.max"), *, devices: int = 1) -> int:
+    """Return how many cores may compile while others run the processes that own the devices.
+
+    A container may see all cores of a machine, but get the time of few: its `limit`.
+    """
+    cores: float = usable_cores()
+    with contextlib.suppress(OSError, ValueError):  # there is no limit, or it is "max"
+        granted, period = map(int, limit.read_text().split())
+        cores = min(cores, granted / period)
+    return max(0, int(cores) - devices)

@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
 
 Value = bool | int | float | str | None
 """The value of a parameter; None is a compiler flag that is absent."""
@@ -82,14 +81,3 @@ class NamedValues(Mapping[str, "Value"]):
     def digest(self) -> str:
         """SHA-256 of the canonical text, hexadecimal."""
         return hashlib.sha256(self.json.encode()).hexdigest()
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, *_: object) -> Any:
-        """Describe the mapping to pydantic, which reads and writes messages (harness.core.wire)."""
-        from pydantic_core import core_schema as schema  # here: few commands need it
-
-        return schema.no_info_after_validator_function(
-            cls,
-            schema.dict_schema(schema.str_schema(), schema.any_schema()),
-            serialization=schema.plain_serializer_function_ser_schema(dict),
-        )

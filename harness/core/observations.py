@@ -23,8 +23,11 @@ it."""
 ENERGY_SPREAD = "energy_spread_j"
 """The observation of half the 95 % confidence interval of an energy."""
 
+UNCLAIMED = "unclaimed"
+"""The observation of a measurement whose gain its first runs on new data do not show: 1."""
+
 COUNTS = (THROTTLED_SAMPLES, HOST_RETRIES)
 """Observations that are counts of runs."""
 
-HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, UNTIMED, ENERGY_SPREAD)
+HOW_TIMED = (CLOCK_ERROR, RUNS_PER_SAMPLE, *COUNTS, UNTIMED, ENERGY_SPREAD, UNCLAIMED)
 """Observations of the measuring, which say nothing of the configuration."""

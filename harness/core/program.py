@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -96,9 +96,6 @@ class Launch:
     constants: tuple[str, ...] = ()
     cooperative: bool = False
 
-    # No message holds numpy's scalars.
-    __pydantic_config__: ClassVar = {"arbitrary_types_allowed": True}
-
     def __post_init__(self) -> None:
         for extent in (*self.group, *self.grid):
             if not isinstance(extent, (int, np.integer)):
@@ -154,8 +151,6 @@ class Binary:
     build: Build
     data: bytes
     read: tuple[tuple[str, str], ...] = ()
-
-    __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
 
 @dataclass(frozen=True)

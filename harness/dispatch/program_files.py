@@ -8,11 +8,11 @@ from contextlib import closing
 
 from harness.core.config_diff import difference
 from harness.core.errors import BuildFailed
+from harness.core.machine import usable_cores
 from harness.core.records import Config, Input, Value
 from harness.dispatch.dispatcher import KernelFile
 from harness.dispatch.program import DispatchProgram
 from harness.measure.build_queue import BuildQueue
-from harness.measure.processes import usable_cores
 from harness.measure.programs.measurer import backend_of, command_build
 from harness.measure.programs.worker import ProgramBuildWorker
 from harness.space import ConstrainedSpace

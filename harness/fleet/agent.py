@@ -1,187 +1,249 @@
-"""The agent of a worker: it builds, and measures on the devices of its machine.
+"""What a worker does for a driver: it builds and measures on the devices of its machine.
 
-It keeps nothing of a campaign: what a request needs comes with it, and a new agent serves the next
-request as well. As on one machine, child processes run the configurations, so that one that crashes
-or hangs ends neither the agent nor its work for others.
+An Agent is a Dask actor: Dask makes it on the worker, sends it the driver's calls, and drops it
+when the driver has left. As on one machine, child processes run the configurations, so that one
+that crashes or hangs ends neither the agent nor its work for others.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
+import multiprocessing
 import platform
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-import harness
-from harness.core.errors import BackendUnavailable, HarnessError, UsageError
-from harness.core.program import Binary, Program
-from harness.core.records import Measurement
-from harness.fleet import wire
-from harness.fleet.bundle import Bundle, bundle_folder, unpacked
-from harness.fleet.held import Held
-from harness.fleet.messages import (
-    PROGRAM_RESULTS,
-    BuildRequest,
-    Describe,
-    DeviceCall,
-    DeviceRequest,
-    DeviceSession,
-    Failure,
-    MadeData,
-    NameArguments,
-    Offer,
-    OfferedDevice,
-    ProgramRequest,
-    Prove,
-    Release,
-    RunInterleaved,
-    RunOne,
-    StoredBundle,
-    TryEmptyKernel,
-    WorkerAnswer,
+from harness.core.errors import (
+    BackendUnavailable,
+    DeviceBusy,
+    HarnessError,
+    SpecError,
+    UsageError,
 )
-from harness.fleet.programs import Programs
-from harness.measure.build_queue import BuildWorker
-from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import DeviceFacts, DeviceWorker, Together
-from harness.measure.devices import Backend
-from harness.measure.kernel_proof import ProofRuns
-from harness.measure.processes import Processes, ProcessLost, count_of_builders
+from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
+from harness.fleet.bundle import Bundle, PackedSpec
+from harness.fleet.offer import Offer, OfferedDevice, make_offer
+from harness.measure.choose import fitted_backend
+from harness.measure.device_lock import locked
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.programs.measurer import ProgramMeasurer
+from harness.space import ConstrainedSpace
+from harness.space_file import Spec
 
-RESULTS: Mapping[type, Any] = {
-    Describe: WorkerAnswer[DeviceFacts],
-    TryEmptyKernel: WorkerAnswer[bool],
-    Release: WorkerAnswer[bool],
-    NameArguments: WorkerAnswer[MadeData],
-    RunOne: WorkerAnswer[Measurement],
-    RunInterleaved: WorkerAnswer[Together],
-    Prove: WorkerAnswer[ProofRuns],
-}
-"""The type of the answer to each call of a device."""
+T = TypeVar("T")
+LocalMeasurer = KernelMeasurer | ProgramMeasurer
+
+Announced = tuple[Sequence[tuple[Input, Sequence[Measurement]]], Sequence[Config]]
+"""Earlier measurements of inputs, and configurations to build."""
+
+_THREADS = 256
+"""A device needs one, and one more where its driver closes it meanwhile."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a driver must know of a device; `fitted` is the space with what the compiler there knows
+    of its flags."""
+
+    environment: Environment
+    limits: DeviceLimits
+    compiler: str | None
+    notices: tuple[str, ...]
+    fitted: Spec
 
 
 class Agent:
-    """Serve the requests of drivers; several threads may call it."""
+    """Measures on devices of this worker for one driver, in threads of its own: Dask has one for
+    all actors of a worker."""
 
-    def __init__(
-        self,
-        devices: Sequence[OfferedDevice],
-        builders: int | None = None,
-        unavailable: Sequence[str] = (),
-    ) -> None:
-        """`unavailable` says why others cannot be used."""
-        self._devices = {device.uuid: device for device in devices}
-        self._unavailable = tuple(unavailable)
-        self._held: dict[str, Held[DeviceSession, DeviceClient]] = {
-            device.uuid: Held(device.name) for device in devices
-        }
-        self._programs = Programs()
-        self._at_once = count_of_builders() if builders is None else builders
-        self._builders: dict[Backend, Processes] = {}
-        self._starting = threading.Lock()
+    def __init__(self, driver: str, space: PackedSpec) -> None:
+        """`driver` is the campaign, by the name of its database."""
+        self.driver = driver
+        self._packed = space
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="harness-agent")
+        self._opening = threading.Lock()
+        self._spec: Spec | None = None
+        self._fitted: Spec | None = None
+        self._spaces: dict[Input, ConstrainedSpace] = {}
+        self._measurers: dict[str, LocalMeasurer] = {}  # by UUID; the first one has the builds
+        self._closed: set[str] = set()
+        self._has_ended = False
+        self._open = ExitStack()
+        # Dask drops an agent in its event loop, which must not wait for processes that end.
+        end = threading.Thread(target=_ended, args=(self._open,), daemon=True)
+        weakref.finalize(self, end.start).atexit = False
 
-    def offer(self) -> Offer:
-        """Return what this worker has."""
-        devices = tuple(self._devices.values())
-        version, host_name = harness.__version__, platform.node()
-        return Offer(version, host_name, devices, self._at_once, self._unavailable)
+    async def store(self, bundle: Bundle) -> None:
+        """Keep the user's files."""
+        await self._in_thread(bundle.folder)
 
-    def store(self, text: bytes) -> bytes:
-        """Keep the files of a bundle."""
-        bundle: Bundle = wire.decode(Bundle, text)
-        bundle.folder()
-        return wire.encode(StoredBundle, StoredBundle(bundle.digest))
+    async def open(self, uuid: str) -> Facts | None:
+        """Open the measurer of a device; None where the user's files are missing here.
 
-    # ------------------------------------------------------------------------------- builds
+        An earlier process of the same campaign has ended, and so is what still runs for it. Raises
+        DeviceBusy where another campaign measures on the device, BackendUnavailable.
+        """
+        return await self._in_thread(self._opened, uuid)
 
-    def build(self, text: bytes) -> bytes:
-        """Compile a program; answers with a Binary."""
-        request: BuildRequest = wire.decode(BuildRequest, text)
-        return self._answered(WorkerAnswer[Binary], request.bundle, partial(self._built, request))
+    async def measure(self, uuid: str, announced: Announced, method: str, *args: Any) -> Any:
+        """Call `measure` or `measure_interleaved` of a measurer, on an input; return what it
+        returns, and its notices."""
+        return await self._in_thread(self._measured, uuid, announced, method, *args)
 
-    def _built(self, request: BuildRequest) -> Binary:
-        program = unpacked(request.program, request.bundle)
-        with self._starting:
-            if request.backend not in self._builders:
-                make = partial(BuildWorker[Program], request.backend)
-                self._builders[request.backend] = Processes(self._at_once, make)
-        processes = self._builders[request.backend]
-        return processes.run(BuildWorker.compile, program, timeout_s=request.timeout_s)
+    async def close(self, uuid: str) -> None:
+        """End the processes of a device; those of the builds with the last one."""
+        await self._in_thread(self._close, uuid)
 
-    # ------------------------------------------------------------------------------ devices
+    def end(self) -> None:
+        """End all processes; calls that wait for them raise."""
+        self._has_ended = True
+        _ended(self._open)
+        self._leave(*self._measurers)
+        self._measurers.clear()
 
-    def measure(self, text: bytes) -> bytes:
-        """Carry out a call of a device."""
-        request: DeviceRequest = wire.decode(DeviceRequest, text)
-        kind = RESULTS[type(request.call)]
-        return self._answered(kind, request.session.bundle, partial(self._measured, request))
+    # ------------------------------------------------------------------------- in its threads
 
-    def _measured(self, request: DeviceRequest) -> object:
-        session = request.session
-        held = self._held.get(session.uuid)
-        if held is None:
-            raise BackendUnavailable(f"this worker has no device {session.uuid}")
-        if isinstance(request.call, Release):
-            return held.release(session)
-        with held.used_by(session, partial(self._opened, session)) as client:
-            return _called(client, request.call)
-
-    def _opened(self, session: DeviceSession) -> DeviceClient:
-        offered = self._devices[session.uuid].backend
-        if offered is None:
-            raise BackendUnavailable(f"{session.uuid} is a machine, which runs no kernels")
-        backend = dataclasses.replace(
-            offered,
-            cache=session.cache,
-            arch_specific=session.arch_specific,
-            cuda_compiler=session.cuda_compiler,
-        )
-        return DeviceClient(bundle_folder(session.bundle) / session.host, backend)
-
-    def program(self, text: bytes) -> bytes:
-        """Carry out a call of the machine, which runs programs."""
-        request: ProgramRequest = wire.decode(ProgramRequest, text)
-        kind = PROGRAM_RESULTS[type(request.call)]
-        call = partial(self._programs.carry_out, request)
-        return self._answered(kind, request.session.bundle, call)
-
-    def _answered(self, kind: Any, bundle: str, call: Callable[[], object]) -> bytes:
-        """WorkerAnswer with a result, or with an error that the interface has."""
-        if not bundle_folder(bundle).exists():
-            return wire.encode(kind, WorkerAnswer(lacks_bundle=True))
+    async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
+        """Call a function; what is wrong with this worker is no fault of the user's."""
+        loop = asyncio.get_running_loop()
         try:
-            return wire.encode(kind, WorkerAnswer(call()))
-        except (UsageError, OSError) as error:
-            # No room on a disk, for instance: a fault of this worker, and not of the user.
-            fault = BackendUnavailable(f"the worker on {platform.node()}: {error}")
-            return wire.encode(kind, WorkerAnswer(failure=Failure.of(fault)))
-        except (HarnessError, ProcessLost) as error:
-            return wire.encode(kind, WorkerAnswer(failure=Failure.of(error)))
+            return await loop.run_in_executor(self._threads, partial(function, *args))
+        except (UsageError, SpecError, OSError) as error:
+            raise BackendUnavailable(f"the worker on {platform.node()}: {error}") from None
+        except HarnessError:
+            raise
+        except Exception as error:  # of a class that the driver may lack
+            if self._has_ended:
+                node = platform.node()
+                raise BackendUnavailable(f"the devices of {node} were closed meanwhile") from None
+            raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
-    def close(self) -> None:
-        """End all child processes."""
-        for held in self._held.values():
-            held.close()
-        self._programs.close()
-        for processes in self._builders.values():
-            processes.close()
+    def _opened(self, uuid: str) -> Facts | None:
+        if not self._packed.folder.exists():
+            return None
+        device = next((each for each in offer().devices if each.uuid == uuid), None)
+        if device is None:
+            raise BackendUnavailable(f"this worker has no device {uuid}")
+        with _changing:
+            last = _agents.get(uuid)
+            if last is not None and last.driver != self.driver:
+                raise DeviceBusy(
+                    f"another campaign measures on {device.name} of {platform.node()}, that of "
+                    f"{last.driver}. Wait until it ends, or name another device with --device"
+                )
+            if last is not None:
+                last.end()
+            _agents[uuid] = self
+        try:
+            with self._opening:
+                return self._facts(device)
+        except BaseException:
+            if uuid not in self._measurers:
+                self._leave(uuid)
+            raise
+
+    def _facts(self, device: OfferedDevice) -> Facts:
+        if self._spec is None:
+            self._spec = self._packed.unpacked()
+        measurer = self._measurer(self._spec, device)
+        self._measurers[device.uuid] = measurer
+        self._closed.discard(device.uuid)
+        if self._fitted is None:
+            self._fitted = measurer.fitted(self._spec)
+        about = measurer.environment, measurer.limits, measurer.compiler
+        return Facts(*about, tuple(measurer.notices), self._fitted)
+
+    def _measurer(self, spec: Spec, device: OfferedDevice) -> LocalMeasurer:
+        """Open a measurer, which is closed with this agent; those of kernels share their builds."""
+        made = offer()
+        measurer: LocalMeasurer
+        if device.backend is None:
+            self._open.enter_context(locked(device.uuid, device.name))
+            measurer = ProgramMeasurer(spec, builders=made.builders)
+        else:
+            equal = next((m for m in self._measurers.values()), None)
+            measurer = KernelMeasurer(
+                spec,
+                fitted_backend(spec, device.backend),
+                equal=equal if isinstance(equal, KernelMeasurer) else None,
+                devices=sum(each.backend is not None for each in made.devices),
+                builders=made.builders,
+            )
+        self._open.callback(measurer.close)
+        return measurer
+
+    def _measured(
+        self, uuid: str, announced: Announced, method: str, problem: Input, *args: object
+    ) -> tuple[Any, tuple[str, ...]]:
+        measurer = self._measurers[uuid]
+        recalled, expected = announced
+        for earlier in recalled:
+            measurer.recall(*earlier)
+        space = self._space(measurer, problem)
+        if expected:
+            # What is built differs by input only where nothing is built in advance.
+            measurer.expect(space, expected)
+        return getattr(measurer, method)(space, problem, *args), tuple(measurer.notices)
+
+    def _space(self, measurer: LocalMeasurer, problem: Input) -> ConstrainedSpace:
+        assert self._fitted is not None, "a device is open"
+        if problem not in self._spaces:
+            limits, compiler = measurer.limits, measurer.compiler
+            self._spaces[problem] = ConstrainedSpace.of(self._fitted, problem, limits, compiler)
+        return self._spaces[problem]
+
+    def _close(self, uuid: str) -> None:
+        self._closed.add(uuid)
+        if self._closed >= self._measurers.keys():
+            self.end()
+        elif uuid != next(iter(self._measurers)):
+            self._measurers[uuid].close()
+            self._leave(uuid)
+
+    def _leave(self, *uuids: str) -> None:
+        """Let other campaigns use these devices."""
+        with _changing:
+            for uuid in uuids:
+                if _agents.get(uuid) is self:
+                    del _agents[uuid]
 
 
-def _called(client: DeviceClient, call: DeviceCall) -> object:
-    if isinstance(call, Describe):
-        return client.describe()
-    if isinstance(call, TryEmptyKernel):
-        client.require_working()
-        return True
-    if isinstance(call, NameArguments):
-        return MadeData(client.argument_names(call.problem), client.made_s(call.problem))
-    limits: dict[str, Any] = {"timeout_s": call.timeout_s, "seed": call.seed}
-    if isinstance(call, RunOne):
-        return client.run(call.job.input, DeviceWorker.run, call.job, **limits)
-    if isinstance(call, RunInterleaved):
-        run = partial(client.run, call.jobs[0].input, DeviceWorker.run_interleaved)
-        return run(call.jobs, call.block, **limits)
-    prove = partial(client.run, call.job.input, DeviceWorker.prove)
-    return prove(call.job, call.default, call.count, **limits)
+def _ended(opened: ExitStack) -> None:
+    with _changing:
+        opened.close()
+
+
+_changing = threading.RLock()
+_agents: weakref.WeakValueDictionary[str, Agent] = weakref.WeakValueDictionary()
+"""Who measures on the devices of this process, by their UUIDs, until Dask drops the agent."""
+
+_offers: list[Offer] = []
+
+
+def offer(names: Sequence[str] = (), builders: int | None = None) -> Offer:
+    """Return what this process offers, which the first call decides.
+
+    Raises BackendUnavailable under Dask's nanny, and what make_offer raises.
+    """
+    if multiprocessing.current_process().daemon:
+        raise BackendUnavailable(
+            "Dask's nanny started it, and lets no child processes run; start it with "
+            "`harness.worker ADDRESS`, or with `dask worker --no-nanny`"
+        )
+    with _changing:
+        if not _offers:
+            _offers.append(make_offer(names, builders))
+        return _offers[0]
+
+
+def close() -> None:
+    """End the child processes of all agents of this process."""
+    for agent in set(_agents.values()):
+        agent.end()
+    _offers.clear()

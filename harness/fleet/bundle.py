@@ -1,4 +1,4 @@
-"""The user's files that a worker needs, by content: sources, headers and host modules.
+"""The user's files that a worker needs, by content, and the space that is read from them.
 
 A worker has no checkout of the user's. It keeps each bundle in a folder named by its digest, in
 which the files lie to each other as on the driver's machine.
@@ -7,27 +7,22 @@ which the files lie to each other as on the driver's machine.
 from __future__ import annotations
 
 import ast
-import dataclasses
 import hashlib
+import io
 import os
+import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from pathlib import Path
 
-from harness.core.errors import UsageError
+from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.files import cache_folder, write_folder
-from harness.core.flag_file import FlagFile
-from harness.core.program import Program
-from harness.core.records import Input
-from harness.space_file import ProgramPlan, Spec, load_spec
-from harness.space_file.templates import Template
+from harness.space_file import ProgramPlan, Spec
+from harness.space_file.program import digest_of
 
 MOST_BYTES = 64 << 20
 """The most that one bundle may hold; data is made by the host module on the worker."""
-
-_FLAG_FILES = ".flag-files"  # no module can have such a name
 
 
 @dataclass(frozen=True)
@@ -36,14 +31,6 @@ class Bundle:
 
     files: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     executables: tuple[str, ...] = ()
-
-    __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
-
-    def __post_init__(self) -> None:
-        for name in self.files:
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
-                raise ValueError(f"{name!r} is no path inside a bundle")
 
     @cached_property
     def digest(self) -> str:
@@ -56,121 +43,131 @@ class Bundle:
 
     def folder(self) -> Path:
         """Return the folder of this worker's cache that holds the files; write it if missing."""
-        folder = bundle_folder(self.digest)
+        folder = _bundle_folder(self.digest)
         if not folder.exists():
             write_folder(folder, self.files, executables=self.executables)
         return folder
 
 
-def bundle_folder(digest: str) -> Path:
-    """Return where a worker keeps the bundle of a digest."""
-    if not (len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
-        raise ValueError(f"{digest!r} is no SHA-256")
+def _bundle_folder(digest: str) -> Path:
     return cache_folder("fleet") / digest
 
 
-def unpacked(program: Program, digest: str) -> Program:
-    """Return a program with the paths that its folders and files have on this worker."""
-    folder = bundle_folder(digest)
-    return dataclasses.replace(
-        program,
-        include_dirs=tuple(str(folder / name) for name in program.include_dirs),
-        files=tuple(dataclasses.replace(file, copy=folder / file.copy) for file in program.files),
-    )
-
-
 @dataclass(frozen=True)
-class Packed:
-    """The bundle of a space; `root` is the folder of the driver's machine that it stands for."""
+class PackedSpec:
+    """A space whose files are in the bundle of this digest.
 
-    bundle: Bundle
-    root: Path
-    host: str
-
-    def sent(self, program: Program) -> Program:
-        """Return a program of this space with paths in the bundle."""
-        return dataclasses.replace(
-            program,
-            include_dirs=tuple(map(self.inside, program.include_dirs)),
-            files=tuple(map(_sent, program.files)),
-        )
-
-    def inside(self, path: str | Path) -> str:
-        """Return the path in the bundle of a file or folder below the root."""
-        return PurePosixPath(Path(os.path.abspath(path)).relative_to(self.root)).as_posix()
-
-
-def pack(spec: Spec, language: str) -> Packed:
-    """Collect what builds and runs of a space need: its source in a language, the headers that it
-    includes, the files of its flags, its host module, and the modules of the same folder that
-    this one imports.
-
-    Raises UsageError where they are too large to send.
+    `text` is its pickle, with the paths of these files in the bundle. `outside` has the digests of
+    the other files that it names, which each machine must have.
     """
-    source = spec.sources[language]
-    paths = {source.path, *source.includes, *_with_imports(spec.host)}
-    files = {Path(os.path.abspath(path)) for path in paths}
-    root = Path(os.path.commonpath([*(path.parent for path in files), *source.include_dirs]))
-    contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(files)}
-    for file in spec.flag_files.values():
-        file.require_copy()
-        contents[_sent(file).copy.as_posix()] = file.copy.read_bytes()
-    _require_small(spec, {name: len(content) for name, content in contents.items()}, root)
-    host = Path(os.path.abspath(spec.host)).relative_to(root).as_posix()
-    return Packed(Bundle(contents), root, host)
+
+    digest: str
+    text: bytes
+    outside: Mapping[Path, str]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the bundle on this worker."""
+        return _bundle_folder(self.digest)
+
+    def unpacked(self) -> Spec:
+        """Return the space with the paths that its files have on this worker.
+
+        Raises BackendUnavailable where this machine has other files.
+        """
+        for path, sha256 in self.outside.items():
+            if not path.is_file() or digest_of(path) != sha256:
+                raise BackendUnavailable(
+                    f"the worker has no {path}, or another one than this machine; a file with an "
+                    "absolute path must be there on each worker"
+                )
+        spec: Spec = _Unpickler(io.BytesIO(self.text), self.folder).load()
+        return spec
 
 
-def pack_program(spec: Spec) -> Packed:
-    """Collect the files of a space that tunes a program, from the space itself to the files of its
-    inputs. A worker has those that the space names by absolute paths.
+class _Pickler(pickle.Pickler):
+    """Writes the paths of files in a bundle, and of their folders, as paths in the bundle."""
 
-    Raises UsageError where one is missing or they are too large to send, where inputs with other
-    files may be added later, and for a space of Python, without a file.
+    def __init__(self, file: io.BytesIO, root: Path, paths: Iterable[Path]) -> None:
+        super().__init__(file)
+        self._root = root
+        self._inside = {folder for path in paths for folder in (path, *path.parents)}
+
+    def persistent_id(self, obj: object) -> str | None:
+        """Return the path in the bundle; None for what is written as it is."""
+        if not isinstance(obj, Path):
+            return None
+        path = Path(os.path.abspath(obj))
+        is_inside = path in self._inside and path.is_relative_to(self._root)
+        return path.relative_to(self._root).as_posix() if is_inside else None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads paths in a bundle as those in a folder."""
+
+    def __init__(self, file: io.BytesIO, folder: Path) -> None:
+        super().__init__(file)
+        self._folder = folder
+
+    def persistent_load(self, pid: str) -> Path:
+        """Return the path that a path in the bundle has here."""
+        return self._folder / pid
+
+
+def pack(spec: Spec) -> tuple[Bundle, PackedSpec]:
+    """Collect the files of a space, with what they include and import: those that build and verify,
+    and the files of a program's inputs that do not have absolute paths.
+
+    Raises UsageError where one is missing, or they are too large to send.
     """
-    if spec.is_in_python:
-        raise UsageError(
-            f"{spec.path.name} was made in Python, and workers read a program's space from its "
-            "file; write it to a YAML file for --cluster"
-        )
-    paths = sorted({Path(os.path.abspath(path)) for path in _files_of_program(spec)})
-    missing = next((path for path in paths if not path.is_file()), None)
-    if missing is not None:
-        raise UsageError(f"{missing}: no such file, and {spec.path} names it; add it for --cluster")
-    root = Path(os.path.commonpath([path.parent for path in paths]))
+    inputs = [] if spec.program is None else list(_files_of_inputs(spec, spec.program))
+    outside = [path for path in inputs if not _travels(path, spec)]
+    named = [*_sources(spec), *(path for path in inputs if _travels(path, spec))]
+    paths = sorted({Path(os.path.abspath(path)) for path in named})
+    for path in (*paths, *outside):
+        if not path.is_file():
+            raise UsageError(
+                f"{path}: no such file, and {spec.path} names it; add it for --cluster"
+            )
+    space = Path(os.path.abspath(spec.path))
+    root = Path(os.path.commonpath([path.parent for path in (*paths, space)]))
     names = {path.relative_to(root).as_posix(): path for path in paths}
     _require_small(spec, {name: path.stat().st_size for name, path in names.items()}, root)
     executables = tuple(name for name, path in names.items() if os.access(path, os.X_OK))
     contents = {name: path.read_bytes() for name, path in names.items()}
-    space = Path(os.path.abspath(spec.path)).relative_to(root).as_posix()
-    return Packed(Bundle(contents, executables), root, space)
+    # The space travels in its pickle; here it makes the folder in which a program's paths begin.
+    bundle = Bundle({space.relative_to(root).as_posix(): b"", **contents}, executables)
+    text = io.BytesIO()
+    _Pickler(text, root, [*paths, space]).dump(spec)
+    digests = {path: digest_of(path) for path in outside}
+    return bundle, PackedSpec(bundle.digest, text.getvalue(), digests)
 
 
-def _files_of_program(spec: Spec) -> Iterator[Path]:
-    """Yield the files that the space of a program names by relative paths, and what they include
-    or import."""
+def _sources(spec: Spec) -> Iterator[Path]:
+    """Yield the files that build and verify."""
     plan = spec.program
-    assert plan is not None, "a space of a program"
-    yield spec.path
-    named = [path for source in plan.sources for path in (source.path, *source.includes)]
-    for problem in _inputs_with_files(spec, plan):
-        named += [*plan.files_for(problem), *filter(None, [plan.expected_file(problem)])]
-    named += [file.path for file in spec.flag_files.values()]
-    named += [path for path in map(plan.folder.joinpath, _own_commands(plan)) if path.is_file()]
-    if plan.host is not None:
-        named += _with_imports(plan.host)
-    for path in named:
-        if not path.is_absolute() or path.is_relative_to(plan.folder):
-            yield path
+    for source in spec.sources.values() if plan is None else plan.sources:
+        yield from (source.path, *source.includes)
+    for file in spec.flag_files.values():
+        file.require_copy()
+        yield file.copy
+    host = spec.host if plan is None else plan.host
+    if host is not None:
+        yield from _with_imports(host)
+    if plan is not None:
+        commands = map(plan.folder.joinpath, _own_commands(plan))
+        yield from (path for path in commands if path.is_file() and _travels(path, spec))
 
 
-def _inputs_with_files(spec: Spec, plan: ProgramPlan) -> Iterable[Input]:
-    """Return the inputs whose files travel. Those of the space's file are among them, even if a
-    workload takes their place, since a worker reads that file."""
-    expected = getattr(plan.verify.against, "file", None)
-    templates = [*plan.files, *([Template(expected)] if expected is not None else [])]
-    if not any(t.names and not Path(t.text).is_absolute() for t in templates):
-        return spec.inputs
-    return dict.fromkeys((*spec.inputs, *load_spec(spec.path).inputs))
+def _files_of_inputs(spec: Spec, plan: ProgramPlan) -> Iterator[Path]:
+    for problem in spec.inputs:
+        yield from (*plan.files_for(problem), *filter(None, [plan.expected_file(problem)]))
+
+
+def _travels(path: Path, spec: Spec) -> bool:
+    """Whether a program's space names a file by a relative path."""
+    plan = spec.program
+    return plan is None or not path.is_absolute() or path.is_relative_to(plan.folder)
 
 
 def _own_commands(plan: ProgramPlan) -> Iterator[str]:
@@ -190,12 +187,6 @@ def _require_small(spec: Spec, sizes_bytes: Mapping[str, int], root: Path) -> No
             f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
             f"{MOST_BYTES:,}; the largest is {root / largest}"
         )
-
-
-def _sent(file: FlagFile) -> FlagFile:
-    """Return a flag's file with its path in a bundle."""
-    path = Path(_FLAG_FILES) / file.copy.name
-    return dataclasses.replace(file, path=path, copy=path)
 
 
 def _with_imports(host: Path) -> Iterable[Path]:

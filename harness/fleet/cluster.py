@@ -1,7 +1,6 @@
 """The workers of a Dask cluster: who they are, what they offer, and calls of them.
 
-Dask carries our messages, and says which workers are there; it neither sees what they mean nor
-decides what runs where.
+Dask carries our calls, and says which workers are there; it does not decide what runs where.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import partial
@@ -21,19 +19,17 @@ import harness
 from harness.core.errors import BackendUnavailable, HarnessError, UsageError
 from harness.core.invocation import command_line
 from harness.core.text import counted
-from harness.fleet import wire, worker
-from harness.fleet.engine import check_certificates, load_distributed
-from harness.fleet.exchange import Exchange
-from harness.fleet.messages import Offer, OfferedDevice
-from harness.fleet.remote_device import Channel
+from harness.fleet import agent
+from harness.fleet.address import check_certificates, load_distributed
+from harness.fleet.offer import Offer, OfferedDevice
 
 _LOOK_S, _WAIT_S, _CONNECT_S, _CLOSE_S = 0.5, 1.0, 10.0, 5.0
 _SILENT_S = 30.0
 """A worker of which the scheduler heard nothing for so long is lost, as one without a network;
 so is a scheduler that does not answer for so long."""
 
-BUILD = "build"
-"""The resource of Dask that says how many builds a worker runs at once."""
+_TASK_S = 120.0
+"""A worker that has not begun to serve a driver after so long never will."""
 
 
 class WorkerLost(BackendUnavailable):
@@ -45,56 +41,84 @@ class SchedulerLost(HarnessError):
 
 
 @dataclass(frozen=True)
+class FleetDevice:
+    """A device that a worker offers, the machine that it is in, and the worker's address."""
+
+    offered: OfferedDevice
+    host_name: str
+    address: str
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        backend = self.offered.backend
+        if backend is None:
+            return self.host_name
+        return f"{self.host_name} device {backend.device.index if backend.device else 0}"
+
+
+@dataclass(frozen=True)
 class Member:
     """A worker of the cluster, by its address, and what it offers."""
 
     address: str
     offer: Offer
-    builders: int
+
+    @property
+    def devices(self) -> list[FleetDevice]:
+        """The devices that it offers."""
+        host_name = self.offer.host_name
+        return [FleetDevice(each, host_name, self.address) for each in self.offer.devices]
 
 
 class Cluster:
     """A driver's view of a cluster."""
 
-    def __init__(self, client: Any, address: str) -> None:
+    def __init__(self, client: Any, address: str, say: Callable[[str], None]) -> None:
+        """`say` shows what is waited for."""
         self._client = client
         self._address = address
+        self._say = say
         self._lock = threading.Lock()
-        self._building: Counter[str] = Counter()  # builds under way, by the worker's address
-        self._builders: Mapping[str, int] = {}  # of the workers that are alive, by address
+        self._alive: frozenset[str] = frozenset()
         self._heard: dict[str, tuple[float, float]] = {}  # when last, and since when we know
         self._looked_s = -_LOOK_S
-        self._workers: Mapping[str, Any] = {}  # what the scheduler last said of each
+        self._workers: dict[str, Any] = {}  # what the scheduler last said of each
         self._is_lost = False  # the scheduler
-        self._exchanges: dict[str, Exchange | None] = {}
+        self._reached: set[str] = set()
 
     @classmethod
-    def connect(cls, address: str) -> Cluster:
+    def connect(cls, address: str, say: Callable[[str], None]) -> Cluster:
         """Connect to a scheduler; raises BackendUnavailable where none answers, UsageError without
         a certificate for an encrypted one."""
         distributed = load_distributed()
         check_certificates(address, "client")
-        options: dict[str, Any] = {"timeout": _CONNECT_S, "set_as_default": False}
+        options = {"timeout": _CONNECT_S, "set_as_default": False, "direct_to_workers": True}
         try:
-            return cls(distributed.Client(address, **options), address)
+            return cls(distributed.Client(address, **options), address, say)
         except (OSError, ValueError, TimeoutError) as error:
             raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
 
-    def wait_for_members(
-        self, wait_s: float, least: int = 1, say: Callable[[str], None] = lambda _: None
-    ) -> list[Member]:
+    def wait_for_members(self, wait_s: float, least: int = 1) -> list[Member]:
         """Return the workers once there are so many; wait at most so long, and say so.
 
-        Raises BackendUnavailable where there are fewer.
+        Raises BackendUnavailable where there are fewer, UsageError for one of another version of
+        harness.
         """
         begin_s = time.monotonic()
         is_said = False
         while len(self.alive()) < least and time.monotonic() < begin_s + wait_s:
             if not is_said and time.monotonic() > begin_s + _WAIT_S:
-                say(f"waiting for up to {wait_s:g} s for workers of {self._address}. {self._start}")
+                where = f"for workers of {self._address}. {self._start}"
+                self._say(f"waiting for up to {wait_s:g} s {where}")
                 is_said = True
             time.sleep(_LOOK_S / 5)
-        members, reasons = self.members()
+        members, reasons = list[Member](), list[str]()
+        for address in sorted(self.alive()):
+            try:
+                members.append(self.member(address))
+            except BackendUnavailable as error:
+                reasons.append(str(error))
         if len(members) < least:
             listed = "".join(f"\n  {reason}" for reason in reasons)
             raise BackendUnavailable(
@@ -107,29 +131,89 @@ class Cluster:
     def _start(self) -> str:
         return f"On each machine that shall measure, run: {command_line('worker', self._address)}"
 
-    def members(self) -> tuple[list[Member], list[str]]:
-        """Return the workers that are there now, with what each offers, and why others offer
-        nothing; raises UsageError for one of another version of harness."""
-        found, reasons = [], []
-        for address in sorted(self.alive()):
-            try:
-                found.append(self.member(address))
-            except WorkerLost as error:
-                reasons.append(str(error))
-        return found, reasons
-
     def member(self, address: str) -> Member:
-        """Return a worker; raises WorkerLost, UsageError for another version of harness."""
-        answer = self._called(address, worker.offer)
-        try:
-            offer: Offer = wire.decode(Offer, answer)
-        except wire.GarbledMessage as error:
+        """Return a worker; raises BackendUnavailable, UsageError for another version of harness."""
+        offer = self._done(address, agent.offer)
+        version = getattr(offer, "harness_version", "of another kind")
+        if not isinstance(offer, Offer) or version != harness.__version__:
             raise UsageError(
-                f"the worker {address} offers what this version of harness cannot read; install "
-                f"{harness.__version__} there: {error}"
-            ) from None
-        _require_version(address, offer)
-        return Member(address, offer, self._builders.get(address, 0))
+                f"the worker {getattr(offer, 'host_name', '')} ({address}) has harness {version}, "
+                f"this machine {harness.__version__}; install the same version"
+            )
+        return Member(address, offer)
+
+    def start(self, address: str, kind: Callable[..., object], *args: object) -> Any:
+        """Make an actor on a worker, which lives as long as what is returned; raises WorkerLost."""
+        self._reach(address)
+        return self._done(address, kind, *args, actor=True)
+
+    def call(self, address: str, actor: Any, method: str, *args: object) -> Any:
+        """Call a method of an actor. Raises what it raises, and WorkerLost."""
+        self._require_alive(address)
+        return self._awaited(address, partial(self._called, address, actor, method, args))
+
+    async def _called(
+        self, address: str, actor: Any, method: str, args: tuple[object, ...]
+    ) -> object:
+        """Call a method as Dask's Actor does, whose own call never ends where the answer cannot be
+        read (distributed 2026.8)."""
+        distributed = load_distributed()
+        worker = self._client.rpc(address)
+        if not self._client.direct_to_workers:
+            worker = distributed.actor.ProxyRPC(self._client.scheduler, address)
+        sent = [distributed.protocol.to_serialize(argument) for argument in args]
+        answer = await worker.actor_execute(actor=actor.key, function=method, args=sent, kwargs={})
+        if answer["status"] != "OK":
+            raise answer["exception"]
+        return answer["result"]
+
+    def _done(
+        self, address: str, function: Callable[..., object], *args: object, **how: Any
+    ) -> Any:
+        """Call a function on a worker, which is soon done."""
+        self._require_alive(address)
+        where = {"workers": [address], "pure": False, **how}
+        future = self._client.submit(function, *args, **where)
+        gather = partial(self._client.gather, future, direct=False, asynchronous=True)
+        return self._awaited(address, gather, _TASK_S)
+
+    def _awaited(
+        self,
+        address: str,
+        call: Callable[[], Coroutine[Any, Any, Any]],
+        limit_s: float = float("inf"),
+    ) -> Any:
+        """Wait for a coroutine of Dask's event loop; a worker that dies may never answer it."""
+        end_s = time.monotonic() + limit_s
+        with self._client.as_current():  # an actor belongs to the client that is current
+            answer = asyncio.run_coroutine_threadsafe(call(), self._client.loop.asyncio_loop)
+        try:
+            # Not with Dask's own timeout: hundreds of waiting threads would keep its loop busy.
+            while not wait([answer], timeout=_WAIT_S).done:
+                self._require_alive(address)
+                if time.monotonic() > end_s:
+                    raise WorkerLost(f"the worker {address} did not answer within {limit_s:g} s")
+            return answer.result()
+        except HarnessError:
+            raise
+        except Exception as error:  # whatever Dask or the worker raise
+            self._require_alive(address)
+            reason = f"{type(error).__name__}: {error}"
+            raise WorkerLost(f"the worker {address} failed: {reason}") from None
+        finally:
+            answer.cancel()
+
+    def _reach(self, address: str) -> None:
+        """Use the scheduler for all calls where this machine cannot connect to a worker."""
+        if address in self._reached or not self._client.direct_to_workers:
+            return
+        try:
+            self._awaited(address, partial(_connected, self._client.rpc, address))
+        except WorkerLost as error:
+            self._require_alive(address)
+            self._client.direct_to_workers = False
+            self._say(f"messages to workers go through the scheduler, which takes longer: {error}")
+        self._reached.add(address)
 
     def alive(self) -> frozenset[str]:
         """Return the addresses of the workers from which the scheduler has heard lately."""
@@ -137,7 +221,7 @@ class Cluster:
             if time.monotonic() - self._looked_s >= _LOOK_S:
                 self._look()
                 self._looked_s = time.monotonic()
-            return frozenset(self._builders)
+            return self._alive
 
     def _look(self) -> None:
         if self._is_lost:
@@ -157,115 +241,20 @@ class Cluster:
             raise self._scheduler_lost()
         # By this machine's clock: the scheduler's may differ, and all workers may be silent.
         now_s = time.monotonic()
-        heard = {address: one["last_seen"] for address, one in self._workers.items()}
+        heard = {address: each["last_seen"] for address, each in self._workers.items()}
         before, self._heard = self._heard, {}
         for address, last_seen in heard.items():
             seen, since_s = before.get(address, (None, now_s))
             self._heard[address] = last_seen, since_s if seen == last_seen else now_s
-        self._builders = {
-            address: int(self._workers[address]["resources"].get(BUILD, 0))
-            for address, (_, since_s) in self._heard.items()
-            if now_s - since_s < _SILENT_S
-        }
+        self._alive = frozenset(
+            address for address, (_, since_s) in self._heard.items() if now_s - since_s < _SILENT_S
+        )
 
     def _scheduler_lost(self) -> SchedulerLost:
         return SchedulerLost(
             f"the scheduler {self._address} does not answer any more. All measurements are "
             "kept: start it and its workers, and run the same command again"
         )
-
-    def call(self, address: str, method: str, message: bytes) -> bytes:
-        """Call a method of a worker's agent; raises WorkerLost."""
-        self._require_alive(address)
-        exchange = self._exchange(address)
-        if exchange is None:
-            # Dask starts no more builds at once than a worker offers to all drivers.
-            return self._called(address, worker.call, method, message, builds=method == "build")
-        answer = exchange.call(method, message)
-        while not wait([answer], timeout=_WAIT_S).done:
-            self._require_alive(address)
-        try:
-            result: object = answer.result()
-        except Exception as error:  # whatever Dask or the worker raise
-            raise self._lost(address, error) from None
-        return _bytes(address, result)
-
-    def _exchange(self, address: str) -> Exchange | None:
-        """Return the connection to a worker; None where only the scheduler can connect to it."""
-        if address not in self._exchanges:
-            exchange = Exchange(self._client, address)
-            loop = self._client.loop.asyncio_loop
-            connecting = asyncio.run_coroutine_threadsafe(exchange.is_reachable(), loop)
-            found = exchange if connecting.result() else None
-            with self._lock:  # another thread may have found it first
-                self._exchanges.setdefault(address, found)
-        return self._exchanges[address]
-
-    @contextlib.contextmanager
-    def builder(self, avoid: Collection[str] = ()) -> Iterator[str]:
-        """Take the worker that is least busy with builds; yield its address.
-
-        Raises BackendUnavailable where no worker compiles, other than those to `avoid`.
-        """
-        alive = self.alive()
-        with self._lock:
-            shares = {
-                address: self._building[address] / count
-                for address, count in self._builders.items()
-                if count and address in alive and address not in avoid
-            }
-            if not shares:
-                raise BackendUnavailable("no worker that compiles is left in the cluster")
-            address = min(shares, key=shares.__getitem__)
-            self._building[address] += 1
-        try:
-            yield address
-        finally:
-            with self._lock:
-                self._building[address] -= 1
-
-    def _called(
-        self, address: str, function: Callable[..., bytes], *words: object, builds: bool = False
-    ) -> bytes:
-        self._require_alive(address)
-        where: dict[str, Any] = {"workers": [address]}
-        if builds:
-            where["resources"] = {BUILD: 1}
-        future = self._client.submit(function, *words, pure=False, **where)
-        try:
-            ended = threading.Event()
-            # Not with Dask's own timeout: hundreds of waiting threads keep its loop busy, and a
-            # result that comes at the same moment is an UnboundLocalError (distributed 2026.8).
-            future.add_done_callback(lambda _: ended.set())
-            while not ended.wait(_WAIT_S):
-                self._require_alive(address)
-            answer = self._result(address, future)
-        finally:
-            with contextlib.suppress(Exception):
-                future.release()
-        return _bytes(address, answer)
-
-    def _result(self, address: str, future: Any) -> object:
-        try:
-            if future.status in ("error", "cancelled"):
-                return future.result()  # which raises why
-            return self._fetched(address, future)
-        except WorkerLost:
-            raise
-        except Exception as error:  # whatever Dask or the worker raise
-            raise self._lost(address, error) from None
-
-    def _lost(self, address: str, error: Exception) -> WorkerLost:
-        self._require_alive(address)
-        return WorkerLost(f"the worker {address} failed: {type(error).__name__}: {error}")
-
-    def _fetched(self, address: str, future: Any) -> object:
-        """Fetch a result; that of a worker which dies meanwhile would never come."""
-        coroutine = self._client.gather(future, asynchronous=True)
-        fetched = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
-        while not wait([fetched], timeout=_WAIT_S).done:
-            self._require_alive(address)  # Dask ends the coroutine when the future is released
-        return fetched.result()
 
     def _require_alive(self, address: str) -> None:
         if address not in self.alive():
@@ -277,63 +266,5 @@ class Cluster:
             self._client.close(timeout=_CLOSE_S)
 
 
-@dataclass(frozen=True)
-class AgentChannel:
-    """Carries requests to the agent of one worker."""
-
-    cluster: Cluster
-    address: str
-
-    def measure(self, request: bytes) -> bytes:
-        """Carry out a call of a device."""
-        return self.cluster.call(self.address, "measure", request)
-
-    def program(self, request: bytes) -> bytes:
-        """Carry out a call of the machine, which runs programs."""
-        return self.cluster.call(self.address, "program", request)
-
-    def store(self, bundle: bytes) -> bytes:
-        """Keep the files of a bundle."""
-        return self.cluster.call(self.address, "store", bundle)
-
-
-def _bytes(address: str, answer: object) -> bytes:
-    if not isinstance(answer, bytes):
-        raise WorkerLost(f"the worker {address} answered with a {type(answer).__name__}")
-    return answer
-
-
-def _require_version(address: str, offer: Offer) -> None:
-    if offer.harness_version != harness.__version__:
-        raise UsageError(
-            f"the worker {offer.host_name} ({address}) has harness {offer.harness_version}, this "
-            f"machine {harness.__version__}; install the same version"
-        )
-
-
-@dataclass(frozen=True)
-class FleetDevice:
-    """A device that a worker offers, the machine that it is in, and the way to it.
-
-    `address` is the worker's.
-    """
-
-    offered: OfferedDevice
-    host_name: str
-    channel: Channel
-    address: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name for messages."""
-        backend = self.offered.backend
-        if backend is None:
-            return self.host_name
-        return f"{self.host_name} device {backend.device.index if backend.device else 0}"
-
-
-def devices_of(cluster: Cluster, member: Member) -> list[FleetDevice]:
-    """Return the devices that a worker offers."""
-    host_name, address = member.offer.host_name, member.address
-    channel = AgentChannel(cluster, address)
-    return [FleetDevice(each, host_name, channel, address) for each in member.offer.devices]
+async def _connected(pool: Any, address: str) -> None:
+    pool.reuse(address, await asyncio.wait_for(pool.connect(address), _CONNECT_S / 2))

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from harness.core.errors import HarnessError, UsageError
-from harness.fleet.cluster import Cluster, FleetDevice, devices_of
+from harness.fleet.cluster import Cluster, FleetDevice
 from harness.measure.measurer import Measurer
 
 _LOOK_S = 2.0
 _ENDING_S = 5.0  # a device that takes longer to open is free again once its worker notices
 _AGAIN_S = 30.0
-"""A device that cannot be opened, since another driver uses it, is tried again after so long."""
+"""A device that cannot be opened, since another campaign uses it, is tried again after so long."""
 
 
 class LateDevices:
@@ -88,7 +88,7 @@ class LateDevices:
         self._used = {uuid: address for uuid, address in self._used.items() if address in alive}
         for address in sorted(alive - self._offered.keys()):
             try:
-                offered = devices_of(self._cluster, self._cluster.member(address))
+                offered = self._cluster.member(address).devices
                 self._offered[address] = [
                     each for each in offered if (each.offered.backend is None) == self._is_program
                 ]

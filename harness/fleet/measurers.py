@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.core.text import counted
+from harness.fleet.address import check_address, local_count
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Cluster, FleetDevice, devices_of
-from harness.fleet.engine import check_address, local_count
-from harness.fleet.held import IDLE_S
+from harness.fleet.cluster import Cluster, FleetDevice
 from harness.fleet.late import LateDevices
-from harness.fleet.messages import DeviceSession, OfferedDevice
-from harness.fleet.remote_device import Builders, RemoteBuilds, RemoteDevice
-from harness.fleet.remote_programs import ProgramOpener
+from harness.fleet.remote import RemoteAgent, RemoteMeasurer
 from harness.fleet.serving import local_cluster
-from harness.measure.choose import with_arch, with_cache
-from harness.measure.devices import Backend, names_in
-from harness.measure.kernels import Elsewhere, KernelMeasurer
+from harness.measure.devices import names_in
 from harness.measure.measurer import Measurer
 from harness.space_file import Spec
-from harness.space_file.compiler import AUTO
 
 JOIN_S = 60.0
 """A cluster without workers is given so long for the first one to come."""
 
-_BUSY_S = IDLE_S + 5.0
-"""A device whose driver was killed is free after so long."""
+_BUSY_S = 60.0
+"""A device whose driver was killed is free when its last measurement has ended."""
 
 _BUSY_LOOK_S = 1.0
 
@@ -56,15 +48,17 @@ class FleetRequest:
 
 @dataclass(frozen=True)
 class FleetMeasurers:
-    """The measurers of a cluster's equal devices, and the devices that join them."""
+    """The measurers of a cluster's equal devices by the devices' names, why other devices were
+    skipped, and the devices that join."""
 
-    opened: OpenedMeasurers
+    measurers: Mapping[str, Measurer]
+    skipped: Sequence[str]
     late: LateDevices
 
 
 @contextmanager
 def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[FleetMeasurers]:
-    """Open a measurer for each device of a cluster; close the first one last, inside the block.
+    """Open a measurer for each device of a cluster; close them inside the block.
 
     Raises UsageError and BackendUnavailable.
     """
@@ -84,22 +78,16 @@ def fleet_measurers(spec: Spec, request: FleetRequest) -> Iterator[FleetMeasurer
 
 
 def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[FleetMeasurers]:
-    cluster = Cluster.connect(request.address)
+    cluster = Cluster.connect(request.address, request.say)
     try:
-        members = cluster.wait_for_members(JOIN_S, least, request.say)
-        found = [device for member in members for device in devices_of(cluster, member)]
-        at_once = sum(member.builders for member in members)
-        if at_once == 0 and spec.program is None:
-            raise BackendUnavailable(
-                f"no worker of {request.address} compiles; start one with `harness.worker` and "
-                "--builders 1 or more, or `dask worker` with --resources build=1"
-            )
+        members = cluster.wait_for_members(JOIN_S, least)
+        found = [device for member in members for device in member.devices]
         chosen = _chosen(spec, found, request.names)
-        opener = _opener(spec, chosen[0].offered, cluster, at_once, request.driver)
-        opened = open_measurers(opener, chosen[: request.most], request.say)
+        opener = Opener(spec, cluster, request.driver)
+        opened, used, skipped = _opened(opener, chosen[: request.most], request.say)
         there = [member.address for member in members]
-        late = LateDevices(cluster, opener.open, opened.used, request.most, there)
-        yield FleetMeasurers(opened, late)
+        late = LateDevices(cluster, opener.open, used, request.most, there)
+        yield FleetMeasurers(opened, skipped, late)
     finally:
         cluster.close()
 
@@ -141,82 +129,30 @@ def _words(device: FleetDevice) -> str:
 
 
 class Opener:
-    """Opens measurers of equal devices of a fleet, which share their builds."""
+    """Opens the measurers of devices of a fleet; those of one worker share an agent."""
 
-    def __init__(
-        self, spec: Spec, first: OfferedDevice, builders: Builders, at_once: int, driver: str
-    ) -> None:
-        """`first` is the device opened first, `at_once` how many builds run in the fleet."""
-        self._spec = spec
+    def __init__(self, spec: Spec, cluster: Cluster, driver: str) -> None:
+        self._cluster = cluster
         self._driver = driver
-        self._run = os.urandom(8).hex()
-        backend = _backend_of(first)
-        self._packed = pack(spec, backend.language)
-        self._builds = RemoteBuilds(builders, _wanted(spec, backend), self._packed, at_once)
-        self._first: KernelMeasurer | None = None
+        self._packed = pack(spec)
+        self._agents: dict[str, RemoteAgent] = {}  # by the worker's address
 
-    def open(self, device: FleetDevice) -> KernelMeasurer:
-        """Open the measurer of a device; close the first one last.
-
-        Raises BackendUnavailable where it cannot be opened.
-        """
-        backend = _wanted(self._spec, _backend_of(device.offered))
-        session = DeviceSession(
-            driver=self._driver,
-            run=self._run,
-            uuid=device.offered.uuid,
-            cache=backend.cache,
-            arch_specific=backend.arch_specific,
-            cuda_compiler=backend.cuda_compiler,
-            bundle=self._packed.bundle.digest,
-            host=self._packed.host,
-        )
-        remote = RemoteDevice(device.channel, session, self._packed.bundle)
-        elsewhere = Elsewhere(remote, self._builds)
-        opened = KernelMeasurer(self._spec, backend, equal=self._first, elsewhere=elsewhere)
-        if self._first is None:
-            self._first = opened
-            self._builds.compiler = opened.environment.compiler
-        return opened
+    def open(self, device: FleetDevice) -> RemoteMeasurer:
+        """Open the measurer of a device; raises BackendUnavailable where it cannot be opened."""
+        address = device.address
+        agent = self._agents.get(address)
+        if agent is None or agent.is_lost:
+            agent = RemoteAgent(self._cluster, address, self._driver, *self._packed)
+            self._agents[address] = agent
+        return RemoteMeasurer(agent, device.offered.uuid)
 
 
-def _opener(
-    spec: Spec, first: OfferedDevice, builders: Builders, at_once: int, driver: str
-) -> DeviceOpener:
-    """Return what opens measurers of a space."""
-    if spec.program is not None:
-        return ProgramOpener(spec, driver)
-    return Opener(spec, first, builders, at_once, driver)
+_Opened = tuple[dict[str, Measurer], list[FleetDevice], list[str]]
+"""The measurers by the devices' names, their devices, and why others were skipped."""
 
 
-def _backend_of(offered: OfferedDevice) -> Backend:
-    assert offered.backend is not None, "a device that runs kernels"
-    return offered.backend
-
-
-class DeviceOpener(Protocol):
-    """Opens the measurers of equal devices."""
-
-    def open(self, device: FleetDevice) -> Measurer:
-        """Open the measurer of a device; close the first one last.
-
-        Raises BackendUnavailable where it cannot be opened.
-        """
-
-
-@dataclass
-class OpenedMeasurers:
-    """The measurers of devices by the devices' names, and why other devices were skipped."""
-
-    measurers: dict[str, Measurer]
-    used: list[FleetDevice]
-    skipped: list[str]
-
-
-def open_measurers(
-    opener: DeviceOpener, devices: Sequence[FleetDevice], say: Callable[[str], None]
-) -> OpenedMeasurers:
-    """Open a measurer for each of these devices that can be opened; close the first one last.
+def _opened(opener: Opener, devices: Sequence[FleetDevice], say: Callable[[str], None]) -> _Opened:
+    """Open a measurer for each of these devices that can be opened.
 
     Where all are used by other drivers, which may have ended, waits and says so. Raises
     BackendUnavailable where none can be opened.
@@ -235,7 +171,7 @@ def open_measurers(
             time.sleep(_BUSY_LOOK_S)
 
 
-def _opened_now(opener: DeviceOpener, devices: Sequence[FleetDevice]) -> OpenedMeasurers:
+def _opened_now(opener: Opener, devices: Sequence[FleetDevice]) -> _Opened:
     opened: dict[str, Measurer] = {}
     used, skipped = list[FleetDevice](), list[str]()
     try:
@@ -255,11 +191,4 @@ def _opened_now(opener: DeviceOpener, devices: Sequence[FleetDevice]) -> OpenedM
         for measurer in reversed(opened.values()):
             measurer.close()
         raise
-    return OpenedMeasurers(opened, used, skipped)
-
-
-def _wanted(spec: Spec, backend: Backend) -> Backend:
-    """Return a worker's backend as the space wants it; a compiler that the space does not name is
-    the worker's choice."""
-    compiler = backend.cuda_compiler if spec.cuda_compiler == AUTO else spec.cuda_compiler
-    return dataclasses.replace(with_arch(spec, with_cache(spec, backend)), cuda_compiler=compiler)
+    return opened, used, skipped

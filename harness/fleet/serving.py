@@ -10,10 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from harness.core.errors import BackendUnavailable, UsageError
-from harness.fleet import worker
-from harness.fleet.cluster import BUILD
-from harness.fleet.engine import LOCAL, check_address, check_certificates, load_distributed
-from harness.fleet.messages import Offer
+from harness.fleet import agent
+from harness.fleet.address import LOCAL, check_address, check_certificates, load_distributed
 from harness.measure.devices import choose_offered
 
 _CONNECT_S = 30
@@ -33,27 +31,20 @@ def check_can_serve(address: str, insecure: bool) -> None:
     check_certificates(address, "worker")
 
 
-def serve(address: str, offer: Offer) -> None:
+def serve(address: str) -> None:
     """Serve a scheduler until it ends, or a signal asks this process to end.
 
     Raises BackendUnavailable where no scheduler answers.
     """
     try:
-        asyncio.run(_served(address, offer))
+        asyncio.run(_served(address))
     finally:
-        worker.close()
+        agent.close()
 
 
-async def _served(address: str, offer: Offer) -> None:
-    """A device is busy in a thread of its own, and so is each build."""
+async def _served(address: str) -> None:
     distributed = load_distributed()
-    serving = distributed.Worker(
-        address,
-        nthreads=len(offer.devices) + offer.builders,
-        resources={BUILD: offer.builders},
-        death_timeout=_CONNECT_S,
-        dashboard=False,
-    )
+    serving = distributed.Worker(address, nthreads=1, death_timeout=_CONNECT_S, dashboard=False)
     try:
         await serving
     except (OSError, asyncio.TimeoutError) as error:

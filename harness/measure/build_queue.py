@@ -6,16 +6,17 @@ Several devices may share one queue, each from a thread of its own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any, Generic, Protocol, TypeVar
-from weakref import WeakValueDictionary
+from typing import Generic, Protocol, TypeVar
 
 from harness.core.errors import BuildFailed
+from harness.core.machine import spare_cores
 from harness.core.program import Binary, Buildable
 from harness.measure.build_cache import BuildCache
-from harness.measure.processes import Processes, ProcessLost, Task, count_of_builders
+from harness.measure.child import Child, ChildLost, repeated
 from harness.measure.run_folder import require_room
 
 BUILD_TIMEOUT_S = 150.0
@@ -23,7 +24,6 @@ BUILD_TIMEOUT_S = 150.0
 
 _GRACE_S = 5.0
 
-T = TypeVar("T")
 B = TypeVar("B", bound=Buildable)
 B_contra = TypeVar("B_contra", bound=Buildable, contravariant=True)
 
@@ -40,22 +40,6 @@ class BackendOf(Protocol[B_contra]):
 
     def open_compiler(self) -> CompilerOf[B_contra]:
         """Open the compiler in this process; raises BackendUnavailable."""
-
-
-class BuildProcesses(Protocol):
-    """Processes that compile, on this machine or on others: the methods of Processes for it."""
-
-    def schedule(self, function: Callable[..., T], *args: Any, timeout_s: float) -> Task[T]:
-        """Run a function of BuildWorker as soon as a process is free."""
-
-    def result_of(self, task: Task[T]) -> T:
-        """Wait for a scheduled function; raises what it raises, or ProcessLost."""
-
-    def settle(self, tasks: Iterable[Task[Any]]) -> None:
-        """Wait until these tasks have ended."""
-
-    def close(self) -> None:
-        """End the processes."""
 
 
 class BuildWorker(Generic[B]):
@@ -86,7 +70,7 @@ class BuildQueue(Generic[B]):
     """The builds of one run: on disk, under way, or failed.
 
     `compiler` is the identity of the compiler, a part of the build cache's keys. `at_once`
-    processes compile, by default one less than there are cores; or `processes` do.
+    processes compile, by default one less than there are cores.
     """
 
     def __init__(
@@ -95,109 +79,53 @@ class BuildQueue(Generic[B]):
         compiler: str,
         worker: type[BuildWorker[B]] = BuildWorker,
         at_once: int | None = None,
-        processes: BuildProcesses | None = None,
     ) -> None:
-        self._backend = backend
         self._compiler = compiler
         self._worker = worker
-        self._at_once = at_once or count_of_builders()
         self._cache = BuildCache()
         self._cache.trim()
-        self._processes = processes
-        self._found: dict[str, Binary] = {}
-        self._running: dict[str, Task[Binary]] = {}
-        self._failed: dict[str, str] = {}
-        self._rebuilding: list[Task[Binary]] = []
+        count = at_once or max(1, spare_cores())
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="harness-builds")
+        self._children = [Child(partial(worker, backend)) for _ in range(count)]
+        self._idle = self._children.copy()
+        self._builds: dict[str, Future[Binary]] = {}
         self._changed = threading.Condition()
-        self._scheduled_count = 0
+        self._under_way = 0
         self._undisturbed = 0  # blocks in which nothing may compile
         self._waiting = 0  # threads with a build that waits for the end of these blocks
-        self._finishing: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._is_closed = False
 
-    def start(self, program: B) -> None:
-        """Start a build, unless it is on disk, under way, or has failed."""
+    def start(self, program: B) -> Future[Binary]:
+        """Start a build, unless it is on disk, under way, or has failed; return its result."""
         key = program.key(self._compiler)
         with self._changed:
-            if not self._is_known(key):
-                with self._disturbing():
-                    if not self._is_known(key):
-                        self._running[key] = self._scheduled(program)
-
-    def _is_known(self, key: str) -> bool:
-        """Whether a build is on disk, under way, or has failed."""
-        if key in self._found or key in self._running or key in self._failed:
-            return True
-        cached = self._cache.get(key)
-        if cached is not None:
-            self._found[key] = cached
-        return cached is not None
-
-    def _scheduled(self, program: B) -> Task[Binary]:
-        limit_s = _limit_s(program)
-        self._scheduled_count += 1
-        return self._builders.schedule(self._worker.compile, program, timeout_s=limit_s)
+            if key not in self._builds:
+                cached = self._cache.get(key)
+                if cached is not None:
+                    self._builds[key] = Future()
+                    self._builds[key].set_result(cached)
+                else:
+                    self._wait_to_build()  # another thread may start it meanwhile
+            if key not in self._builds:
+                self._builds[key] = self._submitted(program)
+            return self._builds[key]
 
     def finish(self, program: B) -> Binary:
         """Wait for a build, which is started if it was not.
 
         Raises BuildFailed, also at every later call for the same program.
         """
-        key = program.key(self._compiler)
+        binary = self.start(program).result()
         with self._changed:
-            finishing = self._finishing.setdefault(key, threading.Lock())
-        with finishing:  # another thread that waits as well finds the build on disk afterwards
-            self.start(program)
-            with self._changed:
-                if key in self._found:
-                    return self._found.pop(key)
-                if key in self._failed:
-                    raise BuildFailed(self._failed[key])
-                task = self._running[key]
-            try:
-                return self._builders.result_of(task)
-            except (BuildFailed, ProcessLost) as error:
-                self._failed[key] = _reason(error)
-                raise BuildFailed(self._failed[key]) from None
-            finally:
-                with self._changed:
-                    del self._running[key]
-
-    def rebuild(self, program: B) -> Binary:
-        """Build now, whatever is on disk; raises BuildFailed."""
-        with self._changed, self._disturbing():
-            task = self._scheduled(program)
-            self._rebuilding.append(task)
-        try:
-            return self._builders.result_of(task)
-        except ProcessLost as error:
-            raise BuildFailed(_reason(error)) from None
-        finally:
-            with self._changed:
-                self._rebuilding.remove(task)
-
-    def wait_for_all(self) -> None:
-        """Wait until nothing compiles."""
-        if self._processes is not None:
-            self._processes.settle(self._under_way())
-
-    def _under_way(self) -> list[Task[Binary]]:
-        with self._changed:
-            return [*self._running.values(), *self._rebuilding]
+            self._builds.pop(program.key(self._compiler), None)  # it is on disk
+        return binary
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """Wait until nothing compiles, and let no other thread start a build inside the block."""
-        while True:
-            count = self._scheduled_count
-            self.wait_for_all()
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_closed or not self._waiting)
-                self._require_open()
-                # A build may never end: one that a dying pool forgot is begun again by `finish`.
-                if count == self._scheduled_count:
-                    self._undisturbed += 1
-                    break
+        with self._changed:
+            self._wait_for(lambda: not (self._under_way or self._waiting))
+            self._undisturbed += 1
         try:
             yield
         finally:
@@ -205,45 +133,56 @@ class BuildQueue(Generic[B]):
                 self._undisturbed -= 1
                 self._changed.notify_all()
 
-    @contextmanager
-    def _disturbing(self) -> Iterator[None]:
-        """Wait for the end of undisturbed blocks; meanwhile no other begins."""
-        self._waiting += 1
-        try:
-            self._changed.wait_for(lambda: self._is_closed or not self._undisturbed)
-            self._require_open()
-            yield
-        finally:
-            self._waiting -= 1
-            self._changed.notify_all()
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise RuntimeError("the builds were ended")
-
     def close(self) -> None:
         """End the builder processes; threads that wait for a build get an exception."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        if self._processes is not None:
-            self._processes.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for child in self._children:
+            child.close()
 
-    @property
-    def _builders(self) -> BuildProcesses:
-        """The builder processes, which start when the first is needed."""
-        if self._processes is None:
-            self._processes = Processes(self._at_once, partial(self._worker, self._backend))
-        return self._processes
+    def _wait_to_build(self) -> None:
+        """Wait for the end of undisturbed blocks; meanwhile no other begins."""
+        self._waiting += 1
+        try:
+            self._wait_for(lambda: not self._undisturbed)
+        finally:
+            self._waiting -= 1
+            self._changed.notify_all()
+
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        self._changed.wait_for(lambda: self._is_closed or condition())
+        if self._is_closed:
+            raise RuntimeError("the builds were ended")
+
+    def _submitted(self, program: B) -> Future[Binary]:
+        self._under_way += 1
+        build = self._threads.submit(self._built, program)
+        build.add_done_callback(self._note_end)
+        return build
+
+    def _note_end(self, _build: Future[Binary]) -> None:
+        with self._changed:
+            self._under_way -= 1
+            self._changed.notify_all()
+
+    def _built(self, program: B) -> Binary:
+        """Build in a process of its own; there is one for each thread."""
+        child = self._idle.pop()
+        method, limit_s = self._worker.compile, _limit_s(program)
+        try:
+            return repeated(partial(child.call, method, program, timeout_s=limit_s))
+        except ChildLost as lost:
+            raise BuildFailed(f"the compiler's process {lost}") from None
+        except BuildFailed as error:
+            reason = str(error) or "the compiler refused the configuration without a reason"
+            raise BuildFailed(reason) from None
+        finally:
+            self._idle.append(child)
 
 
 def _limit_s(program: Buildable) -> float:
     """Return when the process of a build is ended, if the compiler has not ended itself."""
     own_s = program.timeout_s
     return BUILD_TIMEOUT_S if own_s is None else own_s + _GRACE_S
-
-
-def _reason(error: BuildFailed | ProcessLost) -> str:
-    if isinstance(error, ProcessLost):
-        return f"the compiler's process {error}"
-    return str(error) or "the compiler refused the configuration without a reason"

@@ -92,7 +92,7 @@ def open_measurers(
 
 def _equal_ones(spec: Spec, chosen: Sequence[Backend], most: int) -> tuple[list[Backend], str]:
     """Return the backends of equal devices as the space wants them, and why they were chosen."""
-    first = with_cuda_compiler(spec, _fitting(spec, chosen[0]))
+    first = fitted_backend(spec, chosen[0])
     compiler, why = first.cuda_compiler, first.why
     others = (_fitting(spec, each) for each in chosen[1:most])
     backends = [first, *(dataclasses.replace(each, cuda_compiler=compiler) for each in others)]
@@ -124,6 +124,14 @@ def _opened(spec: Spec, backends: Sequence[Backend]) -> dict[str, Measurer]:
 
 def _runs_program(spec: Spec, requested: str) -> bool:
     return spec.program is not None or requested == COMMAND
+
+
+def fitted_backend(spec: Spec, backend: Backend) -> Backend:
+    """Return the backend as the space wants it, with the compiler that it names.
+
+    Raises UsageError where there is no source, BackendUnavailable without that compiler.
+    """
+    return with_cuda_compiler(spec, _fitting(spec, backend))
 
 
 def _fitting(spec: Spec, backend: Backend) -> Backend:

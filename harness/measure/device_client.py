@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from harness.core.errors import (
     BackendUnavailable,
@@ -19,51 +17,33 @@ from harness.core.errors import (
 )
 from harness.core.records import Input
 from harness.measure import empty_kernel
+from harness.measure.child import Child, ChildLost, repeated
 from harness.measure.device_lock import device_locked
-from harness.measure.device_worker import SEARCH_SEED, DeviceFacts, DeviceWorker, Reply
+from harness.measure.device_worker import DataLost, DeviceFacts, DeviceWorker
 from harness.measure.devices import Backend
-from harness.measure.processes import Processes, ProcessLost
+from harness.measure.occasions import SEARCH_SEED
 
 _PREPARE_TIMEOUT_S = 600.0
 
 T = TypeVar("T")
 
 
-class DeviceConnection(Protocol):
-    """A device that another process owns, on this machine or on another; see DeviceClient."""
-
-    def describe(self) -> DeviceFacts:
-        """Open the device and describe it; raises BackendUnavailable."""
-
-    def require_working(self) -> None:
-        """Raise BackendUnavailable where an empty kernel does not run on the device."""
-
-    def argument_names(self, problem: Input) -> tuple[str, ...]:
-        """Return the names of the kernel's arguments; raises HostModuleError."""
-
-    def made_s(self, problem: Input) -> float:
-        """Return how long the data of an input took the last time; 0 before the first."""
-
-    def run(
-        self,
-        problem: Input,
-        method: Callable[..., Reply[T]],
-        *args: object,
-        timeout_s: float,
-        seed: int = SEARCH_SEED,
-    ) -> T:
-        """Call a method of DeviceWorker while the process holds the data of an input and a seed."""
-
-    def close(self) -> None:
-        """Leave the device."""
-
-
-@dataclass
 class _DeviceProcess:
-    """The process that owns the device; `used` once a configuration has run in it."""
+    """The process that owns the device, and what its clients know of it: which data each host
+    module has there, and whether a configuration has run in it."""
 
-    processes: Processes
-    used: bool = False
+    def __init__(self, make_worker: Callable[[], DeviceWorker]) -> None:
+        self.child = Child(make_worker)
+        self.generation = 0
+        self.prepared: dict[Path, tuple[Input, int]] = {}
+        self.is_used = False
+
+    def start(self) -> None:
+        """Start the process where there is none, of which nothing is known yet."""
+        if self.child.start() != self.generation:
+            self.generation = self.child.generation
+            self.prepared.clear()
+            self.is_used = False
 
 
 class DeviceClient:
@@ -82,22 +62,25 @@ class DeviceClient:
         if owner is None:
             with ExitStack() as lock:  # which is free again where no process can be started
                 lock.enter_context(device_locked(backend))
-                self._process = _DeviceProcess(Processes(1, partial(DeviceWorker, backend, host)))
+                self._process = _DeviceProcess(partial(DeviceWorker, backend, host))
                 self._lock = lock.pop_all()
         else:
             self._process = owner._process
         self._names: dict[Input, tuple[str, ...]] = {}
-        self._made_s: dict[Input, float] = {}
 
     @property
-    def _processes(self) -> Processes:
-        return self._process.processes
+    def _child(self) -> Child:
+        return self._process.child
+
+    def _call(self, method: Callable[..., T], *args: object) -> T:
+        call = partial(self._child.call, method, *args, timeout_s=_PREPARE_TIMEOUT_S)
+        return repeated(call)
 
     def describe(self) -> DeviceFacts:
         """Open the device and describe it; raises BackendUnavailable."""
         try:
-            return self._processes.run(DeviceWorker.describe, timeout_s=_PREPARE_TIMEOUT_S)
-        except ProcessLost as lost:
+            return self._call(DeviceWorker.describe)
+        except ChildLost as lost:
             raise BackendUnavailable(
                 f"the process that opens the {self._language} device {lost}; see whether the "
                 "driver's own tools work (clinfo, nvidia-smi)"
@@ -106,8 +89,8 @@ class DeviceClient:
     def require_working(self) -> None:
         """Raise BackendUnavailable where an empty kernel does not run on the device."""
         try:
-            self._processes.run(DeviceWorker.require_working, timeout_s=_PREPARE_TIMEOUT_S)
-        except ProcessLost as lost:
+            self._call(DeviceWorker.require_working)
+        except ChildLost as lost:
             raise BackendUnavailable(
                 f"an empty kernel does not run on the {self._language} device: its process {lost}\n"
                 f"{empty_kernel.advice(self._language)}"
@@ -118,10 +101,6 @@ class DeviceClient:
         if problem not in self._names:
             self._prepare(problem)
         return self._names[problem]
-
-    def made_s(self, problem: Input) -> float:
-        """Return how long the data of an input took the last time; 0 before the first."""
-        return self._made_s.get(problem, 0.0)
 
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
         """Make the data of an input in the process; raises HostModuleError.
@@ -136,82 +115,65 @@ class DeviceClient:
                 raise _does_not_fit(error) from None
         except LaunchFailed:
             pass
-        self._processes.replace()
+        self._child.replace()
         try:
             self._make_data(problem, seed)
         except OutOfDeviceMemory as error:
             raise _does_not_fit(error) from None
         except LaunchFailed as error:
-            self._processes.replace()  # the next input shall not find it broken
+            self._child.replace()  # the next input shall not find it broken
             raise HostModuleError(f"its data cannot be copied to the device: {error}") from None
 
     def _make_data(self, problem: Input, seed: int) -> None:
-        began_s = time.perf_counter()
+        self._process.prepared.pop(self._host, None)
+        prepare = DeviceWorker.prepare
         try:
-            self._names[problem] = self._processes.run(
-                DeviceWorker.prepare, problem, seed, self._host, timeout_s=_PREPARE_TIMEOUT_S
+            self._names[problem] = self._call(
+                DeviceWorker.serve, self._host, prepare, problem, seed
             )
-            self._made_s[problem] = time.perf_counter() - began_s
-        except ProcessLost as lost:
+        except ChildLost as lost:
             raise HostModuleError(
                 f"{self._host}: the process that made the data of ({problem}) {lost}; "
                 "is there enough memory, and time?"
             ) from None
+        self._process.start()
+        self._process.prepared[self._host] = problem, seed
 
     def run(
         self,
         problem: Input,
-        method: Callable[..., Reply[T]],
+        method: Callable[..., T],
         *args: object,
         timeout_s: float,
         seed: int = SEARCH_SEED,
     ) -> T:
         """Call a method of DeviceWorker while the process holds the data of an input and a seed.
 
-        Raises ProcessLost, and HostModuleError where the data cannot be made any more.
+        Raises ChildLost, and HostModuleError where the data cannot be made any more.
         """
-        was_used = self._process.used
-        try:
-            return self._run_once(problem, seed, method, args, timeout_s)
-        except ProcessLost as lost:
-            if lost.hung or not (was_used or lost.by_chance):
-                raise
-        # An earlier configuration may have spoilt the process, or somebody killed it: try again in
-        # a new one.
-        return self._run_once(problem, seed, method, args, timeout_s)
 
-    def _run_once(
-        self,
-        problem: Input,
-        seed: int,
-        method: Callable[..., Reply[T]],
-        args: tuple[object, ...],
-        timeout_s: float,
-    ) -> T:
-        self._process.used = False
+        def run() -> T:
+            self._process.start()
+            if self._process.prepared.get(self._host) != (problem, seed):
+                self._prepare(problem, seed)
+            self._process.is_used = True
+            generation = self._process.generation
+            call = partial(self._child.call, DeviceWorker.serve, self._host, method, *args)
+            try:
+                result: T = call(timeout_s=timeout_s, generation=generation)
+            except DataLost as lost:
+                raise ChildLost(f"has lost its data: {lost}", by_chance=True) from None
+            return result
 
-        def call() -> Reply[T]:
-            words = (self._host, method, *args)
-            return self._processes.run_once(DeviceWorker.serve, *words, timeout_s=timeout_s)
-
-        reply = call()
-        if reply.result is None:  # a new process, or one with another input's data
-            self._prepare(problem, seed)
-            reply = call()
-        if reply.result is None:  # the prepared process died, and a new one answered
-            raise ProcessLost("ended while it was idle", idle=True)
-        if reply.healthy:
-            self._process.used = True
-        else:
-            # A failed launch can spoil a CUDA context for good: only a new process helps.
-            self._processes.replace()
-        return reply.result
+        self._process.start()
+        # An earlier configuration may have spoilt the process.
+        return repeated(run, may_be_spoilt=self._process.is_used)
 
     def close(self) -> None:
         """End the process, and free the device, unless they are another client's."""
         with self._lock:
             if not self._is_guest:
-                self._processes.close()
+                self._child.close()
 
 
 def _does_not_fit(error: OutOfDeviceMemory) -> DataDoesNotFit:

@@ -24,16 +24,22 @@ _LONGEST_COMMAND = 300
 
 @contextlib.contextmanager
 def device_locked(backend: Backend) -> Iterator[None]:
-    """Hold the lock of a backend's device, which the system frees when this process dies.
+    """Hold the lock of a backend's device; see `locked`."""
+    if backend.device is None:
+        yield
+        return
+    with locked(backend.device.identity, str(backend.device)):
+        yield
+
+
+@contextlib.contextmanager
+def locked(identity: str, name: str) -> Iterator[None]:
+    """Hold the lock of a device of this machine, which the system frees when this process dies.
 
     Users have locks of their own: NVML shows the processes of others. Raises DeviceBusy where
     another process of this user measures on the device, UsageError where there can be no lock.
     """
-    device = backend.device
-    if device is None:
-        yield
-        return
-    path = _lock_file(device.identity)
+    path = _lock_file(identity)
     holder = path.with_suffix(".json")
     with contextlib.ExitStack() as stack:
         try:
@@ -41,7 +47,7 @@ def device_locked(backend: Backend) -> Iterator[None]:
             stack.callback(holder.unlink, missing_ok=True)
             holder.write_text(json.dumps(_this_process()), encoding="utf-8")
         except FileHeld:
-            raise DeviceBusy(_busy(str(device), holder)) from None
+            raise DeviceBusy(_busy(name, holder)) from None
         except OSError as error:
             raise unwritable(path, error, CACHE_ADVICE) from None
         yield

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from harness.core.errors import LaunchFailed
 from harness.core.modules import ImportsApart
@@ -25,17 +25,10 @@ from harness.measure.devices import Backend
 from harness.measure.kernel_checks import weak_tests, why_overwritten
 from harness.measure.kernel_data import KernelData, make_kernel_data
 from harness.measure.kernel_job import KernelJob
-from harness.measure.kernel_proof import ProofRuns
 from harness.measure.kernel_runner import measure_interleaved, measure_kernel
-from harness.measure.occasions import Block, join
+from harness.measure.occasions import SEARCH_SEED, Block, data_seeds
 from harness.measure.sensors.nvml import SensorFacts, Sensors, open_sensors, other_processes
 from harness.measure.verify import Tolerance
-
-SEARCH_SEED = 0
-"""The seed of the data on which a search measures."""
-
-_FIRST_PROOF_SEED = 4
-"""The first seed of data that only proofs use; smaller ones are those of final rounds."""
 
 T = TypeVar("T")
 
@@ -53,55 +46,46 @@ class DeviceFacts:
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Reply(Generic[T]):
-    """The answer of the device's process.
-
-    `result` is None where the process does not hold the input's data. Where it is not `healthy`,
-    it must be replaced.
-    """
-
-    result: T | None
-    healthy: bool = True
-
-
 class Together(NamedTuple):
-    """What was measured in interleaved rounds. Where the device broke meanwhile, the rounds are not
-    `complete`: failures may be due to another configuration's fault.
+    """What was measured in interleaved rounds. Where the device broke meanwhile, or a result was
+    wrong, the rounds are not `complete`: failures may be due to another configuration's fault.
+    Where the device `holds_all`, all sets of the input's data were on it at once.
     """
 
     measured: list[Measurement]
     complete: bool
+    holds_all: bool = True
 
 
-class _DataLost(Exception):
-    """The device does not take the data of an input any more."""
+class DataLost(Exception):
+    """The device does not take the data of an input any more, which a new process may change."""
 
 
 @dataclass
-class _HeldData:
-    """The data of an input and a seed on the device; `fresh` until a kernel has run on it."""
+class _DeviceData:
+    """The sets of data of an input and a seed; `fresh` on the device until a kernel has run."""
 
     problem: Input
     seed: int
-    data: KernelData
+    sets: Sequence[KernelData]
     fresh: bool = True
 
 
 class DeviceWorker:
     """Own the device, which opens when it is first needed, and the data of one input.
 
-    The device holds the data of one host module at a time; those of others are kept aside.
+    The device holds the data of one host module at a time; those of others are kept aside. Once a
+    device, or the memory of this process, cannot be trusted any more, the worker `is_spoilt`.
     """
 
     def __init__(self, backend: Backend, host: Path) -> None:
+        self.is_spoilt = False
         self._backend = backend
         self._host = host
-        self._held: _HeldData | None = None
-        self._aside: dict[Path, _HeldData | None] = {}
+        self._data: dict[Path, _DeviceData] = {}
+        self._bound: _DeviceData | None = None
         self._imports = ImportsApart()
         self._imports.turn_to(host)
-        self._proof_seeds = itertools.count(_FIRST_PROOF_SEED)
 
     @cached_property
     def _device(self) -> Device:
@@ -146,204 +130,106 @@ class DeviceWorker:
         device = self._backend.device
         return () if device is None else other_processes(device.bus_id, device.instance)
 
-    def serve(self, host: Path, method: Callable[..., Reply[T]], *args: object) -> Reply[T]:
-        """Call a method while the device holds the data that a host module has made."""
+    def serve(self, host: Path, method: Callable[..., T], *args: object) -> T:
+        """Call a method for a host module."""
         if host != self._host:
-            self._turn_to(host)
-            if self._held is not None and not self._renew(self._held):
-                self._held = None
+            self._imports.turn_to(host)
+            self._host = host
         return method(self, *args)
 
-    def _turn_to(self, host: Path) -> None:
-        """Put the data and imports of the other host module aside, and take this one's back."""
-        self._imports.turn_to(host)
-        self._aside[self._host] = self._held
-        self._host, self._held = host, self._aside.pop(host, None)
-
-    def prepare(
-        self, problem: Input, seed: int = SEARCH_SEED, host: Path | None = None
-    ) -> tuple[str, ...]:
+    def prepare(self, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
         """Make the data of an input and copy it to the device; return the arguments' names.
 
         Raises HostModuleError, or LaunchFailed where the data does not fit on the device.
         """
-        if host not in (None, self._host):
-            self._turn_to(host)
-        self._held = _HeldData(problem, seed, self._bind(problem, seed))
-        return tuple(self._held.data.arguments)
+        self._data.pop(self._host, None)  # frees the memory of the input before
+        self._bound = None
+        sets = [make_kernel_data(self._host, problem, each) for each in data_seeds(seed)]
+        self._device.bind(*(data.arguments for data in sets))
+        self._bound = self._data[self._host] = _DeviceData(problem, seed, sets)
+        return tuple(sets[0].arguments)
 
-    def run(self, job: KernelJob) -> Reply[Measurement]:
-        """Measure one configuration."""
-        held = self._holds(job.input, SEARCH_SEED)
-        if held is None:
-            return Reply(None)
-        measured = measure_kernel(self._device, held.data, job, self._sensors)
-        if _is_wrong(measured) and not held.fresh and self._is_overwritten(held):
+    def run(self, job: KernelJob) -> Measurement:
+        """Measure one configuration on the prepared data; raises DataLost."""
+        data = self._prepared(job.input, SEARCH_SEED)
+        measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
+        if _is_wrong(measured) and not data.fresh and self._is_overwritten(data):
             # An earlier one may have overwritten a part that was not checked: measure on new data.
-            if not self._renew(held):
-                return self._without_data()
-            measured = measure_kernel(self._device, held.data, job, self._sensors)
-        held.fresh = False
-        return Reply(measured, self._leaves_clean(held, [measured]))
+            self._copy(data)
+            measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
+        data.fresh = False
+        self._clean(data, [measured])
+        return measured
 
-    def weak_tests(self, problem: Input, tolerance: Tolerance) -> Reply[list[str]]:
-        """Return what verification would let pass on an input."""
-        held = self._holds(problem, SEARCH_SEED)
-        return Reply(list(weak_tests(problem, held.data, tolerance)) if held else None)
+    def weak_tests(self, problem: Input, tolerance: Tolerance) -> list[str]:
+        """Return what verification would let pass on the prepared input."""
+        return list(weak_tests(problem, self._prepared(problem, SEARCH_SEED).sets[0], tolerance))
 
-    def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Reply[Together]:
+    def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Together:
         """Measure several configurations of one input, one sample of each per round.
 
-        One that overwrites an input makes the others' results wrong. So what is wrong is measured
-        alone, and where that shows which one it was, all others together once more.
+        Raises DataLost. One that overwrites an input makes the others' results wrong, so that after
+        a wrong result of several this worker is spoilt.
         """
-        held = self._holds(jobs[0].input, block.seed)
-        if held is None:
-            return Reply(None)
+        data = self._prepared(jobs[0].input, block.seed)
         if block.is_reloaded:
             self._device.unload()
-        try:
-            found, healthy = self._together(held, jobs, block)
-            if len(jobs) > 1 and healthy and any(map(_is_wrong, found)):
-                found, healthy = self._apart(held, jobs, block, found)
-        except _DataLost:
-            return self._without_data()
-        clean = healthy and self._leaves_clean(held, found)
-        return Reply(Together(found, complete=healthy), clean)
-
-    def _apart(
-        self,
-        held: _HeldData,
-        jobs: Sequence[KernelJob],
-        block: Block,
-        found: Sequence[Measurement],
-    ) -> tuple[list[Measurement], bool]:
-        """Measure again what was wrong; return all measurements, and whether the device works.
-
-        Where all work alone, none has spoilt another's data: then what was wrong is wrong at some
-        of its runs, and stays so.
-        """
-        again, healthy = list(found), True
-        for number, job in enumerate(jobs):
-            if healthy and _is_wrong(found[number]):
-                (alone,), healthy = self._together(held, [job], block)
-                again[number] = _after(found[number], alone)
-        works = [number for number, each in enumerate(again) if each.outcome is Outcome.OK]
-        if not healthy or len(works) == len(jobs):
-            return list(found), healthy
-        rest, healthy = self._together(held, [jobs[number] for number in works], block)
-        for number, each in zip(works, rest, strict=True):
-            again[number] = _after(again[number], each)
-        return again, healthy
-
-    def _together(
-        self, held: _HeldData, jobs: Sequence[KernelJob], block: Block
-    ) -> tuple[list[Measurement], bool]:
-        """Measure on data that was just copied; return whether the device still works, too.
-
-        Raises _DataLost where the device does not take the data any more.
-        """
-        if not held.fresh and not self._renew(held):
-            raise _DataLost
-        found = measure_interleaved(
-            self._device, held.data, jobs, block.rounds, block.order, self._sensors
+        if not data.fresh:
+            self._copy(data)
+        measured = measure_interleaved(
+            self._device, data.sets, jobs, block.rounds, block.order, self._sensors
         )
-        held.fresh = False
-        return found, self._device.healthy
+        data.fresh = False
+        complete = self._device.healthy and not (len(jobs) > 1 and any(map(_is_wrong, measured)))
+        if complete:
+            self._clean(data, measured)
+        else:
+            self.is_spoilt = True
+        return Together(measured, complete, self._device.holds_all)
 
-    def _without_data(self) -> Reply[Any]:
-        """Reply that the data must be made anew: nothing is measured on what is left of it."""
-        self._held = None
-        return Reply(None)
-
-    def prove(self, job: KernelJob, default: KernelJob | None, count: int) -> Reply[ProofRuns]:
-        """Run one configuration, and the default, on new data of the same input.
-
-        Each has `count` sets of data of its own, which no other run of this process has seen: what
-        the default leaves of its data is of no use to the configuration. The data are copied to the
-        device, and written to the same memory again before the second run. Raises HostModuleError,
-        or LaunchFailed where the data does not fit on the device.
-        """
-        self._held = None  # frees the memory of the input before
-        jobs = [_once(each) for each in (job, default) if each is not None]
-        parts: list[list[Measurement]] = [[] for _ in jobs]
-        for _ in range(count):
-            for each, part in zip(jobs, parts, strict=True):
-                if all(known.timing for known in part):
-                    part += self._twice(each)
-            if parts[0][-1].timing is None:
-                break
-        return Reply(ProofRuns(*map(join, parts)), self._device.healthy)
-
-    def _twice(self, job: KernelJob) -> Iterator[Measurement]:
-        """Measure a configuration on the next set of new data, and once more unless it failed."""
-        data = make_kernel_data(self._host, job.input, next(self._proof_seeds))
-        self._device.bind(data.arguments)
-        data.bound_again()
-        yield (first := measure_kernel(self._device, data, job))
-        self._write_again(data)
-        if first.timing:
-            yield measure_kernel(self._device, data, job)
-
-    def _write_again(self, data: KernelData) -> None:
-        """Write the data of a run to the same memory, where the device still works."""
-        if self._device.healthy:
-            for name, array in data.read_only().items():
-                self._device.write(name, array)
-
-    def _holds(self, problem: Input, seed: int) -> _HeldData | None:
-        """Return the data on the device if it is of this input and seed."""
-        held = self._held
-        return held if held and (held.problem, held.seed) == (problem, seed) else None
-
-    def _bind(self, problem: Input, seed: int) -> KernelData:
-        self._held = None  # frees the memory of the input before
-        data = make_kernel_data(self._host, problem, seed)
-        self._device.bind(data.arguments)
+    def _prepared(self, problem: Input, seed: int) -> _DeviceData:
+        """Return the data of the host module, on the device; raises DataLost."""
+        data = self._data[self._host]
+        if (data.problem, data.seed) != (problem, seed):
+            raise RuntimeError(f"the data of ({problem}) are not prepared")
+        if data is not self._bound:
+            self._copy(data)
         return data
 
-    def _is_overwritten(self, held: _HeldData) -> bool:
-        """Whether the device holds other inputs than were copied to it."""
-        return why_overwritten(self._device, held.data.read_only()) is not None
+    def _is_overwritten(self, data: _DeviceData) -> bool:
+        """Whether the device holds other inputs of the search than were copied to it."""
+        return why_overwritten(self._device, data.sets[0].read_only()) is not None
 
-    def _leaves_clean(self, held: _HeldData, found: Sequence[Measurement]) -> bool:
+    def _clean(self, data: _DeviceData, measured: Sequence[Measurement]) -> None:
         """Copy the data again after a run that may have written elsewhere: the next configuration
-        is not blamed for it. False where only a new process, with data made anew, is clean."""
-        if not self._device.healthy or (held.data.is_clean and not any(map(_is_wrong, found))):
-            return self._device.healthy
-        try:
-            self._device.stray_writes()  # what failed before this check may have written there, too
-        except LaunchFailed:
-            return False
-        return not self._device.overran and self._renew(held)
+        is not blamed for it."""
+        is_clean = all(each.is_clean for each in data.sets) and not any(map(_is_wrong, measured))
+        self.is_spoilt = not (self._device.healthy and is_clean)
+        if self._device.healthy and not is_clean:
+            with suppress(DataLost, LaunchFailed):
+                self._device.stray_writes()  # what failed before this check may have written there
+                self._copy(data)
 
-    def _renew(self, held: _HeldData) -> bool:
-        """Copy the data to the device again; False where the device does not take it any more.
+    def _copy(self, data: _DeviceData) -> None:
+        """Copy data to the device again. Raises DataLost where the device does not take them any
+        more, and after a kernel that may have overwritten this process's memory.
 
-        After a kernel that may have overwritten this process's memory, the data are made anew.
+        The sets of data change places: what a kernel keeps by address is of the other one then.
         """
-        if self._device.overran:
-            held.data = make_kernel_data(self._host, held.problem, held.seed)
+        data.sets = data.sets[::-1]
+        self.is_spoilt = True
         try:
-            self._device.bind(held.data.arguments)
-        except LaunchFailed:
-            return False
-        held.data.bound_again()
-        held.fresh = True
-        return True
-
-
-def _once(job: KernelJob) -> KernelJob:
-    """Return a job of one warm-up run and one sample: first runs are compared with second ones."""
-    once = dataclasses.replace(job.sampling, warmup=1, warmup_time_s=0.0, repeats=1, min_repeats=1)
-    return dataclasses.replace(job, sampling=once, best_s=None)
+            if self._device.overran:
+                raise LaunchFailed("the memory of its process was overwritten")
+            self._device.bind(*(each.arguments for each in data.sets))
+        except LaunchFailed as error:
+            raise DataLost(str(error)) from None
+        self.is_spoilt = False
+        for each in data.sets:
+            each.bound_again()
+        data.fresh = True
+        self._bound = data
 
 
 def _is_wrong(measured: Measurement) -> bool:
     return measured.outcome is Outcome.WRONG_RESULT
-
-
-def _after(first: Measurement, again: Measurement) -> Measurement:
-    """Return a later measurement, with the first runs of the earlier one before its own: only they
-    were on data that nothing had run on."""
-    return dataclasses.replace(again, warmup_s=(*first.warmup_s, *again.warmup_s))

@@ -15,8 +15,7 @@ _HEADER = struct.Struct("<4sBB")
 _TABLE_OFFSET = struct.Struct("<Q")
 _TABLE_SHAPE = struct.Struct("<HHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-NO_BITS = 8
-"""The kind of a section of zeros, of which the file holds nothing."""
+_NO_BITS = 8  # the kind of a section of zeros, of which the file holds nothing
 _NOTE = 7
 _IN_MEMORY = 2
 """The flag of a section that is in memory while the program runs."""
@@ -32,7 +31,6 @@ class ElfSection(NamedTuple):
     info: int
     alignment: int
     content: bytes
-    address: int
 
     @property
     def identity(self) -> bytes:
@@ -54,11 +52,11 @@ def sections(elf: bytes) -> Iterator[ElfSection]:
     entry_size, count, names_index = _TABLE_SHAPE.unpack_from(elf, 0x3A)
     headers = [_SECTION.unpack_from(elf, table + i * entry_size) for i in range(count)]
     names = headers[names_index][4]
-    for name, kind, flags, address, offset, size, _, info, alignment, _ in headers:
+    for name, kind, flags, _, offset, size, _, info, alignment, _ in headers:
         begin = names + name
-        content = b"" if kind == NO_BITS else elf[offset : offset + size]
+        content = b"" if kind == _NO_BITS else elf[offset : offset + size]
         text = elf[begin : elf.index(b"\0", begin)]
-        yield ElfSection(text, kind, flags, size, info, alignment, content, address)
+        yield ElfSection(text, kind, flags, size, info, alignment, content)
 
 
 def executed_sha256(binary: bytes) -> str:

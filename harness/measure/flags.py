@@ -77,25 +77,6 @@ def fitted_to_program(spec: Spec) -> Spec:
     return _fitted(spec, compiler, _probed(spec.program, compiler))
 
 
-def with_values_left(
-    spec: Spec,
-    compiler: str | None,
-    left: Mapping[str, Sequence[Value]],
-    notices: Sequence[Notice],
-) -> Spec:
-    """Return the space as it was fitted elsewhere: with these values of some flags, and with these
-    notices in place of its own."""
-    if compiler is None:
-        return spec
-    narrowed = {
-        p.name: dataclasses.replace(p, values=tuple(left[p.name]))
-        for p in spec.parameters
-        if p.compiler == compiler and p.name in left
-    }
-    fitted = _with_flags(spec, compiler, narrowed, ())
-    return dataclasses.replace(fitted, notices=tuple(notices))
-
-
 def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
     if plan.shell or not words or family(Path(words[0]).name) != family(compiler):

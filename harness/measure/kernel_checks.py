@@ -38,46 +38,46 @@ _NEARLY_ALL = 0.99
 
 @dataclass
 class CheckTime:
-    """The time of a measurement, which says how many of its runs are verified.
+    """The seconds of a measurement's work, and of its verifications, which take a small share of
+    them.
 
     The first two verifications are made in any case, and each later one at a random moment, so
-    that no kernel can work out which of its runs are verified. Each counts as long as the fastest
-    took: one that the machine disturbed must not end all others. `draw` returns numbers from 0
-    to 1.
+    that no kernel can work out which of its runs are verified.
     """
 
-    clock: Callable[[], float] = time.perf_counter
+    work_s: float = _OTHER_WORK_S
+    checks_s: float = 0.0
+    count: int = 0
     draw: Callable[[], float] = field(default_factory=lambda: random.Random().random)
-    _work_s: float = _OTHER_WORK_S
-    _count: int = 0
-    _least_s: float = math.inf
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """Count what is done meanwhile as work."""
-        began_s = self.clock()
+        began_s = time.perf_counter()
         try:
             yield
         finally:
-            self._work_s += self.clock() - began_s
+            self.work_s += time.perf_counter() - began_s
 
     @contextlib.contextmanager
     def checking(self) -> Iterator[None]:
         """Count what is done meanwhile as a verification."""
-        began_s = self.clock()
+        began_s = time.perf_counter()
         yield
-        self._count += 1
-        self._least_s = min(self._least_s, self.clock() - began_s)
+        self.count += 1
+        self.checks_s += time.perf_counter() - began_s
 
     def affords(self) -> bool:
         """Say whether one more verification is one of the first, or within the share."""
-        needed_s = (self._count + 1 + self.draw()) * self._least_s
-        return self._count < _FIRST_CHECKS or needed_s <= self.allowed_s
+        if self.count < _FIRST_CHECKS:
+            return True
+        needed_s = (1 + self.draw()) * self.checks_s / self.count
+        return self.checks_s + needed_s <= self.allowed_s
 
     @property
     def allowed_s(self) -> float:
         """The seconds that checks of one kind may take."""
-        return CHECK_SHARE * self._work_s
+        return CHECK_SHARE * self.work_s
 
 
 def same_bytes(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from harness.core.errors import LaunchFailed
 from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome
+from harness.measure.child import ChildLost
 from harness.measure.cuda.occupancy import observe_occupancy
-from harness.measure.processes import ProcessLost
 from harness.measure.trial import Job, outcome_of
 from harness.measure.verify import Tolerance
 
@@ -55,7 +55,7 @@ class KernelJob(Job):
         return observe_occupancy(self.arch, self.binary.build, every)
 
 
-def failed_job(job: KernelJob, error: ProcessLost | LaunchFailed, timeout_s: float) -> Measurement:
+def failed_job(job: KernelJob, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:
     """Return the measurement of a configuration whose process was lost, or whose device broke."""
     wall_s = 0.0
     if isinstance(error, LaunchFailed):

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Fill, Launch
@@ -39,21 +40,24 @@ def measure_kernel(
     device: Device, data: KernelData, job: KernelJob, sensors: Sensors | None = None
 ) -> Measurement:
     """Measure one configuration by itself."""
-    return trial.measure(KernelRunner(device, data, job, sensors=sensors))
+    return trial.measure(KernelRunner(device, [data], job, sensors=sensors))
 
 
 def measure_interleaved(
     device: Device,
-    data: KernelData,
+    sets: Sequence[KernelData],
     jobs: Sequence[KernelJob],
     rounds: int,
     order: int = 0,
     sensors: Sensors | None = None,
 ) -> list[Measurement]:
-    """Measure several configurations, one sample of each per round; `order` seeds their order."""
+    """Measure several configurations, one sample of each per round; `order` seeds their order.
+
+    The device is bound to all `sets` of data; each run draws one of them.
+    """
     writes = _Writes()
     runners = [
-        KernelRunner(device, data, job, interleaved=True, writes=writes, sensors=sensors)
+        KernelRunner(device, sets, job, interleaved=True, writes=writes, sensors=sensors)
         for job in jobs
     ]
     return trial.measure_interleaved(runners, rounds, order)
@@ -68,19 +72,23 @@ class _Writes:
 
 @dataclass
 class KernelRunner:
-    """A `Runner` that launches one configuration of a kernel."""
+    """A `Runner` that launches one configuration of a kernel, on a set of data that each run draws.
+
+    Its first runs are on each set once.
+    """
 
     device: Device
-    data: KernelData
+    sets: Sequence[KernelData]
     job: KernelJob
     interleaved: bool = False
     writes: _Writes = field(default_factory=_Writes)
     sensors: Sensors | None = None
     _module: object = None
-    _arranged: Mapping[str, Array] = field(default_factory=dict)
+    _number: int = 0  # of the set of data that the last run had
+    _arranged: list[Mapping[str, Array]] = field(default_factory=list)  # by set
     _blocks: set[tuple[int, int]] = field(default_factory=set)  # that the host module launched
     _host_observed: Mapping[str, float] = field(default_factory=dict)
-    _twin_outputs: Mapping[str, Array] | None = None
+    _twin_outputs: list[Mapping[str, Array] | None] = field(default_factory=list)  # by set
     _time: CheckTime = field(default_factory=CheckTime)
     _run_mhz: float | None = None  # the lowest clock of the last run's launches
     _retries: HostRetries = field(default_factory=HostRetries)
@@ -88,7 +96,7 @@ class KernelRunner:
     _launches: int = 0  # of the last run
     _last_s: float = 0.0  # of these launches
     _verified_run: int = 0  # the last one
-    _right: Mapping[str, Array] = field(default_factory=dict)  # outputs that were verified
+    _right: dict[int, Mapping[str, Array]] = field(default_factory=dict)  # verified, by set
     _fill: Fill = FILLS[0]  # of the outputs before the last run
     _untried: list[Fill] = field(default_factory=lambda: [*FILLS])  # no run on them was verified
     _rng: random.Random = field(default_factory=random.Random)
@@ -100,6 +108,11 @@ class KernelRunner:
         self._own_launches = tuple(one.filling(self._constants) for one in self.job.launches)
         self._sensed = SensorLog(self.sensors)
         self._clocks = SampleClocks(self.device.watch)
+
+    @property
+    def data(self) -> KernelData:
+        """The set of data that the last run had."""
+        return self.sets[self._number]
 
     @property
     def wall_s(self) -> float:
@@ -117,17 +130,29 @@ class KernelRunner:
         return tuple(sorted(self._config.read))
 
     def prepare(self) -> Iterator[float]:
-        """Load, and verify a first run."""
-        self._twin_outputs = self._outputs_of_twin()
+        """Load, and verify a first run on each set of data."""
+        self._twin_outputs = [self._outputs_of_twin() for _ in self._each_set()]
         with self._time.working():
             self._module = self.device.load(self.job.binary)
-            self._arranged = self.data.arranged(self._config)
+            self._arranged = [data.arranged(self._config) for data in self.sets]
             self._host_observed = self.data.observed(self.job.config)
-        elapsed_s = self._run()
-        with self._time.working():
-            self.verify()
+        for number in range(len(self.sets)):
+            elapsed_s = self._run(number)
+            with self._time.working():
+                self.verify()
+            yield elapsed_s
         self._sensed.read()
-        yield elapsed_s
+
+    def _each_set(self) -> Iterator[KernelData]:
+        """Turn to each set of data, and yield it."""
+        for number in range(len(self.sets)):
+            self._turn_to(number)
+            yield self.data
+
+    def _turn_to(self, number: int) -> None:
+        if len(self.sets) > 1:  # a twin runs on one of the device's sets
+            self.device.turn_to(number)
+        self._number = number
 
     def run(self) -> float:
         """Run, and verify as often as that takes a small share of the time.
@@ -156,10 +181,12 @@ class KernelRunner:
             return
         found = self._outputs()
         # Nearly all kernels repeat their bits, which are compared far faster than numbers.
-        if not self._right or not same_bytes(found, self._right):
+        right = self._right.get(self._number)
+        if right is None or not same_bytes(found, right):
             self._compare(found)
             size_bytes = sum(array.nbytes for array in found.values())
-            self._right = {} if self.interleaved and size_bytes > _KEPT_BYTES else found
+            if not (self.interleaved and size_bytes > _KEPT_BYTES):
+                self._right[self._number] = found
         self._untried = [fill for fill in self._untried if fill != self._fill]
         self._verified_run = self._runs
 
@@ -184,15 +211,21 @@ class KernelRunner:
             astray = None if self.writes.are_legal else self._why_astray_alone()
         if astray:
             raise RunFailed(Outcome.WRONG_RESULT, f"wrong result: {astray}")
-        self.data.is_clean = True
+        self._note_clean(is_clean=True)
+
+    def _note_clean(self, is_clean: bool) -> None:
+        for data in self.sets:
+            data.is_clean = is_clean
 
     def _why_astray(self, allowed_s: float = math.inf) -> str | None:
-        return why_astray(self.device, self.data.read_only(), allowed_s)
+        found = [why_astray(self.device, d.read_only(), allowed_s) for d in self._each_set()]
+        return next(filter(None, found), None)
 
     def _why_astray_alone(self) -> str | None:
         """Restore what no run may write, run and verify once more; return what that run wrote."""
-        for name, array in self.data.read_only().items():
-            self.device.write(name, array)
+        for data in self._each_set():
+            for name, array in data.read_only().items():
+                self.device.write(name, array)
         self._run()
         self.verify()
         return self._why_astray()
@@ -200,10 +233,14 @@ class KernelRunner:
     def observed(self) -> dict[str, float]:
         """Return the occupancy, the comparison with the twin, what the host module observes, the
         device's clock, and what the sensors say."""
-        exact = {} if self.job.twin is None else {BIT_EXACT: float(self._twin_outputs is not None)}
+        exact = {} if self.job.twin is None else {BIT_EXACT: float(self._is_exact)}
         occupancy, clocks = self.job.observed(self._blocks), self._clocks.observed()
         sensed = self._sensed.observed | self._retries.observed()
         return occupancy | exact | dict(self._host_observed) | clocks | sensed
+
+    @property
+    def _is_exact(self) -> bool:
+        return bool(self._twin_outputs) and None not in self._twin_outputs
 
     # ---------------------------------------------------------------------------- verifying
 
@@ -211,9 +248,10 @@ class KernelRunner:
         """Compare outputs with the reference, and with the twin's; raise RunFailed."""
         when = "at the first run" if self._runs == 1 else f"at run {self._runs:,}"
         checks = [(self.data.expected, self.job.tolerance, when)]
-        if self._twin_outputs is not None:
+        twin_outputs = self._twin_outputs[self._number]
+        if twin_outputs is not None:
             without_flags = f"{when}, compared with the same configuration without flags"
-            checks.append((self._twin_outputs, _EXACT, without_flags))
+            checks.append((twin_outputs, _EXACT, without_flags))
         for expected, tolerance, how in checks:
             worst = verify(found, expected, tolerance, self.data.sizes)
             if worst is not None:
@@ -256,7 +294,7 @@ class KernelRunner:
         job = dataclasses.replace(
             self.job, config=twin.config, binary=twin.binary, launches=twin.launches, twin=None
         )
-        runner = KernelRunner(self.device, self.data, job, self.interleaved)
+        runner = KernelRunner(self.device, [self.data], job, self.interleaved)
         try:
             list(runner.prepare())
             first = runner._outputs()
@@ -271,13 +309,15 @@ class KernelRunner:
 
     # ---------------------------------------------------------------------------- launching
 
-    def _run(self) -> float:
-        return self._retries.run(self._run_once)
+    def _run(self, number: int | None = None) -> float:
+        """Run on this set of data, or on one that is drawn."""
+        return self._retries.run(partial(self._run_once, number))
 
-    def _run_once(self) -> float:
+    def _run_once(self, number: int | None = None) -> float:
         """Give the arguments what they hold before every run; run; return the launches' seconds."""
         with self._time.working():
             self.device.watch.run_begins()
+            self._turn_to(self._rng.randrange(len(self.sets)) if number is None else number)
             self._restore()
             self._runs += 1
             self._run_mhz = None
@@ -298,8 +338,9 @@ class KernelRunner:
         delay_randomly(self.device.tick_s)  # all that follows moves with it
         # Each fill once, then at random: no kernel can work out what its next run finds.
         self._fill = self._untried[0] if self._untried else self._rng.choice(FILLS)
-        fresh = self.data.fresh(self._arranged, self._fill)
-        for name, array in self.data.to_write(self._arranged, self.interleaved).items():
+        arranged = self._arranged[self._number]
+        fresh = self.data.fresh(arranged, self._fill)
+        for name, array in self.data.to_write(arranged, self.interleaved).items():
             if name not in fresh:
                 self.device.write(name, array)
         self.device.restore(fresh)
@@ -333,14 +374,15 @@ class KernelRunner:
     def _launch(self, launches: Sequence[Launch]) -> float:
         """Launch; what ran is clean again when its writes were checked."""
         if len(launches) > 1:
-            self.data.is_clean = False
+            self._note_clean(is_clean=False)
         try:
             elapsed_s = self.device.launch(self._module, launches)
         except HostTooSlow:
-            self.data.is_clean = False
+            self._note_clean(is_clean=False)
             raise
         self._launches += len(launches)
-        self.data.is_clean = False  # not before: a single launch that is refused has not run
+        # Not before: a single launch that is refused has not run.
+        self._note_clean(is_clean=False)
         mhz = self.device.sm_clock_mhz()
         self.device.watch.run_ended(mhz)
         self._run_mhz = min((each for each in (self._run_mhz, mhz) if each), default=None)

@@ -10,33 +10,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from harness.core.errors import (
-    BuildFailed,
-    DataDoesNotFit,
-    ExpressionError,
-    HostModuleError,
-    LaunchFailed,
-    OutOfDeviceMemory,
-)
+from harness.core.errors import BuildFailed, ExpressionError, HostModuleError, LaunchFailed
+from harness.core.machine import spare_cores, usable_cores
+from harness.core.observations import UNCLAIMED
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.build_queue import BuildProcesses, BuildQueue
+from harness.measure.build_queue import BuildQueue
+from harness.measure.child import ChildLost
 from harness.measure.clock_tick import GPU_LEAST_TIME_S
 from harness.measure.clock_watch import GPU_WARMUP_S
-from harness.measure.device_client import DeviceClient, DeviceConnection
-from harness.measure.device_worker import SEARCH_SEED, DeviceWorker, Reply, Together
+from harness.measure.device_client import DeviceClient
+from harness.measure.device_worker import DeviceWorker, Together
 from harness.measure.devices import Backend
 from harness.measure.flags import fitted_to_backend
 from harness.measure.kernel_job import KernelJob, Twin, failed_job
-from harness.measure.kernel_proof import PROOF_DATA, ProofRuns
 from harness.measure.local import LocalMeasurer
-from harness.measure.occasions import Block
-from harness.measure.plausibility import FLOOR_S, GPU_FLOOR_S, KernelTimes, Proofs, Refusal
-from harness.measure.processes import ProcessLost, spare_cores, usable_cores
+from harness.measure.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED, Block, new_seed
+from harness.measure.plausibility import (
+    FLOOR_S,
+    GPU_FLOOR_S,
+    why_too_good,
+    without_unshown_gain,
+)
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
 from harness.measure.sensors.nvml import energy_notices, processes_notice
 from harness.measure.verify import Tolerance
@@ -51,18 +50,18 @@ _WEAK_TESTS_S = 1.0
 
 _WEAK_TIMEOUT_S = 10.0  # a reference may hang on data that do not fit together
 
+_ONE_SET = (
+    f"the device's memory does not hold {DATA_SETS} sets of an input's data at once: in final "
+    "rounds new data are copied to it between launches"
+)
+
 _BROKEN = (Outcome.BUILD_FAILED, Outcome.LAUNCH_FAILED, Outcome.CRASHED, Outcome.TIMEOUT)
 """The outcomes of every kernel where an installation is broken."""
 
+_AGAIN_ROUNDS, _AGAIN_OCCASIONS = 4, 2
+"""How a time that is too good is measured again."""
+
 _GPU_DEFAULTS = {"warmup_time_s": GPU_WARMUP_S, "least_time_s": GPU_LEAST_TIME_S}
-
-
-@dataclass(frozen=True)
-class Elsewhere:
-    """A device of another machine, and what compiles for it."""
-
-    device: DeviceConnection
-    builders: BuildProcesses
 
 
 class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
@@ -76,29 +75,25 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         *,
         equal: KernelMeasurer | None = None,
         devices: int = 1,
-        elsewhere: Elsewhere | None = None,
+        builders: int | None = None,
     ) -> None:
         """Open the device, in the process of `owner` if there is one.
 
         `equal` is the measurer of an equal device, whose builds this one uses; it must be closed
-        later. `devices` is how many measure at once. The device, and what compiles for it, may be
-        `elsewhere`, on other machines. Raises BackendUnavailable, DeviceBusy where another process
-        measures on the device.
+        later. `devices` is how many measure at once. At most `builders` programs are built at once.
+        Raises BackendUnavailable, DeviceBusy where another process measures on the device.
         """
         self._backend = backend
-        self._elsewhere = elsewhere
-        self._device: DeviceConnection = (
-            elsewhere.device if elsewhere else DeviceClient(spec.host, backend, _client_of(owner))
-        )
-        spare = 1 if elsewhere else spare_cores(devices=devices)
+        owned = owner._device if owner else None
+        self._device: DeviceClient = DeviceClient(spec.host, backend, owned)
+        spare = spare_cores(devices=devices)
         self._owns_builds = equal is None
-        processes = elsewhere.builders if elsewhere else None
         try:
             self._facts = self._device.describe()
             disturb = self._facts.shares_cpu or spare == 0
             # Where the device waits for all builds, they may have its cores as well.
-            at_once = usable_cores() if disturb else spare
-            queue = partial(BuildQueue, at_once=at_once, processes=processes)
+            at_once = min(usable_cores() if disturb else spare, builders or usable_cores())
+            queue = partial(BuildQueue, at_once=at_once)
             builds = equal._builds if equal else queue(backend, self._facts.environment.compiler)
         except BaseException:
             self._device.close()
@@ -113,10 +108,11 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             defaults=_GPU_DEFAULTS if backend.is_gpu else {},
         )
         self._is_tried = False
-        self._proofs = Proofs()
         self._tolerance = Tolerance(spec.verify.rtol, spec.verify.atol)
         self._looked_s: dict[Input, float] = {}  # how long weak tests were looked for
-        self._times: KernelTimes = KernelTimes(FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S)
+        self._floor_s = FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S
+        self._times: dict[tuple[Input, Config], float] = {}
+        self._believed: set[tuple[Input, Config]] = set()  # of times that are too good, otherwise
         sensors = self._facts.sensors
         self.notices: tuple[str, ...] = (
             *processes_notice(self._facts.others),
@@ -124,8 +120,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
             *energy_notices(spec.measure.energy, sensors.no_energy),
         )
         self._energy_s = ENERGY_S * (spec.measure.energy and sensors.no_energy is None)
-        if owner:
-            self._times.seen_by_any = owner._times.seen_by_any
 
     @property
     def cuda_compiler(self) -> str:
@@ -135,9 +129,8 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def fitted(self, spec: Spec) -> Spec:
         """Return the space without the flags that the device's compiler does not know."""
         compiler, identity = self._backend.compiler, self.environment.compiler
-        # A compiler of this machine says nothing of one elsewhere, which builds to be asked.
-        arch = None if self._elsewhere else self._facts.arch
-        return fitted_to_backend(spec, compiler, arch, identity, self._builds.finish)
+        build = self._builds.finish
+        return fitted_to_backend(spec, compiler, self._facts.arch, identity, build)
 
     def measure(
         self, space: Space, problem: Input, config: Config, best_s: float | None
@@ -158,10 +151,10 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def _look_for_weak_tests(self, problem: Input) -> None:
         """Note what verification would let pass on an input, each weakness once."""
         looked_s = sum(self._looked_s.values())
-        if self._elsewhere or problem in self._looked_s or looked_s > _WEAK_TESTS_S:
+        if problem in self._looked_s or looked_s > _WEAK_TESTS_S:
             return
         began_s, method, found = time.perf_counter(), DeviceWorker.weak_tests, list[str]()
-        with suppress(ProcessLost, LaunchFailed, HostModuleError):
+        with suppress(ChildLost, LaunchFailed, HostModuleError):
             found = self._device.run(
                 problem, method, problem, self._tolerance, timeout_s=_WEAK_TIMEOUT_S
             )
@@ -178,7 +171,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
         """Keep earlier measurements, also to compare new times with the default's."""
         measured = list(measured)
-        self._times.note(measured)
+        self._note_times(measured)
         super().recall(problem, measured)
 
     def close(self) -> None:
@@ -197,7 +190,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self, space: Space, problem: Input, config: Config, best_s: float | None
     ) -> KernelJob | Measurement:
         try:
-            binary = self._built(self._program(space, config))
+            binary = self._builds.finish(self._program(space, config))
             launches = self._launched(space, problem, config)
             twin = self._twin(space, problem, config)
         except BuildFailed as error:
@@ -237,7 +230,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         if other == config:
             return None
         try:
-            binary = self._built(self._program(space, other))
+            binary = self._builds.finish(self._program(space, other))
         except BuildFailed as error:
             raise BuildFailed(f"it does not build without flags: {error}") from None
         launches = self._launched(space, problem, other)
@@ -248,7 +241,7 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
     def _run(
         self,
         problem: Input,
-        method: Callable[..., Reply[T]],
+        method: Callable[..., T],
         *args: object,
         timeout_s: float,
         seed: int = SEARCH_SEED,
@@ -261,32 +254,33 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         timeout_s = self._spec.measure.timeout_s + DEADLINE * job.energy_s
         try:
             measured = self._run(job.input, DeviceWorker.run, job, timeout_s=timeout_s)
-        except (ProcessLost, LaunchFailed) as error:
+        except (ChildLost, LaunchFailed) as error:
             return failed_job(job, error, timeout_s)
-        self._times.note([measured])
-        return self._plausible(space, job, measured)
+        self._note_times([measured])
+        reason = self._why_too_good(space, job, measured)
+        return measured if reason is None else self._measured_again(space, job, reason)
+
+    def _note_times(self, measured: Iterable[Measurement]) -> None:
+        self._times |= {(m.input, m.config): m.time_s for m in measured if m.timing}
 
     def _measured_interleaved(
         self, space: Space, jobs: Sequence[KernelJob], block: Block
     ) -> list[Measurement]:
-        measured = self._interleaved(jobs, block)
-        self._times.note(measured, block.seed, is_renewed=True)
-        pairs = zip(jobs, measured, strict=True)
-        return [self._plausible(space, job, each) for job, each in pairs]
-
-    def _interleaved(self, jobs: Sequence[KernelJob], block: Block) -> list[Measurement]:
-        """Measure interleaved; after a fault of the process or of the device, each alone and the
-        survivors once more."""
-        measured, complete = self._together(jobs, block)
-        if complete or len(jobs) == 1:
-            return measured
-        # Alone, each shows whether it was the one that broke the process or the device.
+        # After a fault of the process or of the device, or a result that another may have made
+        # wrong, each alone and the survivors once more.
+        together = self._together(jobs, block)
+        if together.complete or len(jobs) == 1:
+            return together.measured
         alone = [self._together([job], block).measured[0] for job in jobs]
+        if all(each.outcome is Outcome.OK for each in alone):
+            # None spoils another's data: what was wrong is so at some of its runs.
+            pairs = zip(together.measured, alone, strict=True)
+            alone = [m if m.outcome is Outcome.WRONG_RESULT else each for m, each in pairs]
         survivors = [job for job, m in zip(jobs, alone, strict=True) if m.outcome is Outcome.OK]
         if len(survivors) < 2:
             return alone
         again = iter(self._together(survivors, block).measured)
-        return [next(again) if m.outcome is Outcome.OK else m for m in alone]
+        return [_after(m, next(again)) if m.outcome is Outcome.OK else m for m in alone]
 
     def _together(self, jobs: Sequence[KernelJob], block: Block) -> Together:
         """Return the measurements; of a lost process, the failure of all."""
@@ -295,66 +289,58 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         timeout_s = measure.timeout_s * len(jobs) * (1 + block.rounds / measure.repeats)
         run = partial(self._run, jobs[0].input, DeviceWorker.run_interleaved, jobs, block)
         try:
-            return run(timeout_s=timeout_s, seed=block.seed)
-        except (ProcessLost, LaunchFailed) as error:
+            together = run(timeout_s=timeout_s, seed=block.seed)
+        except (ChildLost, LaunchFailed) as error:
             return Together([failed_job(job, error, timeout_s) for job in jobs], complete=False)
+        if not together.holds_all and _ONE_SET not in self.notices:
+            self.notices += (_ONE_SET,)
+        return together
 
     # ---------------------------------------------------------------------------- plausibility
 
-    def _plausible(self, space: Space, job: KernelJob, measured: Measurement) -> Measurement:
+    def measure_interleaved(
+        self,
+        space: Space,
+        problem: Input,
+        configs: Sequence[Config],
+        rounds: int,
+        seeds: Sequence[int] = ONE_OCCASION,
+    ) -> list[Measurement]:
+        """Measure several configurations, one sample of each per round; on new data, beside the
+        default, their first runs must show their gains."""
+        found = super().measure_interleaved(space, problem, configs, rounds, seeds)
         default = space.canonical(space.default)
-        reason = self._times.why_implausible(measured, default, job.best_s)
-        return self._proofs.settle(
-            measured, reason, lambda: self._why_unproved(space, job, measured)
-        )
+        beside = next((measured for measured in found if measured.config == default), None)
+        if beside is None or SEARCH_SEED in seeds:
+            return found
+        return [without_unshown_gain(measured, beside, seeds, self._floor_s) for measured in found]
 
-    def _why_unproved(self, space: Space, job: KernelJob, measured: Measurement) -> Refusal | None:
-        """Build again, and run on new data beside the default until the verdict is clear."""
-        try:
-            binary = self._builds.rebuild(self._program(space, job.config))
-        except BuildFailed as error:
-            return Refusal(Outcome.IMPLAUSIBLE, f"a second build failed: {error}")
-        if self._builds_disturb:
-            self._builds.wait_for_all()
-        job = replace(job, binary=binary, best_s=None)
-        default, default_s = self._default_beside(space, job)
-        runs: ProofRuns | None = None
-        for count in PROOF_DATA:
-            # It makes its data as well, for which a busy machine may need twice as long as before.
-            timeout_s = 4 * self._spec.measure.timeout_s + 2 * self._device.made_s(job.input)
-            try:
-                run = partial(self._run, job.input, DeviceWorker.prove, job, default, count)
-                more = run(timeout_s=count * timeout_s)
-            except (ProcessLost, LaunchFailed, HostModuleError) as error:
-                return _lost_proof(error)
-            runs = more if runs is None else runs.with_later(more)
-            verdict = runs.judge(measured.time_s, default_s, self._times.overhead_s)
-            if verdict.is_clear:
-                break
-        return verdict.refusal
+    def _why_too_good(self, space: Space, job: KernelJob, measured: Measurement) -> str | None:
+        """Return why a time that would be the best one is measured again; None where it is not."""
+        default = space.canonical(space.default)
+        is_best = job.best_s is None or measured.time_s < job.best_s
+        if measured.timing is None or not is_best or job.config == default:
+            return None
+        if (job.input, job.config) in self._believed:
+            return None
+        return why_too_good(measured.time_s, self._times.get((job.input, default)), self._floor_s)
 
-    def _default_beside(
-        self, space: Space, job: KernelJob
-    ) -> tuple[KernelJob | None, float | None]:
-        """Return the default's job and its seconds; None each where it has not worked."""
-        config = space.canonical(space.default)
-        default_s = self._times.of(job.input, config)
-        default = self._job(space, job.input, config, None) if default_s is not None else None
-        return (None, None) if isinstance(default, Measurement) else (default, default_s)
+    def _measured_again(self, space: Space, job: KernelJob, reason: str) -> Measurement:
+        """Measure on new data, beside the default where that works. Where first runs do not show
+        the gain, they are the samples."""
+        default, seeds = space.canonical(space.default), (new_seed(),) * _AGAIN_OCCASIONS
+        configs = [job.config, *([default] if (job.input, default) in self._times else [])]
+        found, *_ = self.measure_interleaved(space, job.input, configs, _AGAIN_ROUNDS, seeds)
+        if found.timing is None:
+            return replace(found, message=f"{reason}, but on new data: {found.message}")
+        if UNCLAIMED in found.observed:
+            timing = replace(found.timing, samples_s=found.warmup_s[:DATA_SETS], occasions=())
+            return replace(found, timing=timing, message=f"{reason}, but {found.message}")
+        self._believed.add((job.input, job.config))
+        return replace(found, message=f"{reason}; measured again on new data")
 
 
-def _client_of(owner: KernelMeasurer | None) -> DeviceClient | None:
-    """Return the client whose process a measurer shares; only those of this machine are shared."""
-    client = owner._device if owner else None
-    return client if isinstance(client, DeviceClient) else None
-
-
-def _lost_proof(error: ProcessLost | LaunchFailed | HostModuleError) -> Refusal:
-    """Return the refusal of a time whose proof did not end: what ended its process may have been
-    chance, and is measured again."""
-    outcome = Outcome.IMPLAUSIBLE
-    if isinstance(error, ProcessLost):
-        outcome = Outcome.TIMEOUT if error.hung else Outcome.CRASHED
-    elif isinstance(error, OutOfDeviceMemory | DataDoesNotFit):
-        outcome = Outcome.OUT_OF_MEMORY
-    return Refusal(outcome, f"a second run on other data failed: {error}")
+def _after(first: Measurement, again: Measurement) -> Measurement:
+    """Return a later measurement, with the first runs of the earlier one before its own: only they
+    were on data that nothing had run on."""
+    return replace(again, warmup_s=(*first.warmup_s, *again.warmup_s))

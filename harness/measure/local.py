@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from harness.core.errors import ExpressionError
-from harness.core.program import Binary
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input, Measurement
 from harness.measure.build_queue import B, BuildQueue
 from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
@@ -151,13 +150,6 @@ class LocalMeasurer(ABC, Generic[B, J]):
         command is built alone, so that its time is soon known."""
         waits = self._builds_disturb and not self._has_measured
         return itertools.islice(configs, 1) if waits else configs
-
-    def _built(self, program: B) -> Binary:
-        """Build; where builds disturb times, nothing compiles afterwards. Raises BuildFailed."""
-        self._builds.start(program)
-        if self._builds_disturb:
-            self._builds.wait_for_all()
-        return self._builds.finish(program)
 
     def _equal_code(self, space: Space, problem: Input) -> EqualCode:
         """Return the measurements of an input, with the recalled ones."""

@@ -57,8 +57,9 @@ class Measurer(Protocol):
         """Measure several, one sample of each per round; each of them is launched.
 
         The rounds are split into one occasion for each of the `seeds`, which are those of the
-        input's data. Every occasion begins with new loads of the code and new allocations, unless
-        the only seed is 0. See harness.measure.occasions.
+        input's data: two sets of data for each seed but that of the search, 0. Every occasion
+        begins with new loads of the code and new allocations, unless the only seed is 0. See
+        harness.measure.occasions.
         """
 
     def close(self) -> None:

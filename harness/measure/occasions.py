@@ -8,6 +8,7 @@ whether a difference would be there after another load. Samples of several occas
 from __future__ import annotations
 
 import dataclasses
+import secrets
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,20 +21,39 @@ from harness.measure.trial import Job
 
 J = TypeVar("J", bound=Job)
 
-ONE_OCCASION = (0,)
+SEARCH_SEED = 0
+"""The seed of the data on which a search measures."""
+
+ONE_OCCASION = (SEARCH_SEED,)
 """The seeds of rounds that are not split: one occasion, with the data of the search."""
+
+DATA_SETS = 2
+"""The sets of data of an occasion that is not on the data of the search. Each launch draws one of
+them: what any launch has left anywhere is wrong for half of those that come after it."""
+
+
+def new_seed() -> int:
+    """Draw a seed that no kernel can know."""
+    return 1 + secrets.randbelow(1 << 48)
+
+
+def data_seeds(seed: int) -> tuple[int, ...]:
+    """Return the seeds of the sets of data of an occasion with this seed."""
+    count = 1 if seed == SEARCH_SEED else DATA_SETS
+    return tuple(range(seed, seed + count))
 
 
 @dataclass(frozen=True)
 class Block:
     """The rounds of one occasion.
 
-    `seed` is that of the input's data, and `order` that of the order inside rounds. A block that
-    `is_reloaded` begins with new loads and new allocations, even if they are still there.
+    `seed` is that of the input's data (see `data_seeds`), and `order` that of the order inside
+    rounds. A block that `is_reloaded` begins with new loads and new allocations, even if they are
+    still there.
     """
 
     rounds: int
-    seed: int = 0
+    seed: int = SEARCH_SEED
     order: int = 0
     is_reloaded: bool = False
 

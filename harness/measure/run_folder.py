@@ -7,6 +7,7 @@ lock nobody holds any more.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import fcntl
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 from harness.core.errors import UsageError
@@ -66,6 +68,23 @@ class RunFolder:
             shutil.rmtree(self.path, ignore_errors=True)
         self._waiting.communicate()
         os.close(self._lock)
+
+
+def run_folder() -> Path:
+    """Return the folder of this process, which is made at the first call, and removed at exit."""
+    return _of_process(os.getpid())
+
+
+@cache
+def _of_process(pid: int) -> Path:
+    folder = RunFolder()
+
+    def close() -> None:
+        if os.getpid() == pid:  # not at the exit of a fork
+            folder.close()
+
+    atexit.register(close)
+    return folder.path
 
 
 def remove_abandoned() -> None:

@@ -27,9 +27,6 @@ from harness.stats.timing import Sampling
 _LONGEST_WARMUP = 20
 """A device that never becomes warm is sampled after so many times the time of its warm-up."""
 
-_KEPT_WARMUP_RUNS = 20
-"""Of the runs that warm the device, only so many are kept."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -185,7 +182,7 @@ class _Trial:
         """
         until_s = time.perf_counter() + _LONGEST_WARMUP * self.runner.job.sampling.warmup_time_s
         while not self.runner.is_warm() and time.perf_counter() < until_s:
-            self._warm_up_once()
+            self.runner.run()
         # A program is not warmed up again on later occasions: then nothing is known of its time.
         if (self.samples_s or self.warmup_s or [math.inf])[-1] < self.least_s:
             self.runner.run()  # another configuration ran before: the code is in no cache
@@ -206,11 +203,6 @@ class _Trial:
         while not self.runner.keeps_sample():
             elapsed_s = self.runner.run()
         return elapsed_s
-
-    def _warm_up_once(self) -> None:
-        elapsed_s = self.runner.run()
-        if len(self.warmup_s) < _KEPT_WARMUP_RUNS:
-            self.warmup_s.append(elapsed_s)
 
     def last_sample(self) -> None:
         """Take one sample, and verify it before another configuration overwrites its outputs."""

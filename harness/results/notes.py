@@ -21,6 +21,9 @@ CONTINUED = "continued_at"
 ENDED = "ended"
 """The note that says why a run's search ended by itself, a `harness.search.EndReason`."""
 
+DATA_SEED = "data_seed"
+"""The note of the seed of the data on which an input's finals are measured."""
+
 EXHAUSTED = "exhausted"
 """The note that says whether every legal configuration of the input was measured: yes or no."""
 
@@ -97,6 +100,8 @@ def _check_note(name: str, text: str) -> None:
         _check_object(name, text)
     if name == STATISTIC and text not in _STATISTICS:
         raise ValueError(f"its note {name!r} is {text!r}; it must be {' or '.join(_STATISTICS)}")
+    if name == DATA_SEED and not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"its note {name!r} is no whole number")
 
 
 def _check_object(name: str, text: str) -> None:

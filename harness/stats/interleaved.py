@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from harness.core.arrays import Array
-from harness.core.records import Config, Interleaved, Measurement
+from harness.core.observations import UNCLAIMED
+from harness.core.records import Config, Interleaved, Measurement, Outcome
 from harness.stats.timing import mean_log
 
 
@@ -37,13 +38,25 @@ def merged_unscaled(sessions: Sequence[Interleaved]) -> dict[Config, Measurement
     return merged
 
 
+def is_shown(measurement: Measurement) -> bool:
+    """Say whether a configuration worked, and its first runs on new data show its gain."""
+    return measurement.timing is not None and UNCLAIMED not in measurement.observed
+
+
 def refuted(sessions: Iterable[Interleaved]) -> dict[Config, Measurement]:
     """Return the last failure of each configuration that failed in a session in which others
-    worked, and not by a timeout or a crash, which may be chance: it fails on some data, or saves
-    work that runs must do, whatever other sessions say."""
+    worked, and not by a timeout or a crash, which may be chance: it fails on some data, or its
+    gain is not shown, whatever other sessions say. Such a measurement has no times here."""
     working = (session for session in sessions if any(m.timing for m in session))
-    failed = (m for session in working for m in session if not m.timing)
-    return {m.config: m for m in failed if m.outcome.settles}
+    failed = (m for session in working for m in session if not is_shown(m))
+    found = (_unshown(m) if m.timing else m for m in failed)
+    return {m.config: m for m in found if m.outcome.settles}
+
+
+def _unshown(measurement: Measurement) -> Measurement:
+    message = measurement.message or "its first runs do not show its gain"
+    lost = Outcome.IMPLAUSIBLE
+    return dataclasses.replace(measurement, outcome=lost, timing=None, message=message)
 
 
 def _linked(sessions: Sequence[Interleaved]) -> Iterator[Interleaved]:

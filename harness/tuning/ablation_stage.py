@@ -12,7 +12,7 @@ from harness.core.records import Config, Input, Measurement, shown
 from harness.results import ABLATION, by_configs
 from harness.results.ablation import TOLERANCE, Ablation, AblationStep, StepResult
 from harness.stats.timing import TimeRatio, time_ratio
-from harness.tuning.finals import FINAL_SEEDS
+from harness.tuning.finals import FINAL_OCCASIONS, final_seeds
 from harness.tuning.interleaved import measure_interleaved
 from harness.tuning.state import State
 
@@ -68,6 +68,7 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
     }
     used = Counter[tuple[Config, ...]]()
     assert report.best is not None
+    seeds = final_seeds(state, problem)
 
     def measure(configs: Sequence[Config]) -> Sequence[Measurement]:
         pair = tuple(configs)
@@ -76,7 +77,7 @@ def _ablated(state: State, report: InputReport, flags: Sequence[str]) -> Ablatio
         if len(of_pair) < used[pair]:  # a repeated request wants fresh samples
             of_pair.append(
                 measure_interleaved(
-                    state, problem, configs, stage=ABLATION, rounds=rounds, seeds=FINAL_SEEDS
+                    state, problem, configs, stage=ABLATION, rounds=rounds, seeds=seeds
                 )
             )
         return of_pair[used[pair] - 1]
@@ -96,7 +97,7 @@ def _has_rounds(found: Sequence[Measurement], rounds: int) -> bool:
     timing = found[0].timing
     return timing is not None and (timing.count, len(timing.by_occasion)) == (
         rounds,
-        len(FINAL_SEEDS),
+        FINAL_OCCASIONS,
     )
 
 

@@ -2,8 +2,9 @@
 
 The fastest of several noisy times is too fast, so the rounds that choose the winner say nothing of
 its speed-up. It is measured once more beside the default, on several occasions, each with new
-loads, new allocations, and partly other data, on which its results are verified as well. So is the
-single configuration that suits all inputs best, which the candidates' rounds chose.
+loads and new allocations. There are two sets of data that nothing has run on before, and each
+launch draws one of them: what an earlier launch left anywhere is wrong half of the time. The single
+configuration that suits all inputs best, which the candidates' rounds chose, is measured as well.
 """
 
 from __future__ import annotations
@@ -19,21 +20,26 @@ from harness.analysis.inputs import (
     report_input,
 )
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
-from harness.measure.occasions import ONE_OCCASION
+from harness.measure.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED
 from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
 from harness.space import Space
-from harness.stats.interleaved import refuted
+from harness.stats.interleaved import is_shown, refuted
 from harness.tuning.crossing import single_on
 from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import State
 
 _BESIDE_BASELINES = 20  # rounds, where winners are compared with named baselines
 
-CHOICE_SEEDS = (2,)
-"""The seed of the data on which finalists are measured; the search has another."""
+CHOICE_SEEDS = (SEARCH_SEED, SEARCH_SEED)
+"""The seeds of the rounds that choose: the data of the search, with new loads and allocations."""
 
-FINAL_SEEDS = (2, 2, 2, 3, 3, 3)
-"""The seed of the data on each occasion of the finals."""
+FINAL_OCCASIONS = 6
+
+
+def final_seeds(state: State, problem: Input) -> tuple[int, ...]:
+    """Return the seed of the data on each occasion of an input's finals."""
+    seed = state.data_seed(problem)
+    return (seed,) * (FINAL_OCCASIONS // 2) + (seed + DATA_SETS,) * (FINAL_OCCASIONS // 2)
 
 
 def final_reports(state: State, finalists: int | None = None) -> list[InputReport]:
@@ -113,19 +119,20 @@ def _choices(state: State, problem: Input, rivals: Sequence[Config]) -> Interlea
 def _judged(
     state: State, problem: Input, rivals: Sequence[Config], beside: Sequence[Config]
 ) -> Interleaved:
-    """Measure the first of the rivals beside other configurations; if it fails, the next one.
+    """Measure the first of the rivals beside other configurations; if it fails, or its first runs
+    do not show its gain, the next one.
 
     A recording has no other samples than those that chose, so all rivals stay in.
     """
-    rounds = max(len(FINAL_SEEDS), _rounds(state, problem))
+    rounds = max(FINAL_OCCASIONS, _rounds(state, problem))
     failed = refuted(state.interleaved(problem, FINAL))
     left = [rival for rival in rivals if rival not in failed]
     first = [left] if state.measurer.is_replay else [[rival] for rival in left]
     found: Interleaved = []
     for tried in first or [[]]:
         configs = [*dict.fromkeys([*tried, *beside])]
-        found = _measured(state, problem, configs, FINAL, rounds, FINAL_SEEDS)
-        if not tried or any(m.timing for m in found if m.config in tried):
+        found = _measured(state, problem, configs, FINAL, rounds, final_seeds(state, problem))
+        if not tried or any(is_shown(m) for m in found if m.config in tried):
             break
     return found
 

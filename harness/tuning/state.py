@@ -22,6 +22,7 @@ from harness.core.records import (
     Outcome,
 )
 from harness.measure.measurer import Measurer
+from harness.measure.occasions import new_seed
 from harness.results import (
     LEFT_OUT,
     SEARCHED,
@@ -32,7 +33,7 @@ from harness.results import (
     Stored,
     interleaved_groups,
 )
-from harness.results.notes import device_notes
+from harness.results.notes import DATA_SEED, device_notes
 from harness.search.transfer.sources import StoredSources, TransferSources, stored_technique
 from harness.space import Space
 from harness.tuning.devices import EqualDevices
@@ -215,6 +216,16 @@ class State:
         store.transact(lambda: store.add_interleaved(run_id, plan, stage, found))
         self.note_device(problem)
         self.interleaved(problem, stage).append(found)
+
+    def data_seed(self, problem: Input) -> int:
+        """Return the seed of the data of an input's finals: it was drawn when the input's run
+        began, and stored with it, or is now. A campaign that goes on has the same."""
+        store, run_id = self.store, self.runs[problem]
+        text = store.note_of(run_id, DATA_SEED)
+        if text is None:
+            text = str(new_seed())
+            store.transact(partial(store.note_run, run_id, DATA_SEED, text))
+        return int(text)
 
     def note_device(self, problem: Input) -> None:
         """Note in an input's run which device measured: a command that goes on may have another."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,17 @@ import pytest
 
 from harness.analysis.coverage import input_reports
 from harness.analysis.inputs import InputReport
+from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.dispatch.candidates import matrix_of
 from harness.measure.occasions import ONE_OCCASION
 from harness.results import FINAL
 from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages
-from harness.tuning.finals import CHOICE_SEEDS, FINAL_SEEDS
+from harness.tuning.finals import CHOICE_SEEDS, FINAL_OCCASIONS
 from harness.tuning.interleaved import is_complete
 from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, opened
-from tests.helpers.results_examples import query
+from tests.helpers.results_examples import query, tamper
 
 SPACE = """\
 name: small
@@ -44,7 +44,8 @@ NAMED = "baselines: {named: {BLOCK: 64}}\n"
 class Staged(FormulaMeasurer):
     """Measures other seconds, by BLOCK, in each stage; blocks that are `wrong` fail in the finals.
 
-    `turns` are the blocks that were measured interleaved, with the seeds of their occasions.
+    `turns` are the blocks that were measured interleaved, and in which stage; `seeds` are those of
+    the finals. First runs do not show the gains of blocks that are `slow_first`.
     """
 
     def __init__(
@@ -53,27 +54,38 @@ class Staged(FormulaMeasurer):
         final_s: Mapping[int, float] = SEARCH_S,
         wrong: tuple[int, ...] = (),
         search_s: Mapping[int, float] = SEARCH_S,
+        slow_first: tuple[int, ...] = (),
     ) -> None:
         super().__init__(lambda _, config: search_s[block(config)])
-        self._staged = {ONE_OCCASION: SEARCH_S, CHOICE_SEEDS: choice_s, FINAL_SEEDS: final_s}
+        self._staged = {"search": SEARCH_S, "choice": choice_s, "finals": final_s}
         self._wrong = wrong
-        self.turns: list[tuple[set[int], tuple[int, ...]]] = []
+        self._slow_first = slow_first
+        self.turns: list[tuple[set[int], str]] = []
+        self.seeds: list[tuple[int, ...]] = []
         self.rounds: list[int] = []
 
     def measure_interleaved(
         self, space: Any, problem: Input, configs: Any, rounds: int, seeds: Any = ONE_OCCASION
     ) -> list[Measurement]:
-        self.turns.append((set(map(block, configs)), seeds))
+        self.turns.append((set(map(block, configs)), _stage(seeds)))
         self.rounds.append(rounds)
+        self.seeds += [seeds] if _stage(seeds) == "finals" else []
         return [self._one(problem, config, rounds, seeds) for config in configs]
 
     def _one(self, problem: Input, config: Config, rounds: int, seeds: Any) -> Measurement:
-        if seeds == FINAL_SEEDS and block(config) in self._wrong:
+        if _stage(seeds) == "finals" and block(config) in self._wrong:
             message = "wrong result at the first launch"
             return Measurement(config, problem, Outcome.WRONG_RESULT, message=message)
-        time_s = self._staged[seeds][block(config)]
+        time_s = self._staged[_stage(seeds)][block(config)]
         samples_s = [time_s * (1 + 0.001 * (n % 3)) for n in range(rounds)]
-        return Measurement(config, problem, Outcome.OK, in_occasions(samples_s, seeds))
+        is_unclaimed = _stage(seeds) == "finals" and block(config) in self._slow_first
+        observed = {UNCLAIMED: 1.0} if is_unclaimed else {}
+        timing = in_occasions(samples_s, seeds)
+        return Measurement(config, problem, Outcome.OK, timing, observed=observed)
+
+
+def _stage(seeds: tuple[int, ...]) -> str:
+    return {ONE_OCCASION: "search", CHOICE_SEEDS: "choice"}.get(seeds, "finals")
 
 
 def block(config: Config) -> int:
@@ -103,17 +115,29 @@ def test_finalists_are_measured_once_to_choose_and_the_winner_again_to_be_judged
 ) -> None:
     measurer = Staged(choice_s={16: 3.0, 32: 1.2, 64: 1.1}, final_s={16: 3.0, 64: 1.5})
     report, _ = tuned(tmp_path, measurer)
-    assert measurer.turns == [({32, 64}, CHOICE_SEEDS), ({16, 64}, FINAL_SEEDS)]
+    assert measurer.turns == [({32, 64}, "choice"), ({16, 64}, "finals")]
     assert best_block(report) == 64
     assert report.speedup is not None
     assert round(report.speedup.value, 6) == 2
     assert report.speedup.is_faster
 
 
-def test_choice_has_the_data_of_one_half_of_the_finals_and_the_search_has_others() -> None:
-    assert list(Counter(FINAL_SEEDS).values()) == [3, 3]
-    assert set(CHOICE_SEEDS) < set(FINAL_SEEDS)
-    assert set(ONE_OCCASION).isdisjoint(FINAL_SEEDS)
+def test_finals_have_data_of_a_seed_that_is_drawn_for_a_campaign_and_stored_with_it(
+    tmp_path: Path,
+) -> None:
+    measurer = Staged(wrong=(32,))
+    tuned(tmp_path, measurer)
+    again = Staged()
+    database = tmp_path / "r.db"
+    tamper(database, "UPDATE measurements SET stage = 'candidate' WHERE stage = 'final'")
+    tuned(tmp_path, again)
+    (seeds,) = {*measurer.seeds, *again.seeds}
+    (seed,) = {*seeds}
+    assert len(seeds) == FINAL_OCCASIONS
+    assert query(database, "SELECT json_extract(notes, '$.data_seed') FROM runs") == [(str(seed),)]
+    (other := tmp_path / "other").mkdir()
+    tuned(other, measurer)
+    assert seeds != measurer.seeds[-1], "of another campaign"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +169,7 @@ def test_winner_that_is_not_faster_when_it_is_judged_gives_way_to_the_default(
 def test_baseline_that_the_search_would_give_up_is_judged_but_no_rival(tmp_path: Path) -> None:
     measurer = Staged()
     report, _ = tuned(tmp_path, measurer, WITH_BASELINES)
-    turns = [({32, 64, 128}, CHOICE_SEEDS), ({16, 32, 128, 256}, FINAL_SEEDS)]
+    turns = [({32, 64, 128}, "choice"), ({16, 32, 128, 256}, "finals")]
     assert measurer.turns[-2:] == turns
     assert set(report.baseline_speedups) == {"near", "slow"}
 
@@ -155,7 +179,7 @@ def test_stored_results_give_the_same_report(tmp_path: Path) -> None:
     (stored,) = input_reports(results)
     assert (stored.best, stored.speedup) == (report.best, report.speedup)
     occasions = [len(m.timing.by_occasion) for m in results.finals[report.problem] if m.timing]
-    assert occasions == [len(FINAL_SEEDS)] * 2
+    assert occasions == [FINAL_OCCASIONS] * 2
 
 
 def test_judged_winner_is_not_measured_again(tmp_path: Path) -> None:
@@ -184,7 +208,7 @@ def test_finals_of_one_occasion_are_measured_again_on_several(tmp_path: Path) ->
         state.store.commit()
     again = Staged(final_s={16: 3.0, 32: 1.5})
     _, results = tuned(tmp_path, again)
-    assert [seeds for _, seeds in again.turns] == [FINAL_SEEDS]
+    assert [seeds for _, seeds in again.turns] == ["finals"]
     (finals,) = results.finals.values()
     assert sorted(round(m.time_s, 1) for m in finals) == [1.5, 3.0], "the last ones alone count"
 
@@ -192,11 +216,33 @@ def test_finals_of_one_occasion_are_measured_again_on_several(tmp_path: Path) ->
 def test_winner_that_is_wrong_on_other_data_gives_way_to_the_next(tmp_path: Path) -> None:
     measurer = Staged(wrong=(32,))
     report, _ = tuned(tmp_path, measurer)
-    assert measurer.turns[1:] == [({16, 32}, FINAL_SEEDS), ({16, 64}, FINAL_SEEDS)]
+    assert measurer.turns[1:] == [({16, 32}, "finals"), ({16, 64}, "finals")]
     assert best_block(report) == 64
     again, _ = tuned(tmp_path, measurer)
     assert len(measurer.turns) == 3, "it is not tried again"
     assert best_block(again) == 64
+
+
+def test_winner_whose_first_runs_do_not_show_its_gain_gives_way_to_the_next(tmp_path: Path) -> None:
+    measurer = Staged(slow_first=(32,))
+    report, _ = tuned(tmp_path, measurer)
+    assert best_block(report) == 64
+    assert report.speedup.is_faster
+    again, _ = tuned(tmp_path, measurer)
+    assert len(measurer.turns) == 3, "it is not tried again"
+    assert best_block(again) == 64
+
+
+def test_gain_that_first_runs_do_not_show_is_not_significant_and_nobody_is_accused(
+    tmp_path: Path,
+) -> None:
+    report, results = tuned(tmp_path, Staged(slow_first=(32, 64)))
+    assert report.best.outcome is Outcome.OK
+    assert report.speedup.value > 2
+    assert not report.speedup.is_faster
+    assert block(report.recommended.config) == 16
+    (finals,) = results.finals.values()
+    assert {m.outcome for m in finals} == {Outcome.OK}
 
 
 def test_default_is_best_where_all_finalists_are_wrong_on_other_data(tmp_path: Path) -> None:
@@ -213,14 +259,14 @@ def test_a_named_baseline_is_in_the_finals_unless_it_failed_in_the_search(tmp_pa
         (folder := tmp_path / name).mkdir()
         measurer = Staged(search_s=search_s)
         tuned(folder, measurer, SPACE + NAMED, test_limit)
-        assert measurer.turns[-1] == (finals, FINAL_SEEDS), name
+        assert measurer.turns[-1] == (finals, "finals"), name
 
 
 def test_a_named_baseline_that_the_search_did_not_try_may_win(tmp_path: Path) -> None:
     measurer = Staged(choice_s={32: 1.1, 64: 1.2}, final_s={16: 3.0, 32: 1.5})
     report, _ = tuned(tmp_path, measurer, SPACE + NAMED.replace("64", "32"), test_limit=2)
     assert {block(config) for _, config in measurer.asked} == {16, 64}
-    assert measurer.turns == [({32, 64}, CHOICE_SEEDS), ({16, 32}, FINAL_SEEDS)]
+    assert measurer.turns == [({32, 64}, "choice"), ({16, 32}, "finals")]
     assert best_block(report) == 32
 
 

@@ -193,10 +193,11 @@ def test_script_without_a_guard_is_not_run_again_by_the_processes_that_measure(
     script = tmp_path / "script.py"
     script.write_text(
         "import os\n"
-        "from harness.measure.processes import Processes\n"
-        "processes = Processes(1)\n"
-        "print(processes.run(os.getpid, timeout_s=60) != os.getpid())\n"
-        "processes.close()\n"
+        "from harness.measure.child import Child\n"
+        "from tests.helpers.planted import process_of\n"
+        "child = Child(object)\n"
+        "print(child.call(process_of, timeout_s=60) != os.getpid())\n"
+        "child.close()\n"
     )
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, timeout=120

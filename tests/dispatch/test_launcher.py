@@ -33,7 +33,7 @@ from harness.space_file import Spec, load_spec
 from tests.dispatch.test_dispatch import fill
 from tests.dispatch.test_dispatch_package import imported
 from tests.helpers.dispatch_examples import PROVENANCE
-from tests.helpers.fakes import HereProcesses
+from tests.helpers.fakes import HereChild
 
 Capture = pytest.CaptureFixture[str]
 
@@ -342,7 +342,7 @@ def by_tile(given: Input, config: Config) -> float:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds run in this process, and only the tree is learnt."""
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
+    monkeypatch.setattr("harness.measure.build_queue.Child", HereChild)
     monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
     monkeypatch.setattr(
         dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]

@@ -1,24 +1,40 @@
-"""Workers of Dask in this process."""
+"""Workers of Dask, in this process and in processes of their own."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 
-def two_workers(builds: int) -> Any:
-    """Make a scheduler with two workers in this process, which compile so many programs at once."""
+def local_workers(count: int) -> Any:
+    """Make a scheduler with so many workers in this process."""
     pytest.importorskip("distributed")
-    from harness.fleet.cluster import BUILD
-    from harness.fleet.engine import load_distributed
+    from harness.fleet.address import load_distributed
 
     return load_distributed().LocalCluster(
-        n_workers=2,
-        threads_per_worker=2,
+        n_workers=count,
+        threads_per_worker=1,
         processes=False,
         host="127.0.0.1",
         protocol="tcp://",
-        resources={BUILD: builds},
         dashboard_address="127.0.0.1:0",
     )
+
+
+@contextmanager
+def worker_process(address: str, device: str, cache: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `harness.worker` for one of two parts of this machine's CPU."""
+    command = [sys.executable, "-m", "harness.worker", address, "--device", device, "--quiet"]
+    environment = {**os.environ, "HARNESS_CPU_PARTS": "2", "HARNESS_CACHE_DIR": str(cache)}
+    with subprocess.Popen(command, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()

@@ -25,7 +25,7 @@ from tests.helpers.fakes import (
     FakeBackend,
     FakeCompiler,
     FakeDevice,
-    HereProcesses,
+    HereChild,
 )
 
 FOUR, FIVE = Input({"n": 4}), Input({"n": 5})
@@ -95,12 +95,12 @@ def fake_worker(folder: Path, device: FakeDevice, host: str = FAKE_HOST) -> Devi
 def measure_kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process build and run kernels of fake devices."""
     for module in ("device_client", "build_queue"):
-        monkeypatch.setattr(f"harness.measure.{module}.Processes", HereProcesses)
+        monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
 
 
 def measure_programs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process build and run programs, which takes no time to start."""
     for module in ("programs.measurer", "build_queue"):
-        monkeypatch.setattr(f"harness.measure.{module}.Processes", HereProcesses)
+        monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
     worker = "harness.measure.programs.worker"
     monkeypatch.setattr(f"{worker}.end_programs_when_terminated", lambda: None)

@@ -12,9 +12,9 @@ import itertools
 import os
 import pickle
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,6 +80,7 @@ class FakeDevice:
 
     shares_cpu = False
     overran = False
+    holds_all = True
     tick_s = 0.0
     limits = LIMITS
 
@@ -104,9 +105,14 @@ class FakeDevice:
         """Return a fake environment."""
         return Environment("fake", "fake device", "memory", "1", compiler)
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
         """Copy the arguments."""
-        self.bound = {name: value.copy() for name, value in arguments.items()}
+        self._sets = [{name: value.copy() for name, value in each.items()} for each in sets]
+        self.bound = self._sets[0]
+
+    def turn_to(self, number: int) -> None:
+        """Turn to a set of arguments."""
+        self.bound = self._sets[number]
 
     def write(self, name: str, array: Array) -> None:
         """Overwrite one array."""
@@ -242,15 +248,15 @@ class _JournalDevice(FakeDevice):
         self._backend = backend
         self.shares_cpu = backend.shares_cpu
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        wanted = sum(value.nbytes for value in arguments.values())
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        wanted = sum(value.nbytes for arguments in sets for value in arguments.values())
         bind = self._binds()
         with _noted(self._backend.journal, "bind"):
             if bind in self._backend.broken_binds:
                 raise LaunchFailed("the driver is confused")
             if bind in self._backend.refused_binds:
                 raise OutOfDeviceMemory(f"{wanted} bytes do not fit")
-        super().bind(arguments)
+        super().bind(*sets)
 
     def _binds(self) -> int:
         journal = self._backend.journal
@@ -277,41 +283,60 @@ class _JournalDevice(FakeDevice):
             return super().launch(module, launches)
 
 
-_workers: dict[bytes, object] = {}
+class SharedWorker:
+    """The worker of a process that measurers use one after the other: each has a worker there."""
+
+    def __init__(self) -> None:
+        self._made_by = b""
+        self._worker: object = None
+
+    @property
+    def is_spoilt(self) -> bool:
+        """Say whether the worker in use may not be used again."""
+        return getattr(self._worker, "is_spoilt", False)
+
+    def call(self, made_by: bytes, method: Callable[..., T], *args: object) -> T:
+        """Call a method of a worker, which is made at first use."""
+        if self._made_by != made_by:
+            self._made_by, self._worker = made_by, pickle.loads(made_by)()
+        return method(self._worker, *args)
 
 
-def call_with_worker(made_by: bytes, function: Callable[..., T], *args: object) -> T:
-    """Call a function with the process's worker, which is made once and kept."""
-    if made_by not in _workers:
-        _workers.clear()
-        _workers[made_by] = pickle.loads(made_by)()
-    return function(_workers[made_by], *args)
+class HereChild:
+    """A fake of a child, whose process takes a second to start: it does all work right here, as if
+    all threads shared one process."""
 
+    generation = 1
+    _working = threading.RLock()
 
-class HereProcesses:
-    """A fake of worker processes, which take a second to start: it runs all work right here."""
+    def __init__(self, make_worker: Callable[[], object]) -> None:
+        self._make_worker = make_worker
+        self._worker: object = None
 
-    def __init__(self, count: int, make_worker: Callable[[], object]) -> None:
-        self._worker = make_worker()
+    def start(self) -> int:
+        """Return the generation."""
+        return self.generation
 
-    def run(self, function: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Call the function."""
-        return function(self._worker, *args)
+    def call(
+        self,
+        method: Callable[..., T],
+        *args: object,
+        timeout_s: float,
+        generation: int | None = None,
+    ) -> T:
+        """Call the method."""
+        with self._working:
+            self._worker = self._make_worker() if self._worker is None else self._worker
+            try:
+                return method(self._worker, *args)
+            finally:
+                if getattr(self._worker, "is_spoilt", False):
+                    self.replace()
 
-    run_once = run
-
-    def schedule(
-        self, function: Callable[..., T], *args: object, timeout_s: float
-    ) -> Callable[[], T]:
-        """Keep the function for `result_of`."""
-        return partial(function, self._worker, *args)
-
-    def result_of(self, task: Callable[[], T]) -> T:
-        """Call the scheduled function."""
-        return task()
-
-    def settle(self, tasks: object) -> None:
-        """Do nothing, since nothing runs."""
+    def replace(self) -> None:
+        """Make another worker."""
+        self._worker = None
+        self.generation += 1
 
     def close(self) -> None:
         """Do nothing, since nothing runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from harness.core.records import Config, Input, Measurement, Value
@@ -42,6 +42,24 @@ def is_running(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the processes that descend from one, from Linux's list of every thread's children."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # it has ended just now
+            for child in map(int, task.read_text().split()):
+                found |= {child} | descendants(child)
+    return found
+
+
+def program_of(pid: int) -> str:
+    """Return the path of a process's program; empty where it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def until(condition: Callable[[], bool]) -> bool:

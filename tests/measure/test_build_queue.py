@@ -8,30 +8,27 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.files import cache_folder
+from harness.core.machine import spare_cores
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Measurement, Outcome
 from harness.measure.build_cache import BuildCache, digests
 from harness.measure.build_queue import BuildQueue
 from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.processes import Task, spare_cores
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
-from tests.helpers.fakes import FakeBackend, HereProcesses, read_journal
-from tests.helpers.planted import FAULTS, GIVEN, SOON_S, space_of
+from tests.helpers.fakes import FakeBackend, read_journal
+from tests.helpers.planted import FAULTS, GIVEN, space_of
 
 
 @pytest.fixture
@@ -115,36 +112,13 @@ def test_builds_overlap_measurements_but_where_they_share_its_core(
     assert (overlaps(tmp_path / "journal") == 0) == (shares_cpu or not spare)
 
 
-class _Forgetting(HereProcesses):
-    """Processes that died while they were idle, and forgot what was scheduled: it never ends."""
-
-    def schedule(self, *_: Any, timeout_s: float) -> Any:
-        """Schedule what never ends."""
-        return Task(abs, (), timeout_s, Future())
-
-
-def test_measuring_waits_for_no_build_that_was_forgotten(fake_spec: Spec) -> None:
-    backend = FakeBackend("opencl", "opencl", "a fake")
-    builds = BuildQueue(backend, "fake", processes=_Forgetting(1, object))
-    space = ConstrainedSpace.of(fake_spec, FOUR, None)
-    builds.start(make_program(fake_spec, space, space.default, "opencl"))
-    entered = threading.Event()
-
-    def measure() -> None:
-        with builds.undisturbed():
-            entered.set()
-
-    threading.Thread(target=measure, daemon=True).start()
-    assert entered.wait(SOON_S)
-
-
 @pytest.mark.parametrize(
     ("limit", "spare"), [(None, 15), ("max 100000", 15), ("400000 100000", 3), ("150000 100000", 0)]
 )
 def test_builds_leave_a_core_to_the_device_of_those_that_a_container_gets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, spare: int
 ) -> None:
-    monkeypatch.setattr("harness.measure.processes.usable_cores", lambda: 16)
+    monkeypatch.setattr("harness.core.machine.usable_cores", lambda: 16)
     file = tmp_path / "cpu.max"
     if limit is not None:
         file.write_text(limit)

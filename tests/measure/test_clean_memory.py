@@ -12,8 +12,14 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
-from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
-from harness.measure.device_worker import DeviceWorker
+from harness.measure.backends.guard_zones import (
+    ZONE_BYTES,
+    StrayWrite,
+    stray_write,
+    zone_bytes,
+    zone_content,
+)
+from harness.measure.device_worker import DataLost, DeviceWorker
 from harness.measure.kernel_job import KernelJob
 from harness.measure.occasions import Block
 from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker
@@ -46,8 +52,8 @@ class Spoilable(FakeDevice):
         super().__init__()
         self.binds = 0
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        super().bind(arguments)
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        super().bind(*sets)
         self.binds += 1
         self.strays = []
         self.reaches_copies = False
@@ -87,7 +93,8 @@ def give_kernels(device: Spoilable, worker: DeviceWorker) -> None:
 
     def overruns_far(*arrays: Array) -> None:
         device.overran = True
-        worker._held.data.expected["y"][...] = 7
+        for data in worker._bound.sets:
+            data.expected["y"][...] = 7
 
     def overwrites_input(x: Array, kept: Array, y: Array, total: Array) -> None:
         x[...] = 0
@@ -111,7 +118,7 @@ def worker(tmp_path: Path) -> DeviceWorker:
 
 
 def outcome_of(worker: DeviceWorker, kernel: str) -> Outcome:
-    found = worker.run(job_of(kernel)).result
+    found = worker.run(job_of(kernel))
     return found.outcome
 
 
@@ -138,26 +145,30 @@ def test_kernel_that_overruns_at_one_run_only_is_blamed(worker: DeviceWorker) ->
 def test_search_runs_on_clean_memory_after_an_interleaved_kernel_that_spoilt_it(
     worker: DeviceWorker,
 ) -> None:
-    found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).result.measured
+    found = worker.run_interleaved([job_of("reaches_copies")], Block(rounds=2)).measured
     assert found[0].outcome is Outcome.WRONG_RESULT
     assert outcome_of(worker, "right") is Outcome.OK
 
 
-def test_interleaved_kernel_is_not_blamed_for_one_that_may_have_overwritten_the_process(
-    worker: DeviceWorker,
+@pytest.mark.parametrize("guilty", ["overruns_far", "overwrites_input"])
+def test_interleaved_kernels_are_measured_anew_after_one_that_may_have_spoilt_them(
+    worker: DeviceWorker, guilty: str
 ) -> None:
-    jobs = [job_of("right"), job_of("overruns_far"), job_of("right")]
-    reply = worker.run_interleaved(jobs, Block(rounds=2))
-    outcomes = [m.outcome for m in reply.result.measured]
-    assert outcomes == [Outcome.OK, Outcome.WRONG_RESULT, Outcome.OK]
-    assert not reply.healthy
+    jobs = [job_of("right"), job_of(guilty), job_of("right")]
+    assert not worker.run_interleaved(jobs, Block(rounds=2)).complete
+    assert worker.is_spoilt
+
+
+def test_kernel_that_may_have_overwritten_the_process_spoils_it(worker: DeviceWorker) -> None:
+    assert outcome_of(worker, "overruns_far") is Outcome.WRONG_RESULT
+    assert worker.is_spoilt
 
 
 def test_data_are_not_copied_again_after_right_kernels_and_refused_launches(
     device: Spoilable, worker: DeviceWorker
 ) -> None:
     assert outcome_of(worker, "right") is Outcome.OK
-    refused = worker.run(job_of("right", group=1024)).result
+    refused = worker.run(job_of("right", group=1024))
     assert refused.outcome is Outcome.LAUNCH_FAILED
     assert outcome_of(worker, "right") is Outcome.OK
     assert device.binds == 1
@@ -170,7 +181,10 @@ def test_device_that_takes_the_data_no_more_is_replaced(
         raise LaunchFailed("no memory")
 
     monkeypatch.setattr(device, "bind", refuses)
-    assert not worker.run(job_of("overruns")).healthy
+    assert outcome_of(worker, "overruns") is Outcome.WRONG_RESULT
+    assert worker.is_spoilt
+    with pytest.raises(DataLost):
+        worker.run_interleaved([job_of("right")], Block(rounds=2))
 
 
 # --------------------------------------------------------------------------------- around arguments
@@ -190,11 +204,12 @@ def test_farthest_write_is_counted_in_elements(
     dtype = np.dtype(dtype)
     zone = zone_content("y", dtype).copy()
     assert zone.shape == (ZONE_BYTES,)
-    assert stray_write("y", dtype, zone, behind) is None
+    assert stray_write("y", dtype, zone, zone_content("y", dtype), behind) is None
     size = elements * dtype.itemsize
     near = zone[:size] if behind else zone[-size:]
     near[:] = 0
-    assert stray_write("y", dtype, zone, behind) == StrayWrite("y", elements, behind)
+    found = stray_write("y", dtype, zone, zone_content("y", dtype), behind)
+    assert found == StrayWrite("y", elements, behind)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -202,6 +217,22 @@ def test_every_second_floating_point_number_of_a_zone_is_nan(dtype: str) -> None
     parts = zone_content("y", np.dtype(dtype)).view(np.empty(0, dtype).real.dtype)
     assert np.isnan(parts[::2]).all()
     assert (parts[1::2] >= 1000).all()
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "longdouble", "int8", "int64", "bool", PAIR])
+def test_zones_of_every_second_set_of_data_have_ordinary_numbers(dtype: str) -> None:
+    content = zone_content("y", np.dtype(dtype), 1 << 16, True)
+    assert content.shape == (1 << 16,)
+    if dtype in FLOATS:
+        numbers = content.view(np.empty(0, dtype).real.dtype)
+        assert ((numbers >= 0) & (numbers <= 1)).all()
+    elif dtype != "longdouble":
+        assert (content < 128).all()
+
+
+def test_zone_is_as_large_as_its_array_up_to_a_most() -> None:
+    sizes = [zone_bytes(size) for size in (0, 4, 1 << 14, (1 << 14) + 1, 1 << 30)]
+    assert sizes == [1 << 14, 1 << 14, 1 << 14, 1 << 15, 1 << 20]
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32"])

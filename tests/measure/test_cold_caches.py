@@ -13,14 +13,13 @@ from harness.compare.reading import KernelResults
 from harness.core.errors import LaunchFailed, SpecError, UsageError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Environment
-from harness.measure.backends.opencl_memory import last_cache_bytes
 from harness.measure.choose import open_measurer, with_cache
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.devices import Backend
 from harness.measure.opencl import device as opencl_device
-from harness.measure.opencl.device import OpenClDevice
+from harness.measure.opencl.device import OpenClDevice, last_cache_bytes
 from harness.measure.opencl.driver import DeviceName, OpenClCompiler, find_device
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import write_fake

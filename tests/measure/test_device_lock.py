@@ -179,7 +179,7 @@ def test_lock_is_free_where_ctrl_c_came_while_its_process_was_started(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.measure.device_client.Processes", interrupted)
+    monkeypatch.setattr("harness.measure.device_client.Child", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:  # as a notebook keeps the last error
         DeviceClient(Path("host.py"), of(CPU))
     with device_locked(of(CPU)):

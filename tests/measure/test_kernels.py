@@ -16,16 +16,12 @@ from harness.core.errors import (
     DataDoesNotFit,
     HostModuleError,
     LaunchFailed,
-    OutOfDeviceMemory,
 )
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.device_client import DeviceClient
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.plausibility import Refusal
-from harness.measure.processes import ProcessLost
 from harness.space import Space
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import FIVE, FOUR, OpenFake, opening_fakes, write_fake
@@ -134,7 +130,7 @@ def test_memory_behind_an_array_is_mended_before_the_next_kernel_runs(
     for name in ("none", "overrun"):
         found = local.measure(space, GIVEN, fault(name), None)
     assert found.outcome is Outcome.WRONG_RESULT
-    assert local._device._processes.run(what_strays, timeout_s=60) == []
+    assert local._device._child.call(what_strays, timeout_s=60) == []
     found = local.measure(space, GIVEN, fault("none", block=16), None)
     assert found.outcome is Outcome.OK, found.message
 
@@ -143,10 +139,10 @@ def test_process_that_a_kernel_may_have_written_all_over_is_replaced(
     faults: Spec, local: KernelMeasurer
 ) -> None:
     space = space_of(faults, local)
-    processes = [local._device._processes.run(process_of, timeout_s=60)]
+    processes = [local._device._child.call(process_of, timeout_s=60)]
     for name in ("none", "overrun_far", "none"):
         found = local.measure(space, GIVEN, fault(name), None)
-        processes.append(local._device._processes.run(process_of, timeout_s=60))
+        processes.append(local._device._child.call(process_of, timeout_s=60))
     assert found.outcome is Outcome.OK, found.message
     first, after_right, after_far, last = processes
     assert first == after_right != after_far == last
@@ -331,48 +327,3 @@ def test_the_first_configuration_is_built_alone(fake: OpenFake, tmp_path: Path) 
     assert events[:first].count("compile") == 1
     assert "launch" not in events[second : second + 2], "then the others are built together"
     assert events.count("compile") == 3
-
-
-@pytest.fixture
-def why_unproved(fake: OpenFake) -> Callable[[], Refusal | None]:
-    """Says why the default of a fake device, which was measured, is not proved."""
-    local, space = fake()
-    found = local.measure(space, FOUR, space.default, None)
-    job = local._job(space, FOUR, space.default, None)
-    return lambda: local._why_unproved(space, job, found)
-
-
-def test_a_proof_has_time_to_make_its_data(
-    why_unproved: Callable[[], Refusal | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timeouts_s: list[float] = []
-
-    def run(*_: object, timeout_s: float, seed: int) -> None:
-        timeouts_s.append(timeout_s)
-        raise LaunchFailed("it was started")
-
-    monkeypatch.setattr(DeviceClient, "made_s", lambda *_: 1000.0)
-    monkeypatch.setattr(DeviceClient, "run", run)
-    refusal = why_unproved()
-    assert refusal.reason == "a second run on other data failed: it was started"
-    assert timeouts_s[0] > 2 * 2 * 1000
-
-
-@pytest.mark.parametrize(
-    ("error", "outcome"),
-    [
-        (ProcessLost("hung", hung=True), Outcome.TIMEOUT),
-        (ProcessLost("died"), Outcome.CRASHED),
-        (LaunchFailed("refused"), Outcome.IMPLAUSIBLE),
-        (OutOfDeviceMemory("no room"), Outcome.OUT_OF_MEMORY),
-        (DataDoesNotFit("no room"), Outcome.OUT_OF_MEMORY),
-    ],
-)
-def test_a_proof_whose_process_is_lost_ends_so_and_may_be_repeated(
-    why_unproved: Callable[[], Refusal | None],
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-    outcome: Outcome,
-) -> None:
-    monkeypatch.setattr(DeviceClient, "run", mock.Mock(side_effect=error))
-    assert why_unproved().outcome is outcome

@@ -89,7 +89,7 @@ def test_host_module_decides_from_what_it_reads_what_is_launched_next(tmp_path: 
     assert found.outcome is Outcome.OK, found.message
     # Four doublings and a copy, for each run: a verified one and the samples.
     assert len(device.launched) == 5 * (1 + found.timing.count)
-    both = measure_interleaved(device, case, [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)
+    both = measure_interleaved(device, [case], [job_of(STEPS=1), job_of(STEPS=2)], rounds=2)
     assert [m.outcome for m in both] == [Outcome.OK, Outcome.OK], "the configuration chooses them"
 
 
@@ -105,7 +105,7 @@ def test_constants_are_passed_in_opencl_and_fill_variables_in_cuda(
     steps = case.launches(TrackedConfig(job.config), FUNCTIONS)
     first, _ = next(steps), steps.close()
     listed = (first, Launch("copy", (4,), (1,), ("x", "y")))
-    runner = KernelRunner(device_of(case), case, dataclasses.replace(job, launches=listed))
+    runner = KernelRunner(device_of(case), [case], dataclasses.replace(job, launches=listed))
     own = runner._own_launches
     assert [launch.arguments for launch in own] == passed
     assert {launch.constants for launch in own} == {constants}
@@ -252,7 +252,7 @@ def test_each_configuration_finds_the_data_as_it_arranges_them(tmp_path: Path) -
     case = case_of(tmp_path, ARRANGED)
     device = arranged_device(case)
     found = [measure_kernel(device, case, arranged_job(packed)) for packed in (1, 0, 1, 0, 0, 1)]
-    found += measure_interleaved(device, case, [arranged_job(1), arranged_job(0)], rounds=3)
+    found += measure_interleaved(device, [case], [arranged_job(1), arranged_job(0)], rounds=3)
     assert [m.outcome for m in found] == [Outcome.OK] * 8
 
 
@@ -281,7 +281,7 @@ def test_array_that_is_arranged_and_overwritten_is_restored_as_arranged(tmp_path
     device = device_of(case, firsts=spoiling, firsts_packed=spoiling_packed)
     jobs = [arranged_job(1), arranged_job(0)]
     found = [measure_kernel(device, case, job) for job in jobs]
-    found += measure_interleaved(device, case, jobs, rounds=3)
+    found += measure_interleaved(device, [case], jobs, rounds=3)
     assert [m.outcome for m in found] == [Outcome.OK] * 4
 
 

@@ -13,7 +13,7 @@ import pytest
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
 from harness.measure.kernels import KernelMeasurer
-from harness.measure.occasions import Block, join, over_occasions, split_rounds
+from harness.measure.occasions import SEARCH_SEED, Block, join, over_occasions, split_rounds
 from harness.space import ConstrainedSpace, Space
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, measure_kernels_here, write_fake
 from tests.helpers.fakes import KERNELS, FakeDevice, Kernel
@@ -127,8 +127,8 @@ class BindingDevice(FakeDevice):
 
     binds = 0
 
-    def bind(self, arguments: Mapping[str, np.generic]) -> None:  # type: ignore[override]
-        super().bind(arguments)  # type: ignore[arg-type]
+    def bind(self, *sets: Mapping[str, np.generic]) -> None:  # type: ignore[override]
+        super().bind(*sets)  # type: ignore[arg-type]
         self.binds += 1
 
 
@@ -143,13 +143,24 @@ def test_every_occasion_loads_and_allocates_anew_but_the_only_one(
     assert (device.unloads, device.binds) == (loads, 1 + loads)
 
 
-def test_occasions_of_another_seed_have_other_data_and_of_the_same_seed_the_same(
+def test_occasions_of_a_seed_have_two_sets_of_data_and_those_of_the_search_one(
     measured: Measured,
 ) -> None:
+    for seeds, sets in [((2, 2), 2), ((2, 4), 4), ((SEARCH_SEED, SEARCH_SEED), 1)]:
+        device = FakeDevice()
+        measured(device, seeds)
+        assert len({tuple(launch["x"]) for launch in device.launched}) == sets, seeds
+
+
+def test_each_launch_draws_one_of_two_sets_of_data(measured: Measured) -> None:
     device = FakeDevice()
-    measured(device, (2, 2, 3))
+    assert [m.outcome for m in measured(device, (2,) * 60)] == [Outcome.OK] * 2
     contents = [tuple(launch["x"]) for launch in device.launched]
-    assert len(dict.fromkeys(contents)) == 2
+    one, other = dict.fromkeys(contents)
+    numbers = [(one, other).index(content) for content in contents]
+    assert numbers[:4] == [0, 1, 0, 1], "the first runs are on each"
+    pairs = [(numbers[n], numbers[n + 1]) for n in range(4, len(numbers), 6)]
+    assert {*pairs} == {(0, 0), (0, 1), (1, 0), (1, 1)}, "of the rounds' launches"
 
 
 def test_kernel_that_keeps_its_first_result_is_found_on_other_data(measured: Measured) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.equal_code import write_space
-from harness.core.records import Input, Outcome
+from harness.core.records import Outcome
 from harness.measure.device_worker import DeviceWorker
 from harness.measure.devices import Backend
 from harness.measure.kernels import KernelMeasurer
@@ -71,17 +71,12 @@ def test_each_host_module_finds_its_own_helper_and_its_own_data(hosts: list[Path
     worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
     worker.__dict__["_device"] = device = FakeDevice()
     for host, value in ((hosts[0], 1), (hosts[1], 3), (hosts[0], 1)):
-        worker.prepare(FOUR, 0, host)
+        worker.serve(host, DeviceWorker.prepare, FOUR)
         assert np.all(device.bound["x"] == value)
     for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[0], 1), (hosts[1], 3)):
-        found = worker.serve(host, DeviceWorker.run, JOB).result
-        assert found is not None, "its data were kept"
+        found = worker.serve(host, DeviceWorker.run, JOB)
         assert found.outcome is Outcome.OK, found.message
         assert np.all(device.bound["x"] == value)
-    other = Input({"n": 8})
-    worker.prepare(other, 0, hosts[0])
-    assert worker.serve(hosts[0], DeviceWorker.run, JOB).result is None
-    assert worker.serve(hosts[1], DeviceWorker.run, JOB).result is not None
 
 
 LAZY_HOST = HOST.replace("from values_of_this_host import VALUE\n", "").replace(
@@ -116,9 +111,9 @@ def test_each_host_module_keeps_its_own_helpers_in_another_folder(
     worker = DeviceWorker(FakeBackend("fake", "fake", "a fake"), hosts[0])
     worker.__dict__["_device"] = FakeDevice()
     for host in hosts:
-        worker.prepare(FOUR, 0, host)
+        worker.serve(host, DeviceWorker.prepare, FOUR)
     for host, value in ((hosts[1], 3), (hosts[0], 1), (hosts[1], 3)):
-        found = worker.serve(host, DeviceWorker.run, JOB).result
+        found = worker.serve(host, DeviceWorker.run, JOB)
         assert found.outcome is Outcome.OK, found.message
         assert found.observed["value"] == value, "observe() imports at each call"
     worker._imports.turn_to("nobody")
@@ -133,14 +128,8 @@ def test_a_measurer_beside_another_one_uses_its_process(tmp_path: Path, opencl: 
         with contextlib.closing(KernelMeasurer(specs[1], opencl, first)) as second:
             measurers = (first, second)
             measure_in_turns(measurers, specs)
-            unseen = [
-                first_runs.unseen_s
-                for m in measurers
-                for first_runs in m._times._first_runs.values()
-            ]
-            assert [len(each) for each in unseen] == [1, 0], "the second ran on data it had seen"
             processes = {
-                measurer._device._processes.run(process_of, timeout_s=60)
+                measurer._device._child.call(process_of, timeout_s=60)
                 for measurer in (first, second)
             }
             assert len(processes) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import platform
 import subprocess
@@ -18,15 +17,6 @@ import pytest
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
 from harness.core.program import Argument, Fill, Launch, Program
 from harness.core.records import DEVICE_UUID
-from harness.measure.backends.opencl_memory import DeviceMemory, DriverMemory, ProcessMemory
-from harness.measure.backends.thread_memory import (
-    _FIRST_LOOKS,
-    _GAP,
-    ThreadMemory,
-    _touched_from,
-    is_known,
-)
-from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl import driver as opencl
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, find_device
@@ -362,13 +352,8 @@ def test_failed_build_leaves_no_file_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("memory", [ProcessMemory, DriverMemory])
-def test_arguments_come_and_go_in_place_and_through_the_queue(
-    memory: type[DeviceMemory], compiler: OpenClCompiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(opencl_device, "ProcessMemory", memory)
+def test_arguments_come_and_go(compiler: OpenClCompiler) -> None:
     device = OpenClDevice(find_device())
-    assert type(device._memory) is memory
     text = "kernel void f(global int *y, global int *x) { y[0] += x[2]; }"
     module = device.load(compiler.compile(Program(text, (), ())))
     first, x = np.arange(4, dtype=np.int32), np.arange(10, 13, dtype=np.int32)
@@ -382,15 +367,6 @@ def test_arguments_come_and_go_in_place_and_through_the_queue(
         assert not device.stray_writes()
     device.write("x", x + 1)
     assert device.read("x").tolist() == [11, 12, 13]
-
-
-def test_memory_is_freed_after_what_is_queued_has_ended() -> None:
-    device = OpenClDevice(find_device())
-    device.bind({"y": np.zeros(1 << 22, np.float32)})
-    memory = device._arguments["y"].whole
-    event = device._cl.enqueue_fill_buffer(device._queue, memory, np.uint8(1), 0, memory.size)
-    device.bind({})
-    assert event.command_execution_status == device._cl.command_execution_status.COMPLETE
 
 
 def test_options_of_the_environment_are_part_of_the_identity(
@@ -444,103 +420,6 @@ def test_a_cpu_whose_threads_are_left_unpinned_is_another_environment(
     free = OpenClDevice(name).environment("a compiler")
     assert free.device == f"{pinned.device}, threads not pinned"
     assert free.fingerprint != pinned.fingerprint
-
-
-OVERWRITES = """
-import ctypes, sys
-from harness.measure.opencl.driver import load_pyopencl
-from harness.measure.backends.thread_memory import ThreadMemory, is_known
-
-cl = load_pyopencl()
-context = cl.Context(cl.get_platforms()[0].get_devices()[:1])
-memory = ThreadMemory(cl, context, queue := cl.CommandQueue(context))
-written = []
-ctypes.memset = lambda address, byte, size: written.append(address)
-for _ in range(3):
-    memory.overwrite()
-print(queue.device.name.split("-")[0], is_known(queue.device.name), bool(written))
-"""
-
-
-@pytest.mark.parametrize(("driver", "by_host"), [("pthread", True), ("basic", False)])
-def test_the_host_writes_to_the_stacks_of_other_threads_alone(driver: str, by_host: bool) -> None:
-    pytest.importorskip("pyopencl")
-    found = subprocess.run(
-        [sys.executable, "-c", OVERWRITES],
-        env={**os.environ, "POCL_DEVICES": driver},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert found.stdout.split() == [driver, "True", str(by_host)]
-
-
-@pytest.fixture
-def threads(device: OpenClDevice) -> ThreadMemory:
-    if not is_known(device._device.name) or device._device.name.startswith("basic-"):
-        pytest.skip("the device has no threads of its own in this process")
-    memory = ThreadMemory(device._cl, device._context, device._queue)
-    memory.overwrite()
-    return memory
-
-
-def test_what_threads_touched_is_lost_even_where_none_is_looked_at(
-    device: OpenClDevice, threads: ThreadMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(threads, "_look", lambda: None)
-    threads._words[:] = 100  # which is as if kernels had touched next to nothing so far
-    local_bytes, below = 8 * 100, 8 * (100 + _GAP)
-    touched = [
-        address
-        for stack, local in zip(threads._stacks.tolist(), threads._locals.tolist(), strict=True)
-        for address in (
-            stack - (1 << 20),
-            *(stack - below + step for step in (-4096, -64)),
-            *(local + local_bytes + step for step in (0, 4096)),
-            local + threads._local_bytes - 64,
-        )
-    ]
-    for address in touched:
-        ctypes.memset(address, 7, 64)
-    threads.overwrite()
-    device._queue.finish()
-    assert b"\7" not in b"".join(ctypes.string_at(address, 64) for address in touched)
-
-
-def test_other_memory_in_the_last_page_does_not_count_as_touched_local_memory() -> None:
-    size_bytes = 5 * mmap.PAGESIZE
-    with mmap.mmap(-1, size_bytes) as mapped:
-        anchor = ctypes.c_char.from_buffer(mapped)
-        begin = ctypes.addressof(anchor)
-        ctypes.memset(begin + size_bytes - 1, 1, 1)  # behind a block that ends in this page
-        assert _touched_from(begin + 64, size_bytes - 128) <= mmap.PAGESIZE
-        ctypes.memset(begin + 2 * mmap.PAGESIZE, 1, 1)
-        assert _touched_from(begin + 64, size_bytes - 128) == 3 * mmap.PAGESIZE - 64
-        del anchor
-
-
-def test_threads_are_looked_at_after_the_first_runs_of_each_kernel(
-    threads: ThreadMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: list[str] = []
-    monkeypatch.setattr(threads._random, "randrange", lambda _: 1)
-    for kernel in "ab":
-        monkeypatch.setattr(threads, "_look", lambda kernel=kernel: looks.append(kernel))
-        for _ in range(_FIRST_LOOKS + 3):
-            threads.overwrite(kernel)
-    assert looks == ["a"] * _FIRST_LOOKS + ["b"] * _FIRST_LOOKS
-
-
-def test_a_refused_launch_leaves_no_thread_whose_stack_the_next_run_changes() -> None:
-    pytest.importorskip("pyopencl")
-    script = f"{OVERWRITES.partition('written =')[0]}\nfor _ in range(300):\n    memory.overwrite()"
-    found = subprocess.run([sys.executable, "-c", script], check=False)
-    assert found.returncode == 0
-
-
-@pytest.mark.parametrize("name", ["NVIDIA A100", "pocl-remote", "level0-Arc", "vulkan-x", ""])
-def test_memory_of_other_devices_threads_is_left_alone(name: str) -> None:
-    assert not is_known(name)
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="a CPU with one core has no parts")

@@ -13,115 +13,85 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from multiprocessing import forkserver
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from harness.core.errors import BuildFailed, UsageError
 from harness.core.program import Binary
-from harness.core.records import Outcome
 from harness.measure.build_queue import BuildWorker
+from harness.measure.child import Child, ChildLost, repeated
 from harness.measure.forked import ForkLost, run_forked
-from harness.measure.kernels import KernelMeasurer
-from harness.measure.process_context import ProcessStarter
-from harness.measure.processes import Processes, ProcessLost
 from harness.measure.run_folder import RunFolder
-from harness.space import ConstrainedSpace
-from tests.helpers.fake_kernels import write_fake
-from tests.helpers.fakes import FakeBackend, HereProcesses
-from tests.helpers.planted import FAULTS, SOON_S, is_running, until
+from tests.helpers.planted import FAULTS, SOON_S, descendants, is_running, until
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    processes = Processes(1)
-    yield processes
-    processes.close()
+def child() -> Iterator[Child]:
+    with closing(Child(Worker)) as child:
+        yield child
 
 
-def test_each_process_makes_one_worker_and_passes_it_to_every_function() -> None:
-    processes = Processes(1, list)
-    try:
-        processes.run(list.append, 1, timeout_s=SOON_S)
-        processes.run(list.append, 2, timeout_s=SOON_S)
-        assert processes.run(list.copy, timeout_s=SOON_S) == [1, 2]
-        processes.replace()
-        assert processes.run(list.copy, timeout_s=SOON_S) == []
-    finally:
-        processes.close()
+class Worker(list[object]):
+    """A worker that is a list, and runs any function."""
+
+    def run(self, function: Callable[..., Any], *args: object) -> Any:
+        """Call a function."""
+        return function(*args)
+
+    @property
+    def is_spoilt(self) -> bool:
+        """Say whether it may not be used again."""
+        return "spoilt" in self
 
 
-def draw() -> float:
-    return np.random.random()
+def run(
+    child: Child, function: Callable[..., Any], *args: object, timeout_s: float = SOON_S
+) -> Any:
+    """Run any function in a child."""
+    return child.call(Worker.run, function, *args, timeout_s=timeout_s)
 
 
-def test_new_processes_have_the_present_environment_and_draw_different_numbers(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    processes.run(os.getpid, timeout_s=SOON_S)  # the server runs, with an older environment
-    for variable, value in (("HARNESS_SOME", "1"), ("OMP_NUM_THREADS", "3")):
-        monkeypatch.setenv(variable, value)
-        with closing(Processes(1)) as others:
-            assert others.run(os.getenv, variable, timeout_s=SOON_S) == value
-            drawn = [each.run(draw, timeout_s=SOON_S) for each in (processes, others)]
-    assert len({*drawn}) == 2
+def test_child_makes_one_worker_and_passes_it_to_every_function() -> None:
+    with closing(Child(Worker)) as child:
+        for number in (1, 2):
+            child.call(Worker.append, number, timeout_s=SOON_S)
+        assert child.call(list, timeout_s=SOON_S) == [1, 2]
+        assert child.generation == 1
+        child.replace()
+        assert child.call(list, timeout_s=SOON_S) == []
+        assert child.generation == 2
+        child.call(Worker.append, "spoilt", timeout_s=SOON_S)
+        assert child.call(list, timeout_s=SOON_S) == []
+        assert child.generation == 3
+    with pytest.raises(RuntimeError, match="ended"):
+        child.call(list, timeout_s=SOON_S)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked elsewhere")
-def test_processes_load_libraries_themselves_where_the_server_cannot_be_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    starter = ProcessStarter()
-    assert starter.context().get_start_method() == "forkserver"
-    with monkeypatch.context() as patch:
-        patch.setenv("LD_LIBRARY_PATH", "/some", prepend=os.pathsep)
-        assert starter.context().get_start_method() == "spawn"
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: 1)  # as in a fork of this process
-        assert starter.context().get_start_method() == "spawn"
-    assert starter.context().get_start_method() == "forkserver"
+def test_new_processes_have_the_present_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Child(Worker)) as child:
+        for value in ("1", "2"):
+            monkeypatch.setenv("HARNESS_SOME", value)
+            child.replace()
+            assert run(child, os.getenv, "HARNESS_SOME") == value
 
 
-class _CtrlCInNotify(deque[Any]):
-    """The waiters of a condition: Ctrl-C comes in the main thread, when one was woken."""
-
-    def remove(self, value: Any) -> None:
-        if threading.current_thread() is threading.main_thread():
-            raise KeyboardInterrupt
-        super().remove(value)
-
-
-def test_ctrl_c_while_a_function_is_scheduled_lets_the_processes_end() -> None:
-    processes = Processes(1)
-    idle = processes._pool._context.task_queue.not_empty
-    assert until(lambda: bool(idle._waiters))
-    idle._waiters = _CtrlCInNotify(idle._waiters)
-    with suppress(KeyboardInterrupt):
-        processes.run(abs, -1, timeout_s=SOON_S)
-    thread = threading.Thread(target=processes.close, daemon=True)
-    thread.start()
-    thread.join(SOON_S)
-    assert not thread.is_alive()
-
-
-def test_function_past_its_deadline_is_killed(processes: Processes) -> None:
-    pid = processes.run(os.getpid, timeout_s=SOON_S)
+def test_function_past_its_deadline_is_killed(child: Child) -> None:
+    pid = run(child, os.getpid)
     begin = time.monotonic()
-    with pytest.raises(ProcessLost, match=r"did not end within 0.3 s and was killed") as caught:
+    with pytest.raises(ChildLost, match=r"did not end within 0.3 s and was killed") as caught:
         # Never back in Python, as in a driver: a signal handler of Python's would not run.
-        processes.run(sum, itertools.repeat(0), timeout_s=0.3)
+        run(child, sum, itertools.repeat(0), timeout_s=0.3)
     assert caught.value.hung
     assert time.monotonic() - begin < SOON_S
-    assert until(lambda: not is_running(pid))
-    assert processes.run(abs, -1, timeout_s=SOON_S) == 1
+    assert not is_running(pid)
+    assert run(child, abs, -1) == 1
 
 
 @pytest.mark.parametrize(
@@ -129,17 +99,18 @@ def test_function_past_its_deadline_is_killed(processes: Processes) -> None:
     [
         (os.abort, (), "died of SIGABRT"),
         (os._exit, (3,), "ended with exit status 3"),
+        (sys.exit, (4,), "ended with exit status 4"),
         (ctypes.string_at, (0,), "died of SIGSEGV"),
         (signal.raise_signal, (signal.SIGKILL,), "died of SIGKILL, as when memory runs out"),
     ],
 )
 def test_process_that_dies_says_how_and_is_replaced(
-    processes: Processes, function: Callable[..., object], arguments: tuple[int, ...], message: str
+    child: Child, function: Callable[..., object], arguments: tuple[int, ...], message: str
 ) -> None:
-    with pytest.raises(ProcessLost, match=message) as caught:
-        processes.run(function, *arguments, timeout_s=SOON_S)
+    with pytest.raises(ChildLost, match=message) as caught:
+        run(child, function, *arguments)
     assert not caught.value.hung
-    assert processes.run(abs, -1, timeout_s=SOON_S) == 1
+    assert run(child, abs, -1) == 1
 
 
 def end_once(journal: Path, number: int) -> int:
@@ -151,123 +122,118 @@ def end_once(journal: Path, number: int) -> int:
     return os.getpid()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_function_whose_process_was_killed_from_outside_runs_once_more(
-    processes: Processes, tmp_path: Path, number: signal.Signals
+@pytest.mark.parametrize(
+    ("number", "may_be_spoilt", "calls"),
+    [
+        (signal.SIGKILL, False, 2),
+        (signal.SIGTERM, False, 2),
+        (signal.SIGSEGV, False, 1),
+        (signal.SIGSEGV, True, 2),
+    ],
+)
+def test_call_whose_process_was_killed_from_outside_or_spoilt_is_repeated_once(
+    child: Child, tmp_path: Path, number: signal.Signals, may_be_spoilt: bool, calls: int
 ) -> None:
     journal = tmp_path / "journal"
-    assert processes.run(end_once, journal, number, timeout_s=SOON_S) != os.getpid()
-    assert journal.read_text().count("called") == 2
+    call = partial(run, child, end_once, journal, number)
+    if calls == 1:
+        with pytest.raises(ChildLost, match="SIGSEGV"):
+            repeated(call, may_be_spoilt=may_be_spoilt)
+    else:
+        assert repeated(call, may_be_spoilt=may_be_spoilt) != os.getpid()
+    assert journal.read_text().count("called") == calls
 
 
-@pytest.mark.parametrize(("number", "by_chance"), [(signal.SIGSEGV, False), (signal.SIGKILL, True)])
-def test_fault_and_what_must_not_be_repeated_do_not_run_again(
-    processes: Processes, tmp_path: Path, number: signal.Signals, by_chance: bool
-) -> None:
-    run = processes.run_once if by_chance else processes.run
-    with pytest.raises(ProcessLost) as caught:
-        run(end_once, tmp_path / "journal", number, timeout_s=SOON_S)
-    assert caught.value.by_chance == by_chance
-    assert (tmp_path / "journal").read_text().count("called") == 1
-
-
-class _Killed(HereProcesses):
-    """A fake whose process is killed by somebody, so many times."""
-
-    times = 1
-
-    def run_once(self, function: Callable[..., Any], *args: object, timeout_s: float) -> Any:
-        """Call the function, or lose the process."""
-        if self.times:
-            self.times -= 1
-            raise ProcessLost("died of SIGKILL", by_chance=True)
-        return super().run_once(function, *args, timeout_s=timeout_s)
-
-
-@pytest.mark.parametrize(("times", "outcome"), [(1, Outcome.OK), (2, Outcome.CRASHED)])
-def test_killed_process_of_the_device_is_no_outcome_unless_it_is_killed_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, times: int, outcome: Outcome
-) -> None:
-    monkeypatch.setattr(_Killed, "times", times)
-    monkeypatch.setattr("harness.measure.device_client.Processes", _Killed)
-    monkeypatch.setattr("harness.measure.build_queue.Processes", HereProcesses)
-    spec = write_fake(tmp_path)
-    backend = FakeBackend("opencl", "opencl", "a fake", journal=tmp_path / "journal")
-    with closing(KernelMeasurer(spec, backend)) as measurer:
-        space = ConstrainedSpace.of(spec, spec.inputs[0], measurer.limits, "opencl")
-        found = measurer.measure(space, spec.inputs[0], space.default, None)
-    assert found.outcome is outcome
-    assert outcome is Outcome.OK or "died of SIGKILL" in found.message
-
-
-def test_standard_error_of_a_process_is_quoted_once(processes: Processes) -> None:
-    processes.run(os.write, 2, b"free(): invalid pointer\n", timeout_s=SOON_S)
-    with pytest.raises(ProcessLost, match=r"SIGABRT, with stderr: free\(\): invalid pointer$"):
-        processes.run(os.abort, timeout_s=SOON_S)
-    with pytest.raises(ProcessLost, match=r"SIGABRT$"):
-        processes.run(os.abort, timeout_s=SOON_S)
+def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
+    run(child, os.write, 2, b"free(): invalid pointer\n")
+    with pytest.raises(ChildLost, match=r"SIGABRT, with stderr: free\(\): invalid pointer$"):
+        run(child, os.abort)
+    with pytest.raises(ChildLost, match=r"SIGABRT$"):
+        run(child, os.abort)
 
 
 @pytest.mark.parametrize("pause_s", [0.0, 0.3])
-def test_death_of_an_idle_process_is_no_functions_fault(
-    processes: Processes, pause_s: float
-) -> None:
-    pid = processes.run(os.getpid, timeout_s=SOON_S)
+def test_death_of_an_idle_process_is_no_functions_fault(child: Child, pause_s: float) -> None:
+    pid = run(child, os.getpid)
     os.kill(pid, signal.SIGKILL)
     time.sleep(pause_s)
-    assert processes.run(os.getpid, timeout_s=SOON_S) != pid
+    assert repeated(partial(run, child, os.getpid)) != pid
 
 
-def test_process_ends_at_sigterm_without_python_being_asked(processes: Processes) -> None:
-    handler = processes.run(signal.getsignal, signal.SIGTERM, timeout_s=SOON_S)
-    assert handler == signal.SIG_DFL
+def test_process_ends_at_sigterm_without_python_being_asked(child: Child) -> None:
+    assert run(child, signal.getsignal, signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_interrupt_is_left_to_the_parent(processes: Processes) -> None:
-    pid = processes.run(os.getpid, timeout_s=SOON_S)
+def test_interrupt_is_left_to_the_parent(child: Child) -> None:
+    pid = run(child, os.getpid)
+    assert os.getsid(pid) != os.getsid(0)
     os.kill(pid, signal.SIGINT)
-    assert processes.run(os.getpid, timeout_s=SOON_S) == pid
+    assert run(child, os.getpid) == pid
 
 
-def test_processes_outlive_the_thread_that_began_them() -> None:
-    begun: list[Processes] = []
-    pids: list[int] = []
-
-    def begin() -> None:
-        begun.append(Processes(1))
-        pids.append(begun[0].run(os.getpid, timeout_s=SOON_S))
-
-    thread = threading.Thread(target=begin)
-    thread.start()
-    thread.join()
-    time.sleep(0.2)
-    assert begun[0].run(os.getpid, timeout_s=SOON_S) == pids[0]
-    begun[0].close()
-    assert until(lambda: not Path(f"/proc/{pids[0]}").exists())
+def test_process_outlives_the_thread_that_began_it() -> None:
+    with closing(Child(Worker)) as child:
+        pids: list[int] = []
+        thread = threading.Thread(target=lambda: pids.append(run(child, os.getpid)))
+        thread.start()
+        thread.join()
+        time.sleep(0.2)
+        assert run(child, os.getpid) == pids[0]
+    assert not is_running(pids[0])
 
 
-def test_deadline_that_passed_while_the_machine_slept_is_no_functions_fault(
-    processes: Processes, monkeypatch: pytest.MonkeyPatch
+def test_deadline_does_not_pass_while_the_machine_sleeps(
+    child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.measure.processes._PAUSE_S", -10.0)  # every look finds a pause
-    with pytest.raises(ProcessLost, match=r"did not end within 0.3 s") as caught:
-        processes.run_once(time.sleep, SOON_S, timeout_s=0.3)
-    assert caught.value.by_chance
-    assert not caught.value.hung
+    clock = itertools.chain([0.0, 3600.0], itertools.repeat(3600.0))
+    monkeypatch.setattr("harness.measure.child.time.time", lambda: next(clock))
+    run(child, time.sleep, 0.3, timeout_s=0.2)
+    with pytest.raises(ChildLost, match="did not end"):
+        run(child, time.sleep, SOON_S, timeout_s=0.2)
+
+
+class Unreadable(Exception):
+    """An exception that does not survive being sent."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(one + two)
+
+
+def raise_unreadable() -> None:
+    raise Unreadable(1, 2)
+
+
+def test_what_cannot_be_sent_is_an_error_of_the_call_alone(child: Child) -> None:
+    for function, arguments, message in (
+        (raise_unreadable, (), "Unreadable: 3"),
+        (open, (os.devnull,), "cannot pickle"),
+    ):
+        with pytest.raises((RuntimeError, TypeError), match=message):
+            run(child, function, *arguments)
+    assert run(child, abs, -1) == 1
+
+
+def refuse() -> None:
+    raise ValueError("no worker")
+
+
+def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
+    with closing(Child(refuse)) as child, pytest.raises(ValueError, match="no worker"):
+        child.call(abs, timeout_s=SOON_S)
 
 
 def fill() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
 
 
-def test_full_temporary_folder_is_one_clear_error(processes: Processes) -> None:
+def test_full_temporary_folder_is_one_clear_error(child: Child) -> None:
     message = (
         r"/tmp/some cannot be written: No space left on device; make room there, or set TMPDIR"
     )
     with pytest.raises(UsageError, match=message):
-        processes.run(fill, timeout_s=SOON_S)
+        run(child, fill)
     with pytest.raises(FileNotFoundError):
-        processes.run(os.stat, "/no/such/file", timeout_s=SOON_S)
+        run(child, os.stat, "/no/such/file")
 
 
 def test_failure_while_the_temporary_folder_is_full_is_no_outcome(
@@ -354,15 +320,6 @@ def test_folders_that_python_cannot_remove_end_no_run(
     assert not folder.path.exists()
 
 
-def test_pool_that_cannot_start_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    monkeypatch.setattr("harness.measure.processes.ProcessPool", refuse)
-    with pytest.raises(UsageError, match=r"cannot be started: .*Too many open files; see `ulimit"):
-        Processes(1)
-
-
 def test_folder_that_cannot_be_made_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,15 +348,6 @@ if __name__ == "__main__":
         print("next", flush=True)
         measurer.measure(space, Input({"n": 100}), Config({"FAULT": fault, "BLOCK": 8}), None)
 """
-
-
-def descendants(pid: int) -> set[int]:
-    """The processes that descend from one, from Linux's list of every thread's children."""
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found |= {child} | descendants(child)
-    return found
 
 
 def cpu_s(pid: int) -> float:
@@ -440,61 +388,6 @@ def test_killed_parent_leaves_no_process_behind_though_a_kernel_hangs(tmp_path: 
         os.kill(worker, signal.SIGKILL)
     assert ended
     assert until(lambda: list(tmp_path.iterdir()) == [script])
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
-def test_threads_that_ask_at_once_how_a_process_ended_get_one_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    process: Any = ProcessStarter().context().Process(target=os._exit, args=(3,))  # type: ignore[attr-defined]
-    process.start()
-    read = forkserver.read_signed
-
-    def read_late(sentinel: int) -> Any:
-        time.sleep(0.2)  # the other thread asks meanwhile
-        return read(sentinel)
-
-    monkeypatch.setattr(forkserver, "read_signed", read_late)
-    threads = [threading.Thread(target=process._popen.poll, args=(0,)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert process.exitcode == 3
-
-
-SERVER = """
-import os, signal, sys, time
-from multiprocessing import forkserver, resource_tracker
-from harness.measure.processes import Processes
-
-resource_tracker.ensure_running()
-started = forkserver.util.spawnv_passfds
-
-def start(*words):
-    pid = started(*words)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        os.kill(pid, number)
-    return pid
-
-forkserver.util.spawnv_passfds = start
-processes = Processes(1)
-assert processes.run(os.getpid, timeout_s=60) != os.getpid()
-assert processes.run(signal.pthread_sigmask, signal.SIG_BLOCK, (), timeout_s=60) == set()
-processes.close()
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
-def test_server_that_is_being_started_when_the_run_is_ended_says_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / ("long" * 30)  # longer than the address of a socket may be
-    folder.mkdir()
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
-    done = subprocess.run(
-        [sys.executable, "-c", SERVER], capture_output=True, text=True, env=environment
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert list(folder.iterdir()) == []
 
 
 # --------------------------------------------------------------------------- copies of this process

@@ -30,7 +30,7 @@ from harness.measure.programs.worker import ProgramFacts, ProgramWorker
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stats.timing import time_ratio
-from harness.tuning.finals import FINAL_SEEDS
+from harness.tuning.finals import FINAL_OCCASIONS
 from tests.helpers.fake_kernels import measure_programs_here
 
 PROGRAMS = {
@@ -147,7 +147,9 @@ def judge(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Judge:
         with closing(ProgramMeasurer(spec)) as measurer:
             searched = measurer.measure(space, GIVEN, config, None)
             both = [config, space.canonical(space.default)]
-            final, default = measurer.measure_interleaved(space, GIVEN, both, 20, FINAL_SEEDS)
+            final, default = measurer.measure_interleaved(
+                space, GIVEN, both, 20, (1,) * FINAL_OCCASIONS
+            )
         return searched, final, default
 
     return judged

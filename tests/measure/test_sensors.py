@@ -11,7 +11,6 @@ import time
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -363,7 +362,7 @@ def test_interleaved_measurements_have_a_state_and_no_energy(nvml: Script) -> No
     device = FakeDevice()
     device.bind(DATA.arguments)
     sensors = open_sensors(GPU, shares_cpu=False)
-    (found,) = measure_interleaved(device, DATA, [JOB], 3, sensors=sensors)
+    (found,) = measure_interleaved(device, [DATA], [JOB], 3, sensors=sensors)
     assert len(device.launched) == 4
     assert found.observed["throttled_by_sw_thermal"] == 1
     assert "energy_j" not in found.observed
@@ -388,8 +387,7 @@ def test_wrong_result_among_the_launches_for_energy_is_found() -> None:
 def test_processes_of_others_are_named_with_their_memory(
     nvml: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asking = SimpleNamespace(pid=77)  # a worker is forked from a server for this process
-    monkeypatch.setattr("multiprocessing.parent_process", lambda: asking)
+    monkeypatch.setattr(os, "getppid", lambda: 77)
     listed = [[4711, 3 << 29], [12, None], [os.getpid(), 1], [77, 1]]
     nvml(nvmlDeviceGetComputeRunningProcesses=[listed], names={"4711": "/usr/bin/py\x1bthon"})
     found = other_processes(BUS)

@@ -7,7 +7,6 @@ import math
 import random
 import weakref
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import Any
 
@@ -101,7 +100,7 @@ def test_every_run_of_a_sample_and_of_a_round_begins_with_a_fill() -> None:
     device = device_with()
     device.tick_s = 1e-4
     alone = measure_kernel(device, CASE, JOB)
-    measure_interleaved(device, CASE, [JOB], rounds=2)
+    measure_interleaved(device, [CASE], [JOB], rounds=2)
     assert alone.observed[RUNS_PER_SAMPLE] == 10
     assert len(device.launched) == 1 + 2 * 10 + 1 + 2 * 10  # equal samples: two are precise
     assert len(fills_of(device)) == len(device.launched)
@@ -188,35 +187,24 @@ def test_result_that_is_wrong_once_is_found_where_all_samples_are_verified(
 
 
 def test_verifications_take_their_share_of_the_time_and_two_are_free() -> None:
-    now = 0.0
-
-    def passing(during: AbstractContextManager[None], seconds: float) -> None:
-        nonlocal now
-        with during:
-            now += seconds
-
-    time = CheckTime(lambda: now, lambda: 0.5, 0.0)
-    passing(time.working(), 100)
-    for seconds in (20, 500):
+    time = CheckTime(work_s=100, draw=lambda: 0.5)
+    for seconds in (1, 3):
         assert time.affords()
-        passing(time.checking(), seconds)
+        time.count, time.checks_s = time.count + 1, time.checks_s + seconds
     assert not time.affords()
-    passing(time.working(), 1300)
-    assert time.affords(), "a check that was disturbed must not end the others"
-    passing(time.checking(), 20)
-    assert not time.affords()
+    time.work_s = 140
+    assert time.affords(), "one more takes 2 s, and a half more by the draw"
+    assert time.allowed_s == 7
 
 
 def _checked_runs(draws: random.Random) -> list[int]:
     """Return which of 200 runs of a second are checked, where a check takes a second as well."""
-    now, checked = 0.0, []
-    time = CheckTime(lambda: now, draws.random, 0.0)
+    checked = []
+    time = CheckTime(work_s=0, draw=draws.random)
     for number in range(200):
-        with time.working():
-            now += 1
+        time.work_s += 1
         if time.affords():
-            with time.checking():
-                now += 1
+            time.count, time.checks_s = time.count + 1, time.checks_s + 1
             checked.append(number)
     return checked
 
@@ -286,7 +274,7 @@ def test_interleaved_configuration_without_memory_leaves_the_others() -> None:
             fills_memory(x, y)
         y[...] = 2 * x
 
-    found = measure_interleaved(device_with(sometimes), CASE, jobs(2), rounds=2)
+    found = measure_interleaved(device_with(sometimes), [CASE], jobs(2), rounds=2)
     assert sorted(m.outcome for m in found) == [Outcome.OK, Outcome.OUT_OF_MEMORY]
 
 
@@ -304,7 +292,7 @@ def samples_of(found: Sequence[Measurement]) -> list[tuple[float, ...]]:
 
 
 def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
-    found = measure_interleaved(counting_device(), CASE, jobs(2), rounds=3)
+    found = measure_interleaved(counting_device(), [CASE], jobs(2), rounds=3)
     rounds = list(zip(*samples_of(found), strict=True))
     assert len(rounds) == 3
     assert all(max(one) < min(other) for one, other in pairwise(rounds))
@@ -314,10 +302,10 @@ def test_interleaved_configurations_have_one_sample_in_every_round() -> None:
 
 def test_order_in_a_round_is_random_and_repeats_with_its_seed() -> None:
     rounds = {
-        seed: samples_of(measure_interleaved(counting_device(), CASE, jobs(2), 100, seed))
+        seed: samples_of(measure_interleaved(counting_device(), [CASE], jobs(2), 100, seed))
         for seed in (1, 2)
     }
-    again = samples_of(measure_interleaved(counting_device(), CASE, jobs(2), 100, 1))
+    again = samples_of(measure_interleaved(counting_device(), [CASE], jobs(2), 100, 1))
     assert rounds[1] == again != rounds[2]
     first = [one < other for one, other in zip(*rounds[1], strict=True)]
     assert 30 < sum(first) < 70
@@ -344,23 +332,23 @@ def test_interleaved_configurations_keep_their_outputs_unless_they_are_large(
 
     device = Watched((), KERNELS | {"twice": twice})
     device.bind(CASE.arguments)
-    found = measure_interleaved(device, CASE, [JOB] * 5, rounds=2)
+    found = measure_interleaved(device, [CASE], [JOB] * 5, rounds=2)
     assert [m.outcome for m in found] == [Outcome.OK] * 5
     assert max(kept) == most
 
 
 def jobs_of(
     case: KernelData, kernels: Iterable[Kernel], arguments: tuple[str, ...] = ("x", "y")
-) -> tuple[FakeDevice, KernelData, list[KernelJob]]:
+) -> tuple[FakeDevice, list[KernelData], list[KernelJob]]:
     """A device with these kernels, the data, and a job for each kernel."""
     named = {f"k{n}": kernel for n, kernel in enumerate(kernels)}
     device = FakeDevice(kernels=named)
     device.bind(case.arguments)
     launches = {name: Launch(name, LAUNCH.group, LAUNCH.grid, arguments) for name in named}
-    return device, case, [fake_job(name, launches=(one,)) for name, one in launches.items()]
+    return device, [case], [fake_job(name, launches=(one,)) for name, one in launches.items()]
 
 
-def kernels_beside(*kernels: Kernel) -> tuple[FakeDevice, KernelData, list[KernelJob]]:
+def kernels_beside(*kernels: Kernel) -> tuple[FakeDevice, list[KernelData], list[KernelJob]]:
     """Jobs with an array `kept` that no run may write."""
     case = dataclasses.replace(CASE, arguments={**CASE.arguments, "kept": np.zeros((2, 3))})
     return jobs_of(case, kernels, ("x", "y", "kept"))

@@ -45,6 +45,7 @@ from harness.core.errors import (
     SpecError,
     UsageError,
 )
+from harness.core.machine import usable_cores
 from harness.core.program import Launch, Program, Read
 from harness.core.records import Config, Value
 from harness.core.text import counted, escaped
@@ -54,7 +55,6 @@ from harness.measure.build_queue import BuildQueue
 from harness.measure.host_module import TrackedConfig
 from harness.measure.inventory import inventory
 from harness.measure.kernel_data import KernelData, make_kernel_data
-from harness.measure.processes import usable_cores
 from harness.space_file import Spec, load_specs, space_schema
 
 if TYPE_CHECKING:

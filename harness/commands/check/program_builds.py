@@ -10,10 +10,11 @@ from functools import partial
 from harness.commands.check.inspection import Compiled, SpaceSize, size_of
 from harness.commands.check.targets import checked_spaces
 from harness.core.errors import BackendUnavailable, BuildFailed
+from harness.core.machine import usable_cores
 from harness.core.records import Config
 from harness.measure.build_queue import BuildQueue
+from harness.measure.child import Child, ChildLost
 from harness.measure.flags import fitted_to_program
-from harness.measure.processes import Processes, ProcessLost, usable_cores
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.measurer import backend_of, command_build
 from harness.measure.programs.worker import ProgramBuildWorker
@@ -97,8 +98,8 @@ class ProgramInspection:
 
 def _identity(backend: CommandBackend) -> str:
     """Ask for the compiler's identity in a process of its own, where its commands end with it."""
-    with closing(Processes(1, partial(ProgramBuildWorker, backend))) as processes:
+    with closing(Child(partial(ProgramBuildWorker, backend))) as child:
         try:
-            return processes.run(ProgramBuildWorker.identity, timeout_s=_ASK_TIMEOUT_S)
-        except ProcessLost as lost:
+            return child.call(ProgramBuildWorker.identity, timeout_s=_ASK_TIMEOUT_S)
+        except ChildLost as lost:
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None

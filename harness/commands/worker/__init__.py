@@ -31,9 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--builders",
-        type=whole_number(0),
+        type=whole_number(1),
         metavar="N",
-        help="builds at once (default: one less than there are cores, but one at least)",
+        help="builds at once (default: as many as there are spare cores)",
     )
     parser.add_argument(
         "--insecure", action="store_true", help="allow an address without encryption"

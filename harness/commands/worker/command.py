@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from harness.core.text import counted
-from harness.fleet import worker
+from harness.fleet import agent
 from harness.fleet.serving import check_can_serve, serve
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until the scheduler ends; return the exit code."""
     check_can_serve(args.address, args.insecure)
-    offer = worker.open_agent(args.device, args.builders)
+    offer = agent.offer(args.device, args.builders)
     if not args.quiet:
         for device in offer.devices:
             what = "device" if device.backend else "programs on"
             print(f"{what} {device.name} ({device.uuid})")
         for reason in offer.unavailable:
             print(f"note: {reason}")
-        print(f"{counted(offer.builders, 'build')} at once; serving {args.address}", flush=True)
-    serve(args.address, offer)
+        print(f"serving {args.address}", flush=True)
+    serve(args.address)
     if not args.quiet:
         print("the scheduler has ended, or the network to it was cut: start the worker again then")
     return 0

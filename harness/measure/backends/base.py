@@ -67,8 +67,17 @@ class Device(Protocol):
     def watch(self) -> ClockWatch:
         """How warm the device is, and the clocks that it had in this process."""
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Replace the arguments on the device by copies of these ones."""
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        """Replace the arguments on the device by copies of these sets of them, and turn to the
+        first."""
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether all sets of arguments are on the device at once; where its memory does not hold
+        them, one is at a time."""
+
+    def turn_to(self, number: int) -> None:
+        """Let all that follows be about this one of the sets of arguments."""
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
         """Overwrite one array argument; same shape and dtype as it was bound with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,7 +15,12 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import COLD
-from harness.measure.backends.guard_zones import ZONE_BYTES, StrayWrite, stray_write, zone_content
+from harness.measure.backends.guard_zones import (
+    StrayWrite,
+    stray_write,
+    zone_bytes,
+    zone_content,
+)
 from harness.measure.clock_tick import MOST_WORK, find_tick
 from harness.measure.clock_watch import ClockWatch
 
@@ -28,13 +33,24 @@ new ones in every run."""
 
 
 class BoundArray(NamedTuple):
-    """An array argument: what kernels get, the memory around it with its guard zones, and the
-    array's shape and type on the host."""
+    """An array argument: what kernels get, the memory around it with its guard zones, the array's
+    shape and type on the host, and what each of the zones holds."""
 
     memory: Any
     whole: Any
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    zone: npt.NDArray[np.uint8]
+
+    @property
+    def begin(self) -> int:
+        """Where the array begins in the memory, in bytes."""
+        return self.zone.nbytes
+
+    @property
+    def whole_bytes(self) -> int:
+        """The bytes of the array with its guard zones."""
+        return self.size_bytes + 2 * self.zone.nbytes
 
     @property
     def size_bytes(self) -> int:
@@ -43,7 +59,7 @@ class BoundArray(NamedTuple):
 
     def zones(self) -> tuple[tuple[int, bool], ...]:
         """Return where each guard zone begins, in bytes, and whether it is behind the array."""
-        return (0, False), (ZONE_BYTES + self.size_bytes, True)
+        return (0, False), (self.begin + self.size_bytes, True)
 
 
 class _KeptCopy(NamedTuple):
@@ -51,6 +67,13 @@ class _KeptCopy(NamedTuple):
 
     array: npt.NDArray[Any]
     memory: Any | None
+
+
+class _BoundSet(NamedTuple):
+    """Arguments on the device, and copies of what some of them are given again and again."""
+
+    arguments: dict[str, BoundArray | np.generic]
+    copies: dict[str, _KeptCopy]
 
 
 def _plain(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -78,8 +101,10 @@ class DriverDevice(ABC):
         self._cache = cache
         self._flushed_with: Any | None = None
         self._is_flush_due = False
-        self._arguments: dict[str, BoundArray | np.generic] = {}
-        self._kept: dict[str, _KeptCopy] = {}
+        self._sets: Sequence[Mapping[str, Argument]] = ()
+        self._bound_sets: dict[int, _BoundSet] = {}  # all of them, or one at a time
+        self._current = _BoundSet({}, {})
+        self._strays: list[StrayWrite] = []  # of sets that are bound no more
 
     @abstractmethod
     def _allocated(self, size_bytes: int) -> Any:
@@ -148,28 +173,64 @@ class DriverDevice(ABC):
             finally:
                 self._free(memory)
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Replace the arguments on the device by copies of these ones."""
+    @property
+    def _arguments(self) -> dict[str, BoundArray | np.generic]:
+        return self._current.arguments
+
+    def bind(self, *sets: Mapping[str, Argument]) -> None:
+        """Replace the arguments on the device by copies of these sets of them, and turn to the
+        first; the others are copied only when it is turned to them where memory does not hold all.
+        """
         self._release_arguments()
-        for name, value in arguments.items():
-            if isinstance(value, np.ndarray):
-                with self._errors(f"allocating {value.nbytes:,} bytes for {name}"):
-                    self._arguments[name] = self._between_zones(name, value)
-            else:
-                self._arguments[name] = value
+        self._strays.clear()
+        self._sets = sets
+        self.turn_to(0)
         if self._cache == COLD:
             size_bytes = 2 * self._cache_bytes
             with self._errors(f"allocating {size_bytes:,} bytes to empty the caches with"):
                 self._flushed_with = self._allocated(size_bytes)
+        with contextlib.suppress(OutOfDeviceMemory):
+            for number in range(1, len(sets)):
+                self._bind_set(number)
 
-    def _between_zones(self, name: str, array: npt.NDArray[Any]) -> BoundArray:
+    @property
+    def holds_all(self) -> bool:
+        """Whether all sets of arguments are on the device at once."""
+        return len(self._bound_sets) == len(self._sets)
+
+    def turn_to(self, number: int) -> None:
+        """Let all that follows be about this one of the sets of arguments."""
+        if number not in self._bound_sets:
+            self._strays += self.stray_writes()
+            self._release_sets()
+            self._bind_set(number)
+        self._current = self._bound_sets[number]
+
+    def _bind_set(self, number: int) -> None:
+        bound = _BoundSet({}, {})
+        try:
+            for name, value in self._sets[number].items():
+                if isinstance(value, np.ndarray):
+                    with self._errors(f"allocating {value.nbytes:,} bytes for {name}"):
+                        is_ordinary = bool(number % 2)
+                        bound.arguments[name] = self._between_zones(name, value, is_ordinary)
+                else:
+                    bound.arguments[name] = value
+        except LaunchFailed:
+            self._free_set(bound)
+            raise
+        self._bound_sets[number] = bound
+
+    def _between_zones(self, name: str, array: npt.NDArray[Any], is_ordinary: bool) -> BoundArray:
         """Return a copy of an array on the device, between two guard zones."""
-        whole = self._allocated(array.nbytes + 2 * ZONE_BYTES)
-        inside = self._inside(whole, ZONE_BYTES, array.nbytes)
-        bound = BoundArray(inside, whole, array.shape, array.dtype)
-        for begin, _ in bound.zones():
-            self._write(whole, begin, zone_content(name, array.dtype))
-        self._write(whole, ZONE_BYTES, _plain(array))
+        begin = zone_bytes(array.nbytes)
+        whole = self._allocated(array.nbytes + 2 * begin)
+        inside = self._inside(whole, begin, array.nbytes)
+        zone = zone_content(name, array.dtype, begin, is_ordinary)
+        bound = BoundArray(inside, whole, array.shape, array.dtype, zone)
+        for place, _ in bound.zones():
+            self._write(whole, place, zone)
+        self._write(whole, begin, _plain(array))
         return bound
 
     def sm_clock_mhz(self) -> float | None:
@@ -180,7 +241,7 @@ class DriverDevice(ABC):
         """Overwrite one array argument; ValueError unless shape and dtype are as bound."""
         bound = self._bound_like(name, array)
         with self._errors(f"writing {name}"):
-            self._write(bound.whole, ZONE_BYTES, _plain(array))
+            self._write(bound.whole, bound.begin, _plain(array))
 
     def restore(self, contents: Mapping[str, Contents]) -> None:
         """Fill array arguments, or copy arrays to them from copies on the device.
@@ -211,24 +272,26 @@ class DriverDevice(ABC):
     def _restore(self, name: str, content: Contents) -> None:
         if isinstance(content, Fill):
             bound = self._bound(name)
-            self._fill(bound.whole, ZONE_BYTES, content.byte, bound.size_bytes)
+            self._fill(bound.whole, bound.begin, content.byte, bound.size_bytes)
             return
         bound = self._bound_like(name, content)
         copy = self._copy_on_device(name, content)
         if copy is None:
-            self._write(bound.whole, ZONE_BYTES, _plain(content))
+            self._write(bound.whole, bound.begin, _plain(content))
         else:
-            self._copy(bound.whole, ZONE_BYTES, copy, bound.size_bytes)
+            self._copy(bound.whole, bound.begin, copy, bound.size_bytes)
 
     def _copy_on_device(self, name: str, array: npt.NDArray[Any]) -> Any | None:
         """Return a copy of an array on the device; None where there is no room for one.
 
         One copy is kept of each argument: of the array that it was last given.
         """
-        kept = self._kept.get(name)
+        copies = self._current.copies
+        kept = copies.get(name)
         if kept is None or kept.array is not array:
-            self._forget(name)
-            kept = self._kept[name] = _KeptCopy(array, self._new_copy(array))
+            if kept is not None and kept.memory is not None:
+                self._free(kept.memory)
+            kept = copies[name] = _KeptCopy(array, self._new_copy(array))
         return kept.memory
 
     def _new_copy(self, array: npt.NDArray[Any]) -> Any | None:
@@ -241,36 +304,32 @@ class DriverDevice(ABC):
             return None
         return memory
 
-    def _forget(self, name: str) -> None:
-        kept = self._kept.pop(name, None)
-        if kept is not None and kept.memory is not None:
-            self._free(kept.memory)
-
     def read(self, name: str, part: slice | None = None) -> npt.NDArray[Any]:
         """Return a copy of one array argument, in C order; or a flat part of it."""
         bound = self._bound(name)
         start, stop = (part.start, part.stop) if part else (0, 0)
         array = np.empty(stop - start if part else bound.shape, bound.dtype)
         with self._errors(f"reading {name}"):
-            self._read(_plain(array), bound.whole, ZONE_BYTES + start * bound.dtype.itemsize)
+            self._read(_plain(array), bound.whole, bound.begin + start * bound.dtype.itemsize)
         return array
 
     def stray_writes(self) -> list[StrayWrite]:
         """Return what was written into the guard zones since the last call, and repair them."""
-        found: list[StrayWrite] = []
+        found, self._strays = self._strays, []
         with self._errors("reading the memory around the arguments"):
-            for name, bound in self._arguments.items():
-                if isinstance(bound, BoundArray):
-                    found += self._stray_writes(name, bound)
+            for arguments, _ in self._bound_sets.values():
+                for name, bound in arguments.items():
+                    if isinstance(bound, BoundArray):
+                        found += self._stray_writes(name, bound)
         return found
 
     def _stray_writes(self, name: str, bound: BoundArray) -> Iterator[StrayWrite]:
-        zone = np.empty(ZONE_BYTES, np.uint8)
+        zone = np.empty_like(bound.zone)
         for begin, behind in bound.zones():
             self._read(zone, bound.whole, begin)
-            stray = stray_write(name, bound.dtype, zone, behind)
+            stray = stray_write(name, bound.dtype, zone, bound.zone, behind)
             if stray is not None:
-                self._write(bound.whole, begin, zone_content(name, bound.dtype))
+                self._write(bound.whole, begin, bound.zone)
                 yield stray
 
     def _bound_like(self, name: str, array: npt.NDArray[Any]) -> BoundArray:
@@ -292,16 +351,25 @@ class DriverDevice(ABC):
         return value
 
     def _release_arguments(self) -> None:
-        arguments, self._arguments = self._arguments, {}
+        self._release_sets()
         with self._errors("freeing device memory"):
-            for name in list(self._kept):
-                self._forget(name)
-            for value in arguments.values():
-                if isinstance(value, BoundArray):
-                    self._free(value.whole, value.memory)
             if self._flushed_with is not None:
                 self._free(self._flushed_with)
                 self._flushed_with = None
+
+    def _release_sets(self) -> None:
+        sets, self._bound_sets, self._current = self._bound_sets, {}, _BoundSet({}, {})
+        with self._errors("freeing device memory"):
+            for bound in sets.values():
+                self._free_set(bound)
+
+    def _free_set(self, bound: _BoundSet) -> None:
+        for kept in bound.copies.values():
+            if kept.memory is not None:
+                self._free(kept.memory)
+        for value in bound.arguments.values():
+            if isinstance(value, BoundArray):
+                self._free(value.whole, value.memory)
 
     @contextlib.contextmanager
     def _errors(self, doing: str) -> Iterator[None]:
@@ -320,10 +388,12 @@ class DriverDevice(ABC):
     @property
     def _held_bytes(self) -> int:
         """The device memory that this object has allocated."""
-        bound = [each for each in self._arguments.values() if isinstance(each, BoundArray)]
-        copies = [kept.array.nbytes for kept in self._kept.values() if kept.memory is not None]
-        flush_bytes = 0 if self._flushed_with is None else 2 * self._cache_bytes
-        return sum(each.size_bytes + 2 * ZONE_BYTES for each in bound) + sum(copies) + flush_bytes
+        total = 0 if self._flushed_with is None else 2 * self._cache_bytes
+        for arguments, copies in self._bound_sets.values():
+            bound = [each for each in arguments.values() if isinstance(each, BoundArray)]
+            total += sum(each.whole_bytes for each in bound)
+            total += sum(kept.array.nbytes for kept in copies.values() if kept.memory is not None)
+        return total
 
     def _answers(self) -> bool:
         """Say whether the device still works: a spoiled one repeats its error at every call."""

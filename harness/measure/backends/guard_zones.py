@@ -2,7 +2,8 @@
 
 Where an array has floating-point numbers, every second one in its zones is NaN, so that most reads
 outside of the array spoil the result as well. The others, and the integers, are no content that a
-kernel leaves as it is by chance: reading a zone and writing another one changes that.
+kernel leaves as it is by chance: reading a zone and writing another one changes that. A kernel that
+reads a zone could know by it that it is tested. So zones may have ordinary numbers as well.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 ZONE_BYTES = 16384
-"""The size of a zone, a multiple of every alignment that kernels count on: an array behind one
-begins where one in memory of its own would."""
+"""The least size of a zone, a multiple of every alignment that kernels count on: an array behind
+one begins where one in memory of its own would."""
+
+MOST_ZONE_BYTES = 1 << 20
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -42,26 +45,45 @@ class StrayWrite:
         return f"{self.name} ({self.elements:,} {unit} {where})"
 
 
+def zone_bytes(array_bytes: int) -> int:
+    """Return the size of a zone: that of the array, in whole least zones, up to a most."""
+    zones = min(max(1, -(-array_bytes // ZONE_BYTES)), MOST_ZONE_BYTES // ZONE_BYTES)
+    return zones * ZONE_BYTES
+
+
 @lru_cache(maxsize=64)
-def zone_content(name: str, dtype: np.dtype[Any]) -> Bytes:
-    """Return the bytes of each zone of an array, shape (ZONE_BYTES,); arrays' zones differ."""
+def zone_content(
+    name: str, dtype: np.dtype[Any], size_bytes: int = ZONE_BYTES, is_ordinary: bool = False
+) -> Bytes:
+    """Return the bytes of each zone of an array, shape (size_bytes,); arrays' zones differ.
+
+    Ordinary numbers are those from 0 to 1, and whole numbers from 0 to 127.
+    """
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    noise = rng.integers(0, 256, ZONE_BYTES, np.uint8)
+    noise = rng.integers(0, 256, size_bytes, np.uint8)
     size = dtype.itemsize // (2 if dtype.kind == "c" else 1)
+    if is_ordinary:
+        is_float = dtype.kind in "fc" and size in _QUIET_NAN
+        kind = f"f{size}" if is_float else f"u{size}" if size in (1, 2, 4, 8) else "u1"
+        numbers = rng.random(size_bytes // np.dtype(kind).itemsize)
+        ordinary: Bytes = (numbers if is_float else 128 * numbers).astype(kind).view(np.uint8)
+        return ordinary
     if dtype.kind not in "fc" or size not in _QUIET_NAN:  # such as numpy.longdouble
         noise |= 0x80
         return noise  # far from 0 and -1, and from every legal index
-    numbers = rng.uniform(1e3, 1e4, ZONE_BYTES // size).astype(f"f{size}")
+    numbers = rng.uniform(1e3, 1e4, size_bytes // size).astype(f"f{size}")
     bits = numbers.view(f"u{size}")
     bits[::2] = noise.view(bits.dtype)[::2] | bits.dtype.type(_QUIET_NAN[size])
     content: Bytes = bits.view(np.uint8)
     return content
 
 
-def stray_write(name: str, dtype: np.dtype[Any], zone: Bytes, behind: bool) -> StrayWrite | None:
+def stray_write(
+    name: str, dtype: np.dtype[Any], zone: Bytes, content: Bytes, behind: bool
+) -> StrayWrite | None:
     """Return how far a zone's farthest written byte is from the array; None if none is."""
-    written = np.flatnonzero(zone != zone_content(name, dtype))
-    if not written.size:
+    if np.array_equal(zone, content):
         return None
+    written = np.flatnonzero(zone != content)
     distance = int(written[-1]) + 1 if behind else zone.size - int(written[0])
     return StrayWrite(name, -(-distance // dtype.itemsize), behind, distance == zone.size)

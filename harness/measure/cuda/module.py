@@ -52,6 +52,14 @@ class PreparedLaunch(NamedTuple):
     queue: Callable[[], None]
 
 
+class _Prepared(NamedTuple):
+    """Launches that were prepared for these arguments; the ids of both stay while they are kept."""
+
+    bound: Bound
+    launches: tuple[Launch, ...]
+    prepared: list[PreparedLaunch]
+
+
 class CudaModule:
     """A module on the device; what does not change from sample to sample is found once.
 
@@ -73,23 +81,22 @@ class CudaModule:
         self._errors = errors
         self._functions: dict[str, _CudaFunction] = {}
         self._variables: dict[str, tuple[int, int]] = {}
-        self._bound: Bound | None = None
-        self._prepared: dict[int, tuple[Sequence[Launch], list[PreparedLaunch]]] = {}
+        self._prepared: dict[tuple[int, int], _Prepared] = {}
 
     def prepare(self, launches: Sequence[Launch], bound: Bound) -> list[PreparedLaunch]:
         """Check launches and pack their arguments; a tuple of launches is prepared once.
 
         Raises LaunchFailed for what the device or the kernel does not allow.
         """
-        if bound is not self._bound or len(self._prepared) == KEPT_LAUNCHES:
-            self._bound = bound
-            self._prepared.clear()
-        kept = self._prepared.get(id(launches))
+        key = id(bound), id(launches)
+        kept = self._prepared.get(key)
         if kept is not None:
-            return kept[1]
+            return kept.prepared
+        if len(self._prepared) == KEPT_LAUNCHES:
+            self._prepared.clear()
         prepared = [self._prepare(launch, bound) for launch in launches]
-        if isinstance(launches, tuple):  # which cannot change, and whose id stays while it is kept
-            self._prepared[id(launches)] = launches, prepared
+        if isinstance(launches, tuple):  # which cannot change
+            self._prepared[key] = _Prepared(bound, launches, prepared)
         return prepared
 
     def variable(self, name: str, size_bytes: int) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,19 +15,11 @@ import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.kernel_name import plain_name
-from harness.core.program import Argument, Binary, Contents, Launch
+from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.base import three, why_unlaunchable
 from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray, DriverDevice
 from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.backends.opencl_memory import (
-    CacheFlush,
-    DeviceMemory,
-    DriverMemory,
-    ProcessMemory,
-    last_cache_bytes,
-)
-from harness.measure.backends.thread_memory import LoadedVariables, ThreadMemory, is_known
 from harness.measure.opencl.arguments import KernelParameter, local_position, why_unfit
 from harness.measure.opencl.driver import (
     DeviceName,
@@ -40,6 +31,16 @@ from harness.measure.opencl.driver import (
 
 POCL = "Portable Computing Language"
 """PoCL's name of its platform."""
+
+_FLUSH_SOURCE = "kernel void flush(global ulong8 *memory) { memory[get_global_id(0)] = 0; }"
+"""A kernel that writes to more memory than the caches hold, on all threads of the device: the
+driver's own filling runs on one thread of PoCL, whose others keep what their own caches hold.
+"""
+
+_LINE_BYTES = 64  # of a ulong8
+
+_GPU_CACHE_BYTES = 1 << 27
+"""Some drivers state the size of a GPU's first cache. No last one is larger than twice this."""
 
 _MAX_GRID = 2**31 - 1
 _KEPT_PROGRAMS = 128  # each input is measured with mostly the same configurations
@@ -65,14 +66,22 @@ class _LoadedProgram:
 class _CheckedLaunch(NamedTuple):
     """A launch that fits its kernel and the arguments on the device, ready to be queued again.
 
-    The values stay referenced until a launch has ended; PoCL crashes otherwise.
+    The ids of the arguments and of the launch stay while it is kept. So do the values until a
+    launch has ended; PoCL crashes otherwise.
     """
 
     module: _LoadedProgram
+    arguments: Mapping[str, object]
     launch: Launch
     kernel: Any
     values: list[Any]
     size: tuple[int, ...]
+
+
+def last_cache_bytes(device: Any, is_cpu: bool) -> int:
+    """Return the size of a device's last cache; of a GPU, 128 MiB or more."""
+    stated = int(device.global_mem_cache_size)
+    return stated if is_cpu and stated else max(stated, _GPU_CACHE_BYTES)
 
 
 class OpenClDevice(DriverDevice):
@@ -91,16 +100,9 @@ class OpenClDevice(DriverDevice):
         self._context = cl.Context([self._device])
         profiling = cl.command_queue_properties.PROFILING_ENABLE
         self._queue = cl.CommandQueue(self._context, properties=profiling)
-        in_place = self._is_pocl and is_known(self._device.name)
-        memory = ProcessMemory if in_place else DriverMemory
-        self._memory: DeviceMemory = memory(cl, self._context, self._queue)
         self._program = lru_cache(maxsize=_KEPT_PROGRAMS)(self._make_program)
-        pocl = Path(os.environ["POCL_CACHE_DIR"]) if self._is_pocl else None
-        self._variables = None if pocl is None else LoadedVariables(pocl)
-        self._checked: dict[int, _CheckedLaunch] = {}  # by the launch's id, for these arguments
-        self._threads: ThreadMemory | None = None
-        self._ran: Hashable = None  # the last launches: their program, functions and groups
-        self._flush: CacheFlush | None = None
+        self._checked: dict[tuple[int, int], _CheckedLaunch] = {}
+        self._flush: Any = None  # the kernel that empties the caches
 
     def environment(self, compiler: str) -> Environment:
         """Return the device with its compute units, platform, driver and compiler."""
@@ -152,33 +154,28 @@ class OpenClDevice(DriverDevice):
         """Whether the device is the CPU itself, as with PoCL."""
         return bool(self._device.type & self._cl.device_type.CPU)
 
-    def bind(self, arguments: Mapping[str, Argument]) -> None:
-        """Replace the arguments on the device by copies of these ones."""
-        self._checked.clear()
-        super().bind(arguments)
-
     def _allocated(self, size_bytes: int) -> Any:
-        return self._memory.allocate(size_bytes)
+        return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, size_bytes)
 
     def _inside(self, memory: Any, offset: int, size_bytes: int) -> Any:
         return memory.get_sub_region(offset, size_bytes, self._cl.mem_flags.READ_WRITE)
 
     def _write(self, memory: Any, offset: int, array: npt.NDArray[Any]) -> None:
-        self._memory.write(memory, offset, array)
+        self._cl.enqueue_copy(self._queue, memory, array, dst_offset=offset, is_blocking=True)
 
     def _read(self, array: npt.NDArray[Any], memory: Any, offset: int) -> None:
-        self._memory.read(array, memory, offset)
+        self._cl.enqueue_copy(self._queue, array, memory, src_offset=offset, is_blocking=True)
 
     def _fill(self, memory: Any, offset: int, byte: int, size_bytes: int) -> None:
-        self._memory.fill(memory, offset, byte, size_bytes)
+        self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(byte), offset, size_bytes)
 
     def _copy(self, memory: Any, offset: int, source: Any, size_bytes: int) -> None:
-        self._memory.copy(memory, offset, source, size_bytes)
+        self._cl.enqueue_copy(self._queue, memory, source, byte_count=size_bytes, dst_offset=offset)
 
     def _free(self, whole: Any, part: Any = None) -> None:
         if part is not None:
             part.release()
-        self._memory.free(whole)
+        whole.release()
 
     def _timed_fill(self, memory: Any, size_bytes: int) -> float:
         event = self._cl.enqueue_fill_buffer(self._queue, memory, np.uint8(0), 0, size_bytes)
@@ -195,8 +192,11 @@ class OpenClDevice(DriverDevice):
 
     def _empty_caches(self, memory: Any, size_bytes: int) -> None:
         if self._flush is None:
-            self._flush = CacheFlush(self._cl, self._context, self._queue)
-        self._flush.queue(memory, size_bytes)
+            program = self._cl.Program(self._context, _FLUSH_SOURCE).build(cache_dir=False)
+            self._flush = self._cl.Kernel(program, "flush")
+        self._flush.set_args(memory)
+        lines = size_bytes // _LINE_BYTES
+        self._cl.enqueue_nd_range_kernel(self._queue, self._flush, (lines,), None)
 
     def _wait(self) -> None:
         self._queue.finish()
@@ -216,21 +216,6 @@ class OpenClDevice(DriverDevice):
             f"Of the device's {total:,} bytes harness holds {self._held_bytes:,}; other programs "
             f"may hold the rest, and one array may have {most:,}"
         )
-
-    def restore(self, contents: Mapping[str, Contents]) -> None:
-        """Restore arguments; with PoCL also the variables of programs, and threads' memory."""
-        super().restore(contents)
-        if self._variables is not None:
-            self._variables.reset()
-            self._overwrite_threads()  # last: it leaves the threads awake for the launch
-
-    def _overwrite_threads(self) -> None:
-        if not is_known(self._device.name):
-            return
-        with self._errors("overwriting the memory of PoCL's threads"):
-            if self._threads is None:
-                self._threads = ThreadMemory(self._cl, self._context, self._queue)
-            self._threads.overwrite(self._ran)
 
     def stray_writes(self) -> list[StrayWrite]:
         """Return the stray writes, repair them, and note one that may have left its zone."""
@@ -277,15 +262,15 @@ class OpenClDevice(DriverDevice):
         """Run the launches in order; return the sum of their events' times in seconds."""
         if not isinstance(module, _LoadedProgram):
             raise TypeError(f"launch() takes what load() returned, but got {module!r}")
-        self._ran = id(module), tuple((launch.function, launch.group) for launch in launches)
         return math.fsum([self._launch(module, launch) for launch in launches])
 
     def _launch(self, module: _LoadedProgram, launch: Launch) -> float:
-        checked = self._checked.get(id(launch))
-        if checked is None or checked.launch is not launch or checked.module is not module:
+        key = id(self._arguments), id(launch)
+        checked = self._checked.get(key)
+        if checked is None or checked.module is not module:
             if len(self._checked) == KEPT_LAUNCHES:
                 self._checked.clear()
-            checked = self._checked[id(launch)] = self._check(module, launch)
+            checked = self._checked[key] = self._check(module, launch)
         kernel, size = checked.kernel, checked.size
         with self._errors(launch.function):
             kernel.set_args(*checked.values)
@@ -307,7 +292,7 @@ class OpenClDevice(DriverDevice):
             )
         values = self._values(launch, parameters)
         size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
-        return _CheckedLaunch(module, launch, kernel, values, size)
+        return _CheckedLaunch(module, self._arguments, launch, kernel, values, size)
 
     def _values(self, launch: Launch, parameters: Sequence[KernelParameter]) -> list[Any]:
         """Return the values to pass, checked: drivers crash on a number in place of an array."""

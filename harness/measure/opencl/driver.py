@@ -26,10 +26,6 @@ from harness.source.inlining import inlined
 from harness.source.live_text import live_text
 
 _INSTALL = 'pip install "pyopencl[pocl]" installs PoCL, which runs kernels on the CPU'
-_NO_ASSEMBLY = "#pragma GCC poison asm __asm __asm__\n#line 1\n"
-"""Assembly on a CPU could call the system: to keep results between runs, or to do harm."""
-
-_WHY_POISONED = "harness refuses assembly on a CPU: it could keep results from run to run"
 
 CPU_PARTS = "HARNESS_CPU_PARTS"
 """The variable that divides each CPU into so many equal devices, which stand for GPUs in tests.
@@ -233,13 +229,12 @@ class OpenClCompiler:
         """
         started = time.perf_counter()
         text = inlined(program)
-        source = _NO_ASSEMBLY + text if self._keeps_source else text
-        built = build_program(self._cl, self._cl.Program(self._context, source), program.options)
+        built = build_program(self._cl, self._cl.Program(self._context, text), program.options)
         elapsed_s = time.perf_counter() - started
         log = built.get_build_info(self._device, self._cl.program_build_info.LOG).strip()
         require_obeyed("opencl", log)
         if self._keeps_source:
-            loaded = {"text": source, "options": program.options}
+            loaded = {"text": text, "options": program.options}
             data = b"S" + json.dumps(loaded).encode()
             code = json.dumps([live_text(text), *program.options]).encode()
         else:
@@ -271,9 +266,7 @@ def build_program(cl: Any, program: Any, options: Sequence[str]) -> Any:
             # The kernels keep the types of their parameters, to check a launch's arguments.
             return program.build([*options, "-cl-kernel-arg-info"], cache_dir=False)
         except cl.Error as error:
-            log = _log_of(error)
-            why = f"\n{_WHY_POISONED}" if "poisoned identifier" in log else ""
-            raise BuildFailed(log + why) from None
+            raise BuildFailed(_log_of(error)) from None
 
 
 def _log_of(error: Exception) -> str:

@@ -19,12 +19,11 @@ from pathlib import Path
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.flag_file import FlagFile, with_values
 from harness.core.invocation import command_line
-from harness.core.machine import notes, processor
+from harness.core.machine import notes, processor, usable_cores
 from harness.core.program import Binary
 from harness.core.records import Build, DeviceLimits, Environment
 from harness.measure.compiler_warnings import require_obeyed
 from harness.measure.elf import executed_sha256
-from harness.measure.processes import usable_cores
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,

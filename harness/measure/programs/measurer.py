@@ -15,10 +15,10 @@ from harness.core.flag_file import with_copies
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.build_queue import BuildQueue
+from harness.measure.child import Child, ChildLost, repeated
 from harness.measure.flags import fitted_to_program
 from harness.measure.local import LocalMeasurer
 from harness.measure.occasions import ONE_OCCASION, Block
-from harness.measure.processes import Processes, ProcessLost
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.proof import (
     Reference,
@@ -85,21 +85,23 @@ def command_build(
 class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     """Measure the program of a space; a `harness.measure.measurer.Measurer`."""
 
-    def __init__(self, spec: Spec, owner: ProgramMeasurer | None = None) -> None:
-        """Ask the compiler for its identity, in the process of `owner` if there is one.
+    def __init__(
+        self, spec: Spec, owner: ProgramMeasurer | None = None, builders: int | None = None
+    ) -> None:
+        """Ask the compiler for its identity, in the process of `owner` if there is one; at most
+        `builders` programs are built at once.
 
         Raises BackendUnavailable where the compiler is missing, UsageError for a space of kernels.
         """
         self._backend = backend = backend_of(spec)
         self._plan = backend.plan
         self._is_guest = owner is not None
-        self._processes: Processes = (
-            owner._processes if owner else Processes(1, partial(ProgramWorker, backend))
-        )
+        self._child: Child = owner._child if owner else Child(partial(ProgramWorker, backend))
         try:
             facts = self._call(ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S)
-            builds = BuildQueue(backend, facts.environment.compiler, ProgramBuildWorker)
-        except ProcessLost as lost:
+            identity = facts.environment.compiler
+            builds = BuildQueue(backend, identity, ProgramBuildWorker, builders)
+        except ChildLost as lost:
             self._leave_process()
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
         except BaseException:
@@ -136,7 +138,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
     def build(self, space: Space, config: Config, problem: Input) -> Binary | Measurement:
         """Build, or return the measurement of a failed build."""
         try:
-            return self._built(self._program(space, config, problem))
+            return self._builds.finish(self._program(space, config, problem))
         except BuildFailed as error:
             return Measurement(config, problem, Outcome.BUILD_FAILED, message=str(error))
 
@@ -146,13 +148,19 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         super().close()
 
     def _call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
-        """Call a method of ProgramWorker; raises what it raises, or ProcessLost."""
+        """Call a method of ProgramWorker; raises what it raises, or ChildLost."""
         serve: Callable[..., T] = ProgramWorker.serve
-        return self._processes.run(serve, self._backend, method, *args, timeout_s=timeout_s)
+        call = partial(self._child.call, serve, self._backend, method, *args, timeout_s=timeout_s)
+        return repeated(call)
+
+    def _call_alone(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
+        """Call a method while nothing is built."""
+        with self._builds.undisturbed():
+            return self._call(method, *args, timeout_s=timeout_s)
 
     def _leave_process(self) -> None:
         if not self._is_guest:
-            self._processes.close()
+            self._child.close()
 
     # ---------------------------------------------------------------------------- the baseline
 
@@ -179,8 +187,8 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         job = self._job_of(problem, default, binary, None)
         timeout_s = job.timeout_s + _GRACE_S
         try:
-            return self._call(ProgramWorker.take_reference, job, timeout_s=timeout_s)
-        except ProcessLost as lost:
+            return self._call_alone(ProgramWorker.take_reference, job, timeout_s=timeout_s)
+        except ChildLost as lost:
             raise HostModuleError(
                 f"the process that runs the default on ({problem}) {lost}"
             ) from None
@@ -272,8 +280,8 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     def _run(self, job: ProgramJob) -> ProgramResult:
         try:
-            return self._call(ProgramWorker.run, job, timeout_s=job.timeout_s + _GRACE_S)
-        except ProcessLost as lost:
+            return self._call_alone(ProgramWorker.run, job, timeout_s=job.timeout_s + _GRACE_S)
+        except ChildLost as lost:
             return _lost(job, lost)
 
     def _run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[ProgramResult]:
@@ -286,12 +294,12 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         jobs = [dataclasses.replace(job, timeout_s=timeout_s, sampling=sampling) for job in jobs]
         timeout_s = sum(job.timeout_s for job in jobs) + _GRACE_S
         try:
-            return self._call(ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s)
-        except ProcessLost as lost:
+            return self._call_alone(ProgramWorker.run_interleaved, jobs, block, timeout_s=timeout_s)
+        except ChildLost as lost:
             return [_lost(job, lost) for job in jobs]
 
 
-def _lost(job: ProgramJob, lost: ProcessLost) -> ProgramResult:
+def _lost(job: ProgramJob, lost: ChildLost) -> ProgramResult:
     """Return the end of the process that runs and verifies, as check() may cause it."""
     message = f"the process that runs and verifies it {lost}"
     build = job.binary.build

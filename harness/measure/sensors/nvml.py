@@ -7,7 +7,6 @@ The only module that imports nvidia-ml-py, as `pynvml`.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -147,8 +146,7 @@ class NvmlGpu:
 
     def processes(self) -> tuple[str, ...]:
         """Describe the processes of others that compute on the GPU."""
-        asking = multiprocessing.parent_process()  # not the system's parent, which is a server
-        ours = {os.getpid(), asking.pid if asking else None}
+        ours = {os.getpid(), os.getppid()}  # the parent is the process that asks
         found = [each for each in self.ask(_PROCESSES_CALL) or () if each.pid not in ours]
         return tuple(self._described(each.pid, each.usedGpuMemory) for each in found)
 

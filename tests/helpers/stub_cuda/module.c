@@ -156,7 +156,7 @@ unsigned most_threads(const Function *function)
     return fit < function->bound ? fit : function->bound;
 }
 
-/* The blocks that a multiprocessor holds; harness.measure.occupancy has the exact rules. */
+/* The blocks that a multiprocessor holds; harness.measure.cuda.occupancy has the exact rules. */
 unsigned blocks_at_once(const Function *function, unsigned threads, unsigned dynamic_bytes)
 {
     unsigned warps = (threads + 31) / 32, bytes = function->shared_bytes + dynamic_bytes;

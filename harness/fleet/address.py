@@ -4,6 +4,7 @@ scheduler: whether it may be used without encryption."""
 from __future__ import annotations
 
 import ipaddress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -58,6 +59,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+@cache
 def load_distributed() -> Any:
     """Import distributed, without its log on standard error; raises BackendUnavailable."""
     try:
@@ -73,8 +75,6 @@ def load_distributed() -> Any:
     # Dask's profiler asks for all frames every 10 ms. Python before 3.11.8 and 3.12.2 may wait for
     # ever there (CPython issue 106883).
     dask.config.set({"distributed.worker.profile.enabled": False})
-    # A bundle is large, and sent once.
-    dask.config.set({"distributed.admin.large-graph-warning-threshold": "1GiB"})
     return distributed
 
 

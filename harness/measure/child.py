@@ -1,0 +1,295 @@
+"""A process with one worker, whose methods are called from here, each with a deadline.
+
+The process may hang, crash or be killed: then the call raises ChildLost, and the next one starts a
+new process. It ends with this process, however this one ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import IO, TypeVar
+
+from harness.core.errors import UsageError
+from harness.core.machine import end_with_parent
+from harness.core.text import signal_name
+from harness.measure.run_folder import no_room, run_folder
+
+T = TypeVar("T")
+
+_LOOK_S = 1.0
+_PAUSE_S = 10.0
+_END_S = 3.0
+_LAST_WORDS = 300
+
+# Before `sys.path` is the parent's, no module of the working directory hides one of Python's.
+_CODE = """\
+import sys
+sys.path = [folder for folder in sys.path if folder]
+from multiprocessing.connection import Connection
+parent = Connection(int(sys.argv[1]))
+sys.path[:] = parent.recv()
+from harness.measure.child import serve
+serve(parent)
+"""
+
+
+class ChildLost(Exception):
+    """The process of a call was killed or died; the message says how.
+
+    `hung` means that it exceeded its deadline, and `by_chance` that no fault of code ended it:
+    somebody killed it, or memory ran out.
+    """
+
+    def __init__(self, message: str, hung: bool = False, by_chance: bool = False) -> None:
+        super().__init__(message)
+        self.hung = hung
+        self.by_chance = by_chance
+
+
+def repeated(call: Callable[[], T], *, may_be_spoilt: bool = False) -> T:
+    """Return what a call of a child returns, the second time where its process was killed from
+    outside, or crashed and `may_be_spoilt` by an earlier call."""
+    try:
+        return call()
+    except ChildLost as lost:
+        if not lost.by_chance and (lost.hung or not may_be_spoilt):
+            raise
+    return call()
+
+
+@dataclass
+class _Process:
+    """A process, our end of its socket, its standard error, and `how` it ended."""
+
+    popen: subprocess.Popen[bytes]
+    connection: Connection
+    stderr: IO[bytes]
+    how: str | None = None
+
+    def has_ended(self) -> bool:
+        """Say whether it has ended; without a call it sends nothing else than its end."""
+        return self.popen.poll() is not None or self.connection.poll()
+
+    def hears(self, timeout_s: float) -> bool:
+        """Wait for its answer; return whether it came, or its end, in time.
+
+        What this machine sleeps does not count.
+        """
+        left_s = timeout_s
+        while left_s > 0:
+            look_s, began_s = min(left_s, _LOOK_S), time.time()
+            if self.connection.poll(look_s):
+                return True
+            if time.time() - began_s < look_s + _PAUSE_S:
+                left_s -= look_s
+        return False
+
+    def end(self) -> None:
+        """End it, and its programs where it knows how."""
+        if self.how is None:
+            self.popen.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.popen.wait(_END_S)
+            self.popen.kill()
+            self.how = _described(self.popen.wait()) + self._last_words()
+            self.stderr.close()
+
+    def _last_words(self) -> str:
+        size_bytes = self.stderr.seek(0, os.SEEK_END)
+        self.stderr.seek(max(0, size_bytes - _LAST_WORDS))
+        text = self.stderr.read().decode(errors="replace").strip()
+        return f", with stderr: {text}" if text else ""
+
+
+class Child:
+    """A process that makes one worker, and calls functions with it.
+
+    It starts at the first call, and anew where it has ended or its worker `is_spoilt`, an attribute
+    that a worker may set; `generation` counts the processes.
+    Its standard error is kept off the terminal; ChildLost quotes the end of it. One thread may call
+    at a time; another one may close it.
+    """
+
+    def __init__(self, make_worker: Callable[[], object]) -> None:
+        """`make_worker`, and whatever is called, must be of modules that can be imported."""
+        self._make_worker = make_worker
+        self._process: _Process | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self.generation = 0
+
+    def call(
+        self,
+        method: Callable[..., T],
+        *args: object,
+        timeout_s: float,
+        generation: int | None = None,
+    ) -> T:
+        """Return what a function of the worker and `args` returns, or raise what it raises.
+
+        Raises ChildLost, also where a process of this `generation` is not there any more, and
+        UsageError where the disk is full or no process can be started.
+        """
+        request = ForkingPickler.dumps((method, args))
+        process = self._running()
+        if generation not in (None, self.generation):
+            raise ChildLost("ended while it was idle", by_chance=True)
+        try:
+            process.connection.send_bytes(request)
+            if not process.hears(timeout_s):
+                self._end(process)
+                message = f"did not end within {timeout_s:g} s and was killed"
+                raise ChildLost(message, hung=True)
+            is_spoilt, answer = process.connection.recv(), process.connection.recv_bytes()
+        except (EOFError, OSError):
+            raise self._lost(process) from None
+        except BaseException:  # as at Ctrl-C: its answer would be taken for that to the next call
+            self._end(process)
+            raise
+        if is_spoilt:
+            self._end(process)
+        result, error = ForkingPickler.loads(answer)
+        if error is None:
+            return result  # type: ignore[no-any-return]
+        full = no_room(error) if isinstance(error, OSError) else None
+        raise full or error
+
+    def replace(self) -> None:
+        """End the process; the next call starts another one."""
+        if self._process is not None:
+            self._end(self._process)
+
+    def close(self) -> None:
+        """End the process at once; another thread that waits for it gets an exception."""
+        with self._lock:
+            self._is_closed = True
+        self.replace()
+
+    def start(self) -> int:
+        """Start the process unless it runs; return its generation."""
+        self._running()
+        return self.generation
+
+    def _running(self) -> _Process:
+        if self._process is not None and self._process.has_ended():
+            self._end(self._process)
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the worker processes were ended")
+            if self._process is None:
+                starting = _starter(os.getpid()).submit(_start, self._make_worker)
+                self._process = starting.result()
+                self.generation += 1
+            return self._process
+
+    def _end(self, process: _Process) -> None:
+        with self._lock:
+            process.end()
+            if self._process is process:
+                self._process = None
+
+    def _lost(self, process: _Process) -> ChildLost:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.popen.wait(_END_S)  # it ends by itself, and its exit status says why
+        self._end(process)
+        return ChildLost(process.how or "", by_chance=_is_chance(process.popen.returncode))
+
+
+@cache
+def _starter(_pid: int) -> ThreadPoolExecutor:
+    """Return the thread that starts all children of a process: Linux ends them with the *thread*
+    that started them. A fork of this process needs one of its own."""
+    return ThreadPoolExecutor(1, thread_name_prefix="harness-starter")
+
+
+def _start(make_worker: Callable[[], object]) -> _Process:
+    """Start a process in a session of its own: no Ctrl-C or Ctrl-Z reaches it."""
+    folder = run_folder()
+    try:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            stderr = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed at its end)
+            popen = subprocess.Popen(
+                [sys.executable, "-c", _CODE, str(theirs.fileno())],
+                env={**os.environ, "TMPDIR": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stderr=stderr,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+    except OSError as error:
+        text = f"worker processes cannot be started: {error}; see `ulimit -a`"
+        raise no_room(error) or UsageError(text) from None
+    connection = Connection(ours.detach())
+    with contextlib.suppress(BrokenPipeError):  # the first call finds that it has ended
+        connection.send(sys.path)
+        connection.send_bytes(ForkingPickler.dumps(make_worker))
+    return _Process(popen, connection, stderr)
+
+
+def serve(parent: Connection) -> None:
+    """Make the worker, and answer calls until the parent closes its end."""
+    os.set_inheritable(parent.fileno(), False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the parent handles
+    if sys.platform == "linux":
+        end_with_parent()
+        # When memory runs out, Linux should end a worker, not the run.
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000")
+    with contextlib.suppress(EOFError, ConnectionError):
+        make_worker, worker = parent.recv_bytes(), None
+        while True:
+            request = parent.recv_bytes()
+            try:
+                worker = ForkingPickler.loads(make_worker)() if worker is None else worker
+                method, args = ForkingPickler.loads(request)
+                result = ForkingPickler.dumps((method(worker, *args), None))
+            except Exception as error:
+                result = ForkingPickler.dumps((None, _as_sent(error)))
+            parent.send(getattr(worker, "is_spoilt", False))
+            parent.send_bytes(result)
+    os._exit(0)  # a driver may hang when it is unloaded
+
+
+def _as_sent(error: Exception) -> Exception:
+    """Return an exception that the parent can read."""
+    try:
+        ForkingPickler.loads(ForkingPickler.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _described(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit status {code}"
+    name = signal_name(-code)
+    return f"died of {name}" + (", as when memory runs out" if name == "SIGKILL" else "")
+
+
+def _is_chance(code: int) -> bool:
+    """Say whether a process ended by no fault of its code; one that exits did so itself.
+
+    A worker of programs exits with 128 + SIGTERM at that signal.
+    """
+    return is_from_outside(-code) if code < 0 else code == 128 + signal.SIGTERM
+
+
+def is_from_outside(number: int) -> bool:
+    """Say whether others end processes by a signal, as the system does when memory runs out."""
+    return signal_name(number) in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")

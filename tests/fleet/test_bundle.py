@@ -1,0 +1,136 @@
+"""What travels of a space, and how a worker finds it."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.flag_file import FlagFile
+from harness.core.records import Input
+from harness.fleet.bundle import Bundle, pack
+from harness.space_file import Spec, load_spec, make_spec
+from tests.fleet.programs import SPACE, write_program
+from tests.helpers.planted import FAULTS
+
+PYTHON = {
+    "name": "one",
+    "program": {
+        "sources": ["../source/script.sh"],
+        "run": ["sh", "{source}", "{A}", "{n}"],
+        "time": "wall",
+    },
+    "parameters": {"A": {"values": [1, 2], "default": 1}},
+    "inputs": {"features": ["n"], "values": [{"n": 1}]},
+}
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(own_cache: None) -> None:
+    """A cache that no other test fills."""
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Spec:
+    shutil.copytree(FAULTS, tmp_path / "user")
+    folder = tmp_path / "user"
+    (folder / "helper.py").write_text("from more import deep\n")
+    (folder / "more").mkdir()
+    (folder / "more" / "__init__.py").write_text("")
+    (folder / "more" / "deep.py").write_text("x = 1\n")
+    (folder / "unused.py").write_text("")
+    host = load_spec(folder / "faults.yaml").host
+    host.write_text("import helper\n" + host.read_text())
+    return load_spec(folder / "faults.yaml")
+
+
+def _names(bundle: Bundle) -> set[str]:
+    return {Path(name).name for name in bundle.files}
+
+
+def test_a_kernels_space_is_read_from_what_travelled(kernel: Spec, tmp_path: Path) -> None:
+    bundle, packed = pack(kernel)
+    assert {"faults.cl", "helper.py", "deep.py", kernel.host.name} <= _names(bundle)
+    assert "unused.py" not in _names(bundle)
+    changed = Bundle({**bundle.files, "helper.py": b""})
+    assert changed.digest != bundle.digest
+    shutil.rmtree(tmp_path / "user")
+    folder = bundle.folder()
+    there = packed.unpacked()
+    assert there.program_sha256 == kernel.program_sha256
+    assert there.inputs == kernel.inputs
+    source = there.sources["opencl"]
+    assert source.path.read_text() == source.text
+    assert source.path.is_relative_to(folder)
+    assert all(Path(path).is_relative_to(folder) for path in source.include_dirs)
+    assert there.host.read_text() == there.host_text
+
+
+def test_files_of_flags_travel(kernel: Spec, tmp_path: Path) -> None:
+    copy = tmp_path / "cache" / "1a2b.acf"
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_text("fast")
+    file = FlagFile("fast.acf@1a2b", tmp_path / "fast.acf", "1a2b", copy)
+    bundle, packed = pack(dataclasses.replace(kernel, flag_files={file.value: file}))
+    bundle.folder()
+    there = packed.unpacked().flag_files[file.value]
+    assert there.copy.read_text() == "fast"
+    assert there.copy != copy
+
+
+def test_all_files_that_a_program_names_travel(tmp_path: Path) -> None:
+    spec = write_program(tmp_path / "user")
+    bundle, packed = pack(spec)
+    sources = {"check.py", "sums_of_fleet.py", "script.sh", "make.sh", "space.yaml"}
+    assert _names(bundle) == {*sources, "data_3.txt", "data_4.txt"}
+    assert bundle.executables == ("source/make.sh",)
+    assert Bundle(bundle.files).digest != bundle.digest
+    shutil.rmtree(tmp_path / "user")
+    bundle.folder()
+    plan = packed.unpacked().program
+    assert plan is not None
+    assert [path.read_text() for path in plan.files_for({"n": 3})] == ["sum3\n"]
+    assert (plan.folder / "../source/make.sh").is_file()
+
+
+def test_files_of_the_inputs_of_a_workload_travel(tmp_path: Path) -> None:
+    spec = write_program(tmp_path / "user")
+    other = dataclasses.replace(spec, inputs=(*spec.inputs, Input({"n": 5})))
+    with pytest.raises(UsageError, match=r"data_5.txt: no such file, and \S+space.yaml names it"):
+        pack(other)
+    (spec.path.parent / "data_5.txt").write_text("sum5\n")
+    assert {f"data_{n}.txt" for n in (3, 4, 5)} <= _names(pack(other)[0])
+
+
+def test_a_program_whose_space_is_in_python_travels(tmp_path: Path) -> None:
+    folder = write_program(tmp_path / "user").path.parent
+    bundle, packed = pack(make_spec(PYTHON, folder))
+    shutil.rmtree(tmp_path / "user")
+    bundle.folder()
+    plan = packed.unpacked().program
+    assert plan is not None
+    assert Path(plan.run_words({"A": 1, "n": 1})[1]).read_text().endswith('us"\n')
+
+
+def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path: Path) -> None:
+    data = tmp_path / "data_3.txt"
+    data.write_text("sum3")
+    text = SPACE.replace('"data_{n}.txt"', str(data))
+    bundle, packed = pack(write_program(tmp_path / "user", text))
+    assert "data_3.txt" not in _names(bundle)
+    bundle.folder()
+    assert packed.unpacked().name == "script"
+    data.write_text("another")
+    with pytest.raises(BackendUnavailable, match=rf"no {data}, or another one than this machine"):
+        packed.unpacked()
+
+
+def test_files_that_are_too_large_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.fleet.bundle.MOST_BYTES", 100)
+    with pytest.raises(UsageError, match="and a worker takes 100; the largest is"):
+        pack(write_program(tmp_path / "user"))

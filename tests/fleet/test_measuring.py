@@ -1,0 +1,375 @@
+"""Measure kernels and programs on the workers of a real cluster, some of which fail."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.fleet import agent
+from harness.fleet.measurers import FleetMeasurers, FleetRequest, fleet_measurers
+from harness.fleet.offer import Offer, OfferedDevice, make_offer
+from harness.measure.choose import fitted_to
+from harness.measure.devices import Backend
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.measurer import Measurer
+from harness.measure.programs.measurer import ProgramMeasurer
+from harness.space import ConstrainedSpace, Space
+from harness.space_file import Spec, load_spec
+from tests.fleet.programs import SPACE, write_program
+from tests.helpers.dask_workers import local_workers, worker_process
+from tests.helpers.planted import FAULTS, GIVEN, fault, space_of, until
+
+pytest.importorskip("distributed")
+
+from harness.fleet.cluster import WorkerLost
+
+ROOT = Path(__file__).parents[2]
+Garble = Callable[[Any], Any]
+
+
+class Garbled(agent.Agent):
+    """An agent whose answers `garble` changes."""
+
+    garble: Garble = staticmethod(lambda answer: answer)
+    stored = 0
+
+    async def store(self, bundle: Any) -> None:
+        """Keep the user's files."""
+        type(self).stored += 1
+        await super().store(bundle)
+
+    def _measured(self, *args: Any) -> Any:
+        return type(self).garble(super()._measured(*args))
+
+
+@pytest.fixture(scope="module")
+def faults() -> Spec:
+    return load_spec(FAULTS / "faults.yaml")
+
+
+@pytest.fixture(scope="module")
+def scheduler(module_opencl: Backend) -> Iterator[str]:
+    """The address of a cluster whose one worker, in this process, offers PoCL."""
+    device = OfferedDevice("cpu", "a CPU", module_opencl)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(agent, "_offers", [Offer(harness.__version__, "here", (device,))])
+        patch.setattr(agent, "Agent", Garbled)
+        patch.setattr("harness.fleet.remote.Agent", Garbled)
+        with local_workers(1) as local:
+            yield local.scheduler_address
+
+
+def _fleet(
+    spec: Spec, address: str, driver: str = "this", say: Callable[[str], None] = print
+) -> contextlib.AbstractContextManager[FleetMeasurers]:
+    return fleet_measurers(spec, FleetRequest(address, (), 9, False, driver, say))
+
+
+@pytest.fixture(scope="module")
+def remote(faults: Spec, scheduler: str) -> Iterator[Measurer]:
+    with _fleet(faults, scheduler) as fleet:
+        (measurer,) = fleet.measurers.values()
+        yield measurer
+        measurer.close()
+
+
+# ------------------------------------------------------------------------------------- kernels
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "message"),
+    [
+        ("none", Outcome.OK, ""),
+        ("wrong_element", Outcome.WRONG_RESULT, "y[5] is"),
+        ("null_write", Outcome.CRASHED, "SIG"),
+        ("build_error", Outcome.BUILD_FAILED, "faults.cl"),
+    ],
+)
+def test_a_worker_measures_as_this_machine_does(
+    faults: Spec, remote: Measurer, name: str, outcome: Outcome, message: str
+) -> None:
+    space = space_of(faults, remote)
+    remote.expect(space, [fault(name)])
+    found = remote.measure(space, GIVEN, fault(name), None)
+    assert found.outcome is outcome, found.message
+    assert message in found.message
+
+
+def test_the_environment_and_notices_are_the_workers(
+    faults: Spec, remote: Measurer, module_opencl: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
+    lock = "harness.measure.device_client.device_locked"
+    monkeypatch.setattr(lock, lambda _: contextlib.nullcontext())
+    with contextlib.closing(KernelMeasurer(faults, module_opencl)) as local:
+        assert local.environment == remote.environment
+        assert fitted_to(faults, local).parameters == fitted_to(faults, remote).parameters
+        local.measure(space_of(faults, local), GIVEN, fault("none"), None)
+        assert local.notices == remote.notices
+
+
+def test_an_earlier_measurement_of_equal_code_is_shared(faults: Spec, remote: Measurer) -> None:
+    space = space_of(faults, remote)
+    first = remote.measure(space, GIVEN, fault("none", 32), None)
+    remote.recall(GIVEN, [first])
+    again = remote.measure(space, GIVEN, fault("none", 32), None)
+    assert again.outcome is Outcome.OK
+
+
+def test_several_configurations_run_interleaved_on_a_worker(faults: Spec, remote: Measurer) -> None:
+    space, configs = space_of(faults, remote), [fault("none"), fault("wrong_element")]
+    found = remote.measure_interleaved(space, GIVEN, configs, 3)
+    assert [each.outcome for each in found] == [Outcome.OK, Outcome.WRONG_RESULT]
+    assert Garbled.stored == 1, "files are sent once"
+
+
+def _first(answer: tuple[Sequence[Measurement], Any]) -> Any:
+    return answer[0][:1], answer[1]
+
+
+def _exchanged(answer: tuple[Sequence[Measurement], Any]) -> Any:
+    return answer[0][::-1], answer[1]
+
+
+def _raise(error: Exception) -> Garble:
+    def fail(_: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("garble", "message"),
+    [
+        (_first, "not answer with 2 measurements"),
+        (_exchanged, "another configuration"),
+        (lambda answer: (["none", "none"], answer[1]), "with a str"),
+        (lambda _: None, "answered with None"),
+        (lambda _: threading.Lock(), "lock"),
+        (_raise(OSError("No space left")), "the worker on .*: No space left"),
+        (_raise(UsageError("cannot be written")), "the worker on .*: cannot be written"),
+        (_raise(ValueError("unheard of")), "RuntimeError: ValueError: unheard of"),
+    ],
+)
+def test_garbage_is_a_fault_of_the_worker(
+    faults: Spec,
+    remote: Measurer,
+    monkeypatch: pytest.MonkeyPatch,
+    garble: Garble,
+    message: str,
+) -> None:
+    space, configs = space_of(faults, remote), [fault("none", 8), fault("none", 16)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Garbled, "garble", staticmethod(garble))
+        with pytest.raises(BackendUnavailable, match=message):
+            remote.measure_interleaved(space, GIVEN, configs, 3)
+    assert remote.measure(space, GIVEN, fault("none"), None).outcome is Outcome.OK
+
+
+def test_two_campaigns_do_not_use_a_device_at_once(
+    faults: Spec, remote: Measurer, scheduler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
+    monkeypatch.setattr("harness.fleet.measurers._BUSY_S", 0.1)
+    monkeypatch.setattr("harness.fleet.measurers._BUSY_LOOK_S", 0.1)
+    said: list[str] = []
+    with (
+        pytest.raises(DeviceBusy, match=r"another campaign measures on a CPU of .*, that of this"),
+        _fleet(faults, scheduler, "other", said.append),
+    ):
+        pass
+    assert said[0].startswith("waiting for up to 0.1 s: another campaign measures on a CPU")
+
+
+def test_a_campaign_that_begins_again_takes_its_devices_back_and_leaves_them_to_others(
+    faults: Spec, remote: Measurer, scheduler: str
+) -> None:
+    space = space_of(faults, remote)
+    with _fleet(faults, scheduler) as again:
+        (mine,) = again.measurers.values()
+        assert mine.measure(space, GIVEN, fault("none"), None).timing
+        with pytest.raises(BackendUnavailable, match="were closed meanwhile"):
+            remote.measure(space, GIVEN, fault("none"), None)
+        mine.close()
+        with _fleet(faults, scheduler, "other") as next_one:
+            (other,) = next_one.measurers.values()
+            assert other.measure(space, GIVEN, fault("none"), None).timing
+    # Nobody has closed the last one, but its driver has left.
+    with _fleet(faults, scheduler, "last") as last:
+        (following,) = last.measurers.values()
+        assert following.measure(space, GIVEN, fault("none"), None).timing
+
+
+# ------------------------------------------------------------------------------------ programs
+
+
+def _mode(name: str) -> Config:
+    return Config({"MODE": name})
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
+    """The address of a cluster with two workers of this machine."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (machine,) = (device for device in make_offer((), None).devices if device.backend is None)
+    offer = Offer(harness.__version__, "here", (machine,), 1)
+    monkeypatch.setattr(agent, "_offers", [offer])
+    with local_workers(2) as local:
+        yield local.scheduler_address
+
+
+def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
+    machines: str, tmp_path: Path
+) -> None:
+    spec = write_program(tmp_path / "user")
+    with contextlib.closing(ProgramMeasurer(spec)) as local:
+        here = local.environment.fingerprint
+        fitted = fitted_to(spec, local)
+    with _fleet(spec, machines) as fleet:
+        (measurer,) = fleet.measurers.values()  # two workers of one machine
+        (tmp_path / "user").rename(tmp_path / "elsewhere")
+        given = Input({"n": 3})
+        space: Space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
+        measurer.expect(space, [_mode("right"), _mode("broken")])
+        found = {
+            mode: measurer.measure(space, given, _mode(mode), None)
+            for mode in ("right", "wrong", "fails", "broken")
+        }
+        outcomes = [each.outcome.value for each in found.values()]
+        assert outcomes == ["ok", "wrong_result", "crashed", "build_failed"]
+        assert "not sum3" in found["wrong"].message
+        assert "no such mode" in found["broken"].message
+        modes = [_mode("right"), _mode("wrong")]
+        pair = measurer.measure_interleaved(space, Input({"n": 4}), modes, 2)
+        assert [each.outcome for each in pair] == [Outcome.OK, Outcome.WRONG_RESULT]
+        assert measurer.environment.fingerprint == here
+        assert fitted_to(spec, measurer) == fitted
+        with pytest.raises(HarnessError, match="measures on"), _other(spec, machines):
+            pass
+        measurer.close()
+        with _other(spec, machines) as other:
+            assert list(other.measurers) == [next(iter(fleet.measurers))]
+
+
+@contextlib.contextmanager
+def _other(spec: Spec, address: str) -> Iterator[FleetMeasurers]:
+    """Open another campaign, which does not wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.fleet.measurers._BUSY_S", 0.0)
+        # Its files have travelled before; here they are gone.
+        write_program(spec.path.parents[1])
+        with _fleet(spec, address, "another") as fleet:
+            yield fleet
+
+
+def test_a_program_is_not_measured_by_several_workers_of_this_machine(tmp_path: Path) -> None:
+    spec = write_program(tmp_path, SPACE)
+    with pytest.raises(UsageError, match="one program at a time"), _fleet(spec, "local:2"):
+        pass
+
+
+def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> None:
+        raise BackendUnavailable("no OpenCL here")
+
+    monkeypatch.setattr("harness.fleet.offer.choose_offered", nothing)
+    offer = make_offer((), 1)
+    assert [device.backend for device in offer.devices] == [None]
+    assert "no OpenCL here" in offer.unavailable[0]
+    with pytest.raises(BackendUnavailable, match="no OpenCL here"):
+        make_offer(("H200",), 1)
+
+
+# -------------------------------------------------------------------------- processes that fail
+
+
+def test_a_worker_that_is_frozen_is_lost_and_used_again_when_it_goes_on(
+    faults: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.fleet.cluster._SILENT_S", 5.0)
+    with (
+        local_workers(0) as local,
+        worker_process(local.scheduler_address, "0:0", tmp_path) as worker,
+        _fleet(faults, local.scheduler_address) as fleet,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        (measurer,) = fleet.measurers.values()
+        space = space_of(faults, measurer)
+        assert measurer.measure(space, GIVEN, fault("none"), None).timing
+        worker.send_signal(signal.SIGSTOP)
+        waiting = threads.submit(measurer.measure, space, GIVEN, fault("none", 16), None)
+        assert isinstance(waiting.exception(60), WorkerLost)
+        assert fleet.late.joined() == {}
+        assert until(lambda: not fleet.late._used), "it has noticed as well"
+        worker.send_signal(signal.SIGCONT)
+        found: dict[str, Measurer] = {}
+        assert until(lambda: bool(found.update(fleet.late.joined()) or found))
+        (again,) = found.values()
+        assert again.measure(space, GIVEN, fault("none", 16), None).timing
+        fleet.late.close()
+
+
+def test_a_tuning_ends_though_a_worker_is_killed_and_goes_on_after_its_driver_was(
+    tmp_path: Path,
+) -> None:
+    with (
+        local_workers(0) as local,
+        worker_process(local.scheduler_address, "0:0", tmp_path) as first,
+        worker_process(local.scheduler_address, "0:1", tmp_path),
+    ):
+        with _tuning(local.scheduler_address, tmp_path) as driver:
+            assert _read_until(driver, "test")
+            driver.kill()
+        with _tuning(local.scheduler_address, tmp_path) as driver:
+            seen = _read_until(driver, "equal devices share the inputs")
+            first.kill()
+            text = seen + "".join(line.decode() for line in driver.stdout or ())
+        assert driver.returncode == 0, text
+    assert "2 equal devices share the inputs" in text, "both at once"
+    assert re.search(r"tests? (was|were) answered from the database", text), text
+    ends = ("default is best", "within noise", "x [")
+    assert sum(map(text.count, ends)) >= 4, text
+    assert "distributed." not in text, "its log"
+    lost = r"device 0:0 failed 3 times in a row .* the worker tcp://\S+ was lost"
+    assert re.search(lost, text), text
+
+
+@contextlib.contextmanager
+def _tuning(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Tune on a cluster; end it after 4 minutes."""
+    command = [
+        *(sys.executable, "-m", "harness.tune", "spaces/mvmul.yaml", "--cluster", address),
+        *("--inputs", "m * n <= 60000", "--test-limit", "2", "--repeats", "2"),
+        *("--database", str(folder / "found.db"), "--no-cross"),
+    ]
+    pipe, both = subprocess.PIPE, subprocess.STDOUT
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ}, stdout=pipe, stderr=both) as tune:
+        hung = threading.Timer(240, tune.kill)
+        hung.start()
+        yield tune
+        tune.wait()
+        hung.cancel()
+
+
+def _read_until(process: subprocess.Popen[bytes], part: str) -> str:
+    """Return what a process prints up to a line with this part."""
+    text = ""
+    for line in process.stdout or ():
+        text += line.decode()
+        if part in text:
+            break
+    return text

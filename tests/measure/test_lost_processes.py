@@ -1,0 +1,255 @@
+"""What somebody who measures sees when processes are killed, hang, or have no disk left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.core.errors import UsageError
+from harness.core.program import Binary, Program
+from harness.core.records import Config, Measurement, Outcome
+from harness.measure.backends.base import Compiler
+from harness.measure.kernels import KernelMeasurer
+from harness.space import ConstrainedSpace
+from tests.helpers.fake_kernels import FOUR, write_fake
+from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeCompiler, read_journal
+from tests.helpers.planted import SOON_S, descendants, is_running, program_of, until
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs /proc")
+
+
+class Run:
+    """A measurer with processes of its own, and what they have begun."""
+
+    def __init__(self, folder: Path, backend: FakeBackend, host: str = FAKE_HOST) -> None:
+        self._before = descendants(os.getpid())
+        self.spec = write_fake(folder, host=host).with_measure({"timeout_s": 20})
+        self._journal = backend.journal
+        self._is_closed = False
+        self.measurer = KernelMeasurer(self.spec, backend)
+        self.space = ConstrainedSpace.of(self.spec, FOUR, self.measurer.limits, "opencl")
+
+    def processes(self) -> set[int]:
+        """Return the Python processes of this run."""
+        new = descendants(os.getpid()) - self._before
+        return {pid for pid in new if "python" in program_of(pid)}
+
+    def has_begun(self, event: str, count: int = 1) -> bool:
+        """Wait until an event is in the journal so often."""
+        return until(
+            lambda: (
+                self._journal.exists()
+                and sum(what == event for what, _, _ in read_journal(self._journal)) >= count
+            )
+        )
+
+    def measure(self, number: int = 0) -> Measurement:
+        """Measure one of the space's configurations."""
+        return self.measurer.measure(self.space, FOUR, self.config(number), None)
+
+    def close(self) -> None:
+        """Close the measurer, once."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.measurer.close()
+
+    def config(self, number: int) -> Config:
+        """Return one of the space's configurations."""
+        return list(self.space)[number]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Make runs of a fake backend with these traits."""
+    runs: list[Run] = []
+
+    def made(host: str = FAKE_HOST, kind: type[FakeBackend] = FakeBackend, **traits: float) -> Run:
+        backend = kind("opencl", "opencl", "a fake", journal=tmp_path / "journal", **traits)
+        runs.append(Run(tmp_path, backend, host))
+        return runs[-1]
+
+    yield made
+    for each in runs:
+        each.close()
+
+
+def in_thread(work: Callable[[], object]) -> threading.Thread:
+    """Do this meanwhile."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def kill_all(run: Run) -> None:
+    """Kill all processes of a run, as Linux does when memory runs out."""
+    for pid in run.processes():
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_processes_that_are_killed_between_measurements_are_no_outcome(
+    run: Callable[..., Run],
+) -> None:
+    begun = run()
+    for number in range(3):
+        found = begun.measure(number)
+        assert found.outcome is Outcome.OK, found.message
+        assert begun.processes()
+        kill_all(begun)
+
+
+@pytest.mark.parametrize("event", ["compile", "launch"])
+def test_processes_that_are_killed_while_they_work_are_no_outcome(
+    run: Callable[..., Run], tmp_path: Path, event: str
+) -> None:
+    begun = run(**{f"{event}_s": 0.4})
+    begun.measure(0)
+    seen = (tmp_path / "journal").read_text().count(event)
+
+    def kill() -> None:
+        if event == "launch":
+            begun.has_begun(event, seen + 1)
+        else:
+            time.sleep(0.2)
+        kill_all(begun)
+
+    killing = in_thread(kill)
+    found = begun.measure(1)
+    killing.join(SOON_S)
+    assert found.outcome is Outcome.OK, found.message
+
+
+DEADLY_HOST = """\
+import os, signal
+import numpy as np
+
+def arguments(features, rng):
+    x = rng.random(features["n"])
+    return {"x": x, "y": np.zeros_like(x)}
+
+def reference(arguments):
+    return {"y": 2 * arguments["x"]}
+
+def observe(config):
+    if config["V"] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+"""
+
+
+def test_configuration_whose_process_is_killed_again_has_crashed(run: Callable[..., Run]) -> None:
+    begun = run(DEADLY_HOST)
+    found = begun.measure(1)
+    assert found.outcome is Outcome.CRASHED
+    assert "died of SIGKILL, as when memory runs out" in found.message
+    assert begun.measure(0).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("event", ["compile", "launch"])
+def test_ctrl_c_ends_all_processes_at_once(
+    run: Callable[..., Run], tmp_path: Path, event: str
+) -> None:
+    begun = run(**{f"{event}_s": 5.0})
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        assert event == "compile" or begun.has_begun("compile")
+        time.sleep(0.3)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    began_s = time.monotonic()
+    interrupting = in_thread(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        begun.measure()
+    interrupting.join(SOON_S)
+    pids = begun.processes()
+    begun.close()
+    assert time.monotonic() - began_s < 4.5
+    assert not any(map(is_running, pids))
+
+
+def test_measurement_in_another_thread_ends_when_the_measurer_is_closed(
+    run: Callable[..., Run],
+) -> None:
+    begun = run(launch_s=5.0)
+    raised: list[BaseException] = []
+
+    def measure() -> None:
+        try:
+            found = begun.measure()
+        except Exception as error:
+            raised.append(error)
+        else:
+            assert found.outcome is not Outcome.OK
+
+    measuring = in_thread(measure)
+    assert begun.has_begun("compile")
+    time.sleep(0.2)
+    began_s = time.monotonic()
+    begun.close()
+    measuring.join(SOON_S)
+    assert not measuring.is_alive()
+    assert time.monotonic() - began_s < 4.5
+
+
+class FullDisk(FakeBackend):
+    """A backend that compiles where the disk is full."""
+
+    def open_compiler(self) -> Compiler:
+        """Open the compiler, which cannot write."""
+        return _Unwritable()
+
+
+class _Unwritable(FakeCompiler):
+    def compile(self, program: Program) -> Binary:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
+
+
+FULL_HOST = """\
+import errno, os
+
+def arguments(features, rng):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
+
+def reference(arguments):
+    return {}
+"""
+
+
+def test_full_disk_ends_the_run_with_one_clear_error(run: Callable[..., Run]) -> None:
+    begun = run(kind=FullDisk)
+    for _ in range(2):
+        with pytest.raises(
+            UsageError, match=r"/tmp/some cannot be written: No space left .*TMPDIR"
+        ):
+            begun.measure()
+
+
+def test_process_that_cannot_be_started_is_one_clear_error(
+    run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 3, limits[1]))
+    try:
+        with pytest.raises(UsageError, match=r"Too many open files"):
+            run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_processes_end_with_their_measurer(run: Callable[..., Run]) -> None:
+    begun = run()
+    begun.measure()
+    pids = begun.processes()
+    assert len(pids) >= 2
+    begun.close()
+    assert until(lambda: not begun.processes())

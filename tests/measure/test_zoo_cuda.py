@@ -1,0 +1,46 @@
+"""Kernels that fake speed (data/zoo/cuda.yaml) on CUDA, over the stand-in for NVIDIA's driver."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from harness.core.records import Config, Input, Outcome
+from harness.measure.devices import choose
+from harness.measure.kernels import KernelMeasurer
+from harness.measure.occasions import new_seed
+from harness.space import ConstrainedSpace
+from harness.space_file import load_spec
+from harness.stats.interleaved import is_shown
+from harness.stats.timing import time_ratio
+from tests.helpers.stub_driver import StubDriver
+
+pytestmark = pytest.mark.gpu
+
+ZOO = Path(__file__).parents[1] / "data/zoo/cuda.yaml"
+GIVEN = Input({"n": 256, "k": 2048})
+
+HONEST, RETURNS_EARLY, KEEPS_BY_BITS, HONEST_THREE_TIMES, KEEPS_BY_ADDRESS = range(1, 6)
+
+
+def test_no_cheat_has_a_claim_after_the_finals(stub: StubDriver) -> None:
+    spec = load_spec(ZOO)
+    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+        space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, "nvcc")
+        searched, finals = {}, {}
+        for cheat in range(1, 6):
+            config, seeds = Config({"CHEAT": cheat}), (new_seed(),) * 3 + (new_seed(),) * 3
+            searched[cheat] = measurer.measure(space, GIVEN, config, None)
+            both = [config, space.default] if cheat != HONEST else [config]
+            finals[cheat] = measurer.measure_interleaved(space, GIVEN, both, 20, seeds)
+    assert searched[HONEST].outcome is Outcome.OK
+    assert searched[RETURNS_EARLY].outcome is Outcome.WRONG_RESULT, "without any gain"
+    for cheat in (RETURNS_EARLY, HONEST_THREE_TIMES, KEEPS_BY_ADDRESS):
+        found, default = finals[cheat]
+        assert (found.outcome, default.outcome) == (Outcome.WRONG_RESULT, Outcome.OK), cheat
+    found, default = finals[KEEPS_BY_BITS]
+    assert found.outcome is Outcome.OK
+    assert time_ratio(default.timing, found.timing).value > 10
+    assert not is_shown(found)
