@@ -20,7 +20,7 @@ The kernel is y = 2 x. Of the clock, `first` is that around the first launch aft
 clocks are within 2 % of it; `different` has the share of trials that call the kernel different from
 itself, `interval` the median width of the ratio's 95 % interval, and `low` the runs that were
 thrown away per kept one. The last line is one JSON object. `benchmarks.gpu_hour` runs each part as
-a step; see it for the stand-in for a GPU.
+a step, with `--rehearse` without a GPU.
 """
 
 from __future__ import annotations
