@@ -1,4 +1,4 @@
-"""Measure on a GPU what needs one, in five plans of ten minutes each.
+"""Measure on a GPU what needs one, in five plans. A plan takes ten minutes at most.
 
     python -m benchmarks.gpu_hour --plan 1
 
@@ -10,14 +10,16 @@
     4    stencils; mvmul once more: how alike two campaigns come out (after plan 1, in one folder)
     5    nvcc and NVRTC; the driver through PyCUDA and through cuda-bindings; kernels in C++
 
-Each step is a process with a deadline. One that fails, or whose package is missing, is reported
-with the reason, and the next one runs. The folder plan_N of --out gets a log, the databases and the
-report, and figures.json, which is written after each step and has what the last line has: one JSON
-object with the figures of each step.
+Each step (gpu_hour.yaml) is a process with a deadline. One that fails, or whose package is missing,
+is reported with the reason, and the next one runs. The folder plan_N of --out gets the log, the
+databases, the report, and figures.json, which is written after each step and has what the last line
+has: one JSON object with the figures of each step.
 
-Read `facts` and `host` first: harness's times are wrong where `held` is over 1 us or busy cores
-change it. Then `planted`, which must end well, `events`, where the times must agree with CUPTI's
-within a clock tick, and `choice` of `dispatch`.
+    pip install -e '.[test]' cupti-python pycuda     what plans 1 and 5 can use
+
+Look first at `host`: where `held` is over 1 us, or busy cores change it, harness's times have the
+host's work. Then at `planted`, which must be ok; at `events`, where `events_us` less `cupti_us`
+must be small and the same for all sizes; and at `choice` of `dispatch`.
 
 `--rehearse` runs each step of plan 1 at its smallest over the tests' stand-in for NVIDIA's driver,
 in a minute, without a GPU; its figures mean nothing.

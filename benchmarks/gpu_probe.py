@@ -1,4 +1,4 @@
-"""Try what harness takes for granted of a GPU.
+"""Try what harness takes for granted of a GPU. A part takes a minute or less.
 
     python -m benchmarks.gpu_probe clock
 
