@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from harness.commands import check
@@ -132,10 +133,20 @@ def of_starchart(name: str) -> Spec:
     return load_spec(SPACES / "starchart" / f"{name}.yaml").with_measure(SHORT)
 
 
-@pytest.mark.parametrize(("name", "points"), [("bfs", 98_816), ("kmeans_swap", 63_552)])
-def test_space_has_the_published_number_of_points(name: str, points: int) -> None:
+@pytest.mark.parametrize(("name", "designs"), [("bfs", 98_816), ("kmeans_swap", 1_572)])
+def test_space_has_as_many_designs_as_the_authors_sampled_from(name: str, designs: int) -> None:
     spec = of_starchart(name)
-    assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").raw_count == points
+    assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").count == designs
+
+
+def test_samples_of_the_authors_are_legal_designs_of_kmeans_swap() -> None:
+    spec = of_starchart("kmeans_swap")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
+    rows = pd.read_csv(SPACES.parent / "tests" / "data" / "starchart" / "kmeans.csv", comment="#")
+    designs = zip(rows["ppb"].tolist(), rows["tpp"].tolist(), rows["consec"].tolist(), strict=True)
+    samples = [Config({"PPB": p, "TPP": t, "CONSEC": c}) for p, t, c in designs]
+    assert len(samples) == 500
+    assert {space.why_illegal(sample) for sample in samples} == {None}
 
 
 @pytest.mark.parametrize("name", CORNERS)
