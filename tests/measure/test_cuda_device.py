@@ -264,6 +264,20 @@ def test_driver_is_asked_for_more_shared_memory_only_where_a_launch_needs_more(
         assert f"cuLaunchKernel twice grid 1 1 1 group 64 1 1{passed}" in calls
 
 
+def test_each_launch_prefers_its_own_share_of_shared_memory(device, module, stub):
+    device.bind({"x": ONES, "y": ONES})
+    plain = Launch("twice", (64,), (1,), ("x", "y"))
+    device.launch(module, (plain,))
+    assert "cuFuncSetAttribute" not in stub.calls()
+    launches = tuple(replace(plain, carveout=percent) for percent in (75, 75, 0, -1))
+    for _ in range(2):
+        device.launch(module, launches)
+        calls = stub.calls()
+        assert calls.count("cuFuncSetAttribute") == 3
+        passed = [call.partition("group 64 1 1")[2] for call in calls if " twice " in call]
+        assert passed == [" carveout 75", " carveout 75", " carveout 0", ""]
+
+
 @pytest.mark.parametrize("tick_ns", [1024, 32])
 def test_tick_is_that_of_the_events(device, stub, monkeypatch, tick_ns):
     monkeypatch.setenv("CUDA_STUB_TICK_NS", str(tick_ns))

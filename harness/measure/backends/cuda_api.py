@@ -106,6 +106,9 @@ class CudaDriver(Protocol):
     def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
         """Let launches of a function have so much dynamic shared memory."""
 
+    def prefer_carveout(self, function: Any, percent: int) -> None:
+        """Prefer so much of the L1 cache as shared memory in a function's next launches."""
+
     def launch(
         self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
     ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Launch
+from harness.core.program import ANY_CARVEOUT, Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
 from harness.measure.backends.base import three, why_unlaunchable
@@ -38,7 +38,8 @@ Bound = Mapping[str, BoundArray | np.generic]
 class _CudaFunction:
     """A kernel, what it allows and needs; `has_run` once a launch has ended.
 
-    `dynamic_bytes` are the most of dynamic shared memory that it was let have.
+    `dynamic_bytes` are the most of dynamic shared memory that it was let have, `carveout` the
+    percentage of shared memory that its launches now prefer.
     """
 
     handle: Any
@@ -47,6 +48,7 @@ class _CudaFunction:
     static_bytes: int
     places: tuple[ParameterPlace, ...] | None
     dynamic_bytes: int = 0
+    carveout: int = ANY_CARVEOUT
     has_run: bool = False
 
 
@@ -63,9 +65,14 @@ class PreparedLaunch:
     group: Shape
     packed: bytes
     shared_bytes: int
+    carveout: int
+    prefer: Callable[[Any, int], None]
 
     def queue(self) -> None:
         """Queue it on the default stream."""
+        if self.function.carveout != self.carveout:  # another launch of the function changed it
+            self.prefer(self.function.handle, self.carveout)
+            self.function.carveout = self.carveout
         self.call(self.function.handle, self.grid, self.group, self.packed, self.shared_bytes)
 
 
@@ -144,8 +151,11 @@ class CudaModule:
         values = [_passed(each, launch, bound) for each in launch.arguments]
         are_arrays = [isinstance(bound.get(str(each)), BoundArray) for each in launch.arguments]
         packed = packed_arguments(launch, values, are_arrays, function.places)
-        shape = three(launch.grid), three(launch.group)
-        return PreparedLaunch(call, function, *shape, packed, launch.shared_bytes)
+        grid, group, shared_bytes = three(launch.grid), three(launch.group), launch.shared_bytes
+        prefer = self._driver.prefer_carveout
+        return PreparedLaunch(
+            call, function, grid, group, packed, shared_bytes, launch.carveout, prefer
+        )
 
     def _call_of(self, launch: Launch) -> _Call:
         """Return the driver's call for a launch; raises LaunchFailed where it has none."""

@@ -169,6 +169,11 @@ class PyCudaDriver:
         names = self._pycuda.function_attribute
         function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, size_bytes)
 
+    def prefer_carveout(self, function: Any, percent: int) -> None:
+        """Prefer so much shared memory."""
+        names = self._pycuda.function_attribute
+        function.set_attribute(names.PREFERRED_SHARED_MEMORY_CARVEOUT, percent)
+
     def launch(
         self, function: Any, grid: Shape, group: Shape, arguments: bytes, shared_bytes: int
     ) -> None:
