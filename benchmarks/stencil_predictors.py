@@ -88,8 +88,8 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
 
     `spearman` is the rank correlation of score and throughput, and `pearson` the linear one; `runs`
     and `random_runs` count runs until a point is good by its final time, and `runs_saved` is their
-    ratio; `points` counts the points; `shared` is the share of points whose design another program has too, which flatters the
-    predictor; `model_s` is the CPU time of training and prediction.
+    ratio; `points` counts the points; `shared` is the share of points whose design another program
+    has too, which flatters the predictor; `model_s` is the CPU time of training and prediction.
 
     Raises ValueError if no point of a program has a final time.
     """
