@@ -71,7 +71,7 @@ def recording_errors(folder: Path) -> PublicFigure:
         for name, found in medians.items()
     ]
     good = sum(error < _GOAL for error in medians[[*_TREES][-1]])
-    text = f"median of {len(rows)} recordings with {'; '.join(parts)}, {good} below {_GOAL:.0%}"
+    text = f"median of {len(rows)} recordings with {'; '.join(parts)}, {good} of them below {_GOAL:.0%}"
     return {"ours": text, "rows": rows}
 
 

@@ -98,7 +98,7 @@ def test_smaller_trees_of_the_authors_samples_are_as_good_as_published() -> None
     assert max(leaves) <= 50
 
 
-@pytest.mark.parametrize("name", sorted(set(public_data.COMPUTED) - {"starchart-recordings"})
+@pytest.mark.parametrize("name", sorted({*public_data.COMPUTED} - {"starchart-recordings"}))
 def test_recorded_figure_is_that_of_the_public_measurements(name: str) -> None:
     if not (published.DATA / "flags").is_dir():
         pytest.skip(f"{published.DATA} has no public measurements")
