@@ -171,8 +171,6 @@ def space_sizes() -> str:
         spec = load_spec(path)
         space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
         legal[f"{path.stem} {space.raw_count:,} points"] = int(space.count or 0)
-    threads = [ppb * tpp for ppb in range(2, 257) for tpp in range(1, 33)]
-    legal["kmeans_swap as the authors sampled it"] = 2 * sum(64 <= one <= 256 for one in threads)
     shares = {name: 100 * PUBLISHED_SAMPLES / count for name, count in legal.items()}
     return "; ".join(f"{name}, {legal[name]:,} legal: {shares[name]:.2g} %" for name in legal)
 

@@ -7,9 +7,9 @@ the tables of results/papers.md, and computes nothing:
 
     python -m benchmarks.published
 
-`--compute` computes all figures again, or those of the named claims, and keeps them. Each takes a
-minute at most. Those from public measurements of GPUs need the folder with spaces/ and flags/ that
-benchmarks/public_data.py describes:
+`--compute` computes all figures again, or those of the named claims, keeps them, and writes the
+tables to results/papers.md, below its head. Each figure takes a minute at most. Those from public
+measurements of GPUs need the folder that benchmarks/public_data.py describes:
 
     python -m benchmarks.published --compute starchart-share lift-split
     python -m benchmarks.published --compute --data FOLDER
@@ -38,7 +38,7 @@ Claim = Mapping[str, Any]
 Record = dict[str, dict[str, Any]]
 
 RESULTS = ROOT / "results"
-RECORD = RESULTS / "published.jsonl"
+RECORD, PAGE = RESULTS / "published.jsonl", RESULTS / "papers.md"
 DATA = ROOT.parent / "shared" / "data"
 COMPUTED = [*papers.COMPUTED, *public_data.COMPUTED]
 HEAD = ("claim", "paper", "ours", "device", "command")
@@ -130,18 +130,12 @@ class _Cells(string.Formatter):
 
 
 def _text(claim: Claim, row: Mapping[str, Any]) -> str:
-    """Format a row; a list of configurations with their counts shows the first ones. A claim of an
-    error below the noise floor of the machine cannot be tried on it."""
+    """Format a row; a list of configurations with their counts shows the first ones."""
     cells = dict(row)
     if isinstance(row.get("best"), dict):
         counts = [f"{config} on {count}" for config, count in row["best"].items()]
         cells["best"] = ", ".join(counts[:_MOST])
-    text = _Cells().format(claim["show"], **cells)
-    noise = row.get("noise")
-    floor = noise[0] if isinstance(noise, list) else noise
-    if "error" in claim and floor is not None and floor > claim["error"]:
-        return f"not tried: the floor is above {claim['error']:.0%} ({text})"
-    return text
+    return _Cells().format(claim["show"], **cells)
 
 
 def ours(claim: Claim, record: Record) -> tuple[str, str, str]:
@@ -212,7 +206,11 @@ def main(args: argparse.Namespace) -> Figures:
     record = read_record()
     if args.compute is not None:
         compute(args.compute or COMPUTED, args.data, record)
-    print("\n\n".join(tables(record)))
+    text = "\n\n".join(tables(record))
+    if args.compute is not None:
+        head, _, _ = PAGE.read_text(encoding="utf-8").partition("**")
+        PAGE.write_text(f"{head}{text}\n", encoding="utf-8")
+    print(text)
     return {claim["name"]: ours(claim, record)[0] for claim in all_claims()}
 
 

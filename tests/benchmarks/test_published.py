@@ -83,10 +83,13 @@ def test_recorded_figure_is_what_is_computed_now(name: str) -> None:
 def test_record_keeps_the_figures_of_other_claims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = tmp_path / "published.jsonl"
+    record, page = tmp_path / "published.jsonl", tmp_path / "papers.md"
     record.write_text('{"claim": "lift-best", "ours": "kept", "date": "2026-01-01"}\n')
+    page.write_text("The head.\n\n**Old tables**\n")
     monkeypatch.setattr(published, "RECORD", record)
+    monkeypatch.setattr(published, "PAGE", page)
     assert published.main(["--compute", "lift-split"]) == 0
+    assert page.read_text().startswith("The head.\n\n**G-ADAPT (")
     found = published.read_record()
     assert found["lift-best"]["ours"] == "kept"
     assert found["lift-split"]["ours"].startswith("1, 2, 4, 32 for")
@@ -147,15 +150,6 @@ def test_figure_that_a_row_lacks_was_not_measured(
     text, _ = published.recorded(claim)
     assert text == "a 20% [10%, 30%]; floor not measured; b not measured; floor not measured"
     assert published.recorded(claim | {"kernel": "c"}) == ("not measured", "-")
-
-
-def test_error_below_the_noise_floor_was_not_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [{"kernel": name, "n": 0.2, "noise": noise} for name, noise in (("a", 0.1), ("b", 0.05))]
-    rows_of(tmp_path, monkeypatch, *rows)
-    claim = {"file": "runs.jsonl", "rows": "rows", "show": "{n:.0%}", "error": 0.08}
-    assert published.recorded(claim)[0] == "a not tried: the floor is above 8% (20%); b 20%"
 
 
 def test_last_row_of_a_kernel_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
