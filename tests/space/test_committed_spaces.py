@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from benchmarks.papers import fewest_and_most_tests
 from harness.commands import check
 from harness.commands.check.targets import ARCHITECTURE_LIMITS
-from harness.core.records import Config, Input, Outcome
+from harness.core.records import Input, Outcome
 from harness.measure.backends.choose import Backend
-from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from tests.helpers.planted import measured
@@ -36,23 +36,6 @@ SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
 
 def of_gadapt(name: str) -> Spec:
     return load_spec(SPACES / "gadapt" / f"{name}.yaml")
-
-
-def fewest_and_most_tests(spec: Spec) -> tuple[int, int]:
-    """The tests of hill climbing on all inputs, whatever the times: each way up is followed."""
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
-
-    def climbed(here: Config, known: dict[Config, tuple[int, int]]) -> tuple[int, int]:
-        if here not in known:
-            steps = list(steps_up(space, here))
-            ways = [climbed(step, known) for step in steps] or [(0, 0)]
-            fewest, most = min(low for low, _ in ways), max(high for _, high in ways)
-            known[here] = fewest + len(steps), most + len(steps)
-        return known[here]
-
-    lowest = space.decode([0] * len(space.parameters))
-    fewest, most = climbed(lowest, {})
-    return len(spec.inputs) * (1 + fewest), len(spec.inputs) * (1 + most)
 
 
 @pytest.mark.parametrize(
