@@ -13,7 +13,7 @@ import pytest
 from benchmarks.papers import fewest_and_most_tests
 from harness.commands import check
 from harness.commands.check.targets import ARCHITECTURE_LIMITS
-from harness.core.records import Input, Outcome
+from harness.core.records import Config, Input, Outcome
 from harness.measure.backends.choose import Backend
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
