@@ -280,37 +280,9 @@ class SimulatedMeasurer:
         return Job(config=config, input=problem, binary=binary, sampling=sampling, best_s=best_s)
 
 
-class SimulatedRunner:
-    """The part of a `harness.measure.trial.Runner` that needs a device or outputs: without them.
-
-    Subclasses have `prepare`, `run` and the properties.
-    """
-
-    def is_warm(self) -> bool:
-        """Say yes: nothing is warmed up."""
-        return True
-
-    def keeps_sample(self) -> bool:
-        """Say yes: no device has a low clock."""
-        return True
-
-    def verify(self) -> None:
-        """Do nothing: all outputs are right."""
-
-    def finish(self) -> None:
-        """Do nothing: nothing is gathered."""
-
-    def check_writes(self) -> None:
-        """Do nothing: nothing is written."""
-
-    def observed(self) -> dict[str, float]:
-        """Observe nothing."""
-        return {}
-
-
 @dataclass
-class _Launches(SimulatedRunner):
-    """A `harness.measure.trial.Runner` of one load of the code."""
+class _Launches:
+    """A `harness.measure.trial.Runner` of one load of the code, without outputs."""
 
     job: Job
     noise: Noise
@@ -332,3 +304,24 @@ class _Launches(SimulatedRunner):
         return self.noise.read(
             time_s * math.exp(next(self.process) + self.noise.launch(self._load))
         )
+
+    def is_warm(self) -> bool:
+        """Say yes: nothing is warmed up."""
+        return True
+
+    def keeps_sample(self) -> bool:
+        """Say yes: no device has a low clock."""
+        return True
+
+    def verify(self) -> None:
+        """Do nothing: all outputs are right."""
+
+    def finish(self) -> None:
+        """Do nothing: nothing is gathered."""
+
+    def check_writes(self) -> None:
+        """Do nothing: nothing is written."""
+
+    def observed(self) -> dict[str, float]:
+        """Observe nothing."""
+        return {}

@@ -9,18 +9,23 @@ from __future__ import annotations
 import csv
 import random
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from benchmarks.gadapt import SPACES as GADAPT
 from benchmarks.starchart import PUBLISHED_SAMPLES
 from benchmarks.starchart import SPACES as STARCHART
+from harness.core.arrays import Array
+from harness.core.records import Config
+from harness.models.gadapt import judge
 from harness.models.starchart import Growth, grow, published_growth
+from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace
-from harness.space_file import load_spec
+from harness.space_file import Spec, load_spec
 from harness.stencil.definition import load_definition, program_names
 from harness.stencil.explore import explore
 from harness.stencil.features import features
@@ -30,9 +35,60 @@ from harness.stencil.lower import lower
 from harness.stencil.nest import NdRange
 
 ROOT = Path(__file__).resolve().parents[1]
-_DRAWS, _DRAWN = 50, 200
+KMEANS = ["ppb", "tpp", "consec"]
+_DRAWS, _FEW_DRAWS = 50, 10
 _MORE_TIME = 1.1
 _EXPRESSIONS = 1000
+
+
+# ------------------------------------------------------------------------------------ G-ADAPT
+
+
+def fewest_and_most_tests(spec: Spec) -> tuple[int, int]:
+    """Count the tests of hill climbing on all inputs, whatever the times: follow each way up."""
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
+
+    def climbed(here: Config, known: dict[Config, tuple[int, int]]) -> tuple[int, int]:
+        if here not in known:
+            steps = list(steps_up(space, here))
+            ways = [climbed(step, known) for step in steps] or [(0, 0)]
+            fewest, most = min(low for low, _ in ways), max(high for _, high in ways)
+            known[here] = fewest + len(steps), most + len(steps)
+        return known[here]
+
+    fewest, most = climbed(space.decode([0] * len(space.parameters)), {})
+    return len(spec.inputs) * (1 + fewest), len(spec.inputs) * (1 + most)
+
+
+def climbing_tests() -> str:
+    """Count the fewest and the most tests of each program's space."""
+    counts = {path.stem: fewest_and_most_tests(load_spec(path)) for path in GADAPT.glob("*.yaml")}
+    return "; ".join(
+        f"{name} {fewest}" + (f" to {most}" if most > fewest else "")
+        for name, (fewest, most) in sorted(counts.items())
+    )
+
+
+_LABELS: Mapping[str, Callable[[pd.DataFrame], Array]] = {
+    "mvmul": lambda table: np.where((table["m"] / table["n"]).rank() <= 4, 256, 64),
+    "reduction": lambda table: np.where(table["n"].isin([2**19, 2**20]), 64, 128),
+    "transpose": lambda table: np.where(table["width"] * table["height"] > 4_000_000, 4, 16),
+}
+"""The best value on each input as the paper has it; on other programs it is always the same."""
+
+
+def label_accuracy() -> str:
+    """Judge our model of G-ADAPT on the paper's best values, each input left out in turn."""
+    parts = []
+    for name, label in _LABELS.items():
+        inputs = [dict(problem) for problem in load_spec(GADAPT / f"{name}.yaml").inputs]
+        features = pd.DataFrame(inputs)
+        values, best, counts = np.unique(label(features), return_inverse=True, return_counts=True)
+        times_s = np.where(best[:, None] == np.arange(len(values)), 1.0, 2.0)
+        accuracy = judge(features, pd.DataFrame({"value": values}), times_s).accuracy
+        frequent = counts.max() / len(best)
+        parts.append(f"{name} {accuracy:.1%} (always the most frequent value: {frequent:.1%})")
+    return "; ".join(parts)
 
 
 # ---------------------------------------------------------------------------------- Starchart
@@ -45,35 +101,53 @@ def published_samples() -> pd.DataFrame:
     return table
 
 
-def errors(target: str, growth: Growth, draws: int) -> tuple[list[float], list[int]]:
-    """Return for each draw of 200 samples the median relative error of their tree on all others,
-    and the number of its leaves."""
-    table, found, leaves = published_samples(), list[float](), list[int]()
+def tree_errors(
+    table: pd.DataFrame, target: str, names: Sequence[str], growth: Growth, samples: int, draws: int
+) -> tuple[list[float], list[int]]:
+    """Return for each draw of samples the median relative error of their tree on all others, and
+    the number of its leaves."""
+    found, leaves = list[float](), list[int]()
     for seed in range(draws):
         order = np.random.default_rng(seed).permutation(len(table))
-        known, unseen = table.iloc[order[:_DRAWN]], table.iloc[order[_DRAWN:]]
-        tree = grow(known, target, ["ppb", "tpp", "consec"], growth)
+        known, unseen = table.iloc[order[:samples]], table.iloc[order[samples:]]
+        tree = grow(known, target, names, growth)
         actual = unseen[target].to_numpy()
         found.append(float(np.median(np.abs(tree.predict(unseen).to_numpy() - actual) / actual)))
         leaves.append(len(list(tree.root.leaves())))
     return found, leaves
 
 
+def errors(target: str, growth: Growth, draws: int) -> tuple[list[float], list[int]]:
+    """Return the errors and leaves of trees of 200 of the authors' samples."""
+    return tree_errors(published_samples(), target, KMEANS, growth, PUBLISHED_SAMPLES, draws)
+
+
 def tree_error(target: str) -> str:
     """Describe the error of trees with the published rule."""
     found, _ = errors(target, published_growth(), _DRAWS)
     text = f"{statistics.median(found):.1%} [{min(found):.1%}, {max(found):.1%}]"
-    return f"{text}, median and range of {_DRAWS} draws of {_DRAWN}"
+    return f"{text}, median and range of {_DRAWS} draws of {PUBLISHED_SAMPLES}"
 
 
 def leaf_counts() -> str:
-    """Count the leaves of the tree with the published rule and of the cross-validated one."""
+    """Count the leaves of trees that stop at several thresholds, and by the rules of harness."""
+    rules = {
+        f"threshold {threshold:g}": Growth(relative_threshold=threshold)
+        for threshold in (0, 1e-6, 1e-4)
+    } | {"a leaf for four samples": published_growth(), "cross-validated": Growth()}
     parts = []
-    for name, growth in (("published rule", published_growth()), ("cross-validated", Growth())):
-        found, leaves = errors("runtime", growth, 10)
+    for name, growth in rules.items():
+        found, leaves = errors("runtime", growth, _FEW_DRAWS)
         error = f"error {statistics.median(found):.1%}"
-        parts.append(f"{name}: {min(leaves)} to {max(leaves)}, {error}")
-    return f"{'; '.join(parts)}; 10 draws of {_DRAWN}"
+        parts.append(f"{name}: {min(leaves)} to {max(leaves)} leaves, {error}")
+    return f"{'; '.join(parts)}; {_FEW_DRAWS} draws of {PUBLISHED_SAMPLES}"
+
+
+def several_threads() -> str:
+    """Compare the authors' samples of one thread a point with those of several."""
+    table = published_samples()
+    alone, shared = (table["runtime"][table["tpp"].gt(1) == several] for several in (False, True))
+    return f"{alone.mean() / shared.mean():.2f}x (means of {len(alone)} and {len(shared)} samples)"
 
 
 def power_saving() -> str:
@@ -90,15 +164,15 @@ def power_saving() -> str:
 
 
 def space_sizes() -> str:
-    """Count the points of the published spaces; 200 samples are a share of them."""
-    points = {}
+    """Count the points and the legal configurations of the published spaces; 200 samples are a
+    share of them."""
+    legal = dict[str, int]()
     for path in sorted(STARCHART.glob("*.yaml")):
         spec = load_spec(path)
-        points[path.stem] = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").raw_count
-    least = min(points, key=lambda name: points[name])
-    sizes = ", ".join(f"{name} {points[name]:,}" for name in ("kmeans_swap", "bfs"))
-    share = PUBLISHED_SAMPLES / points[least]
-    return f"{sizes} points; 200 samples are at most {share:.2%} ({least})"
+        space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
+        legal[f"{path.stem} {space.raw_count:,} points"] = int(space.count or 0)
+    shares = {name: 100 * PUBLISHED_SAMPLES / count for name, count in legal.items()}
+    return "; ".join(f"{name}, {legal[name]:,} legal: {shares[name]:.2g} %" for name in legal)
 
 
 # ------------------------------------------------------------------------------------ stencils
@@ -143,11 +217,14 @@ def expressions() -> str:
 
 
 COMPUTED: Mapping[str, Callable[[], str]] = {
+    "gadapt-tests": climbing_tests,
+    "gadapt-labels": label_accuracy,
     "starchart-time": partial(tree_error, target="runtime"),
     "starchart-power": partial(tree_error, target="wattage"),
     "starchart-leaves": leaf_counts,
     "starchart-share": space_sizes,
     "starchart-watts": power_saving,
+    "starchart-threads": several_threads,
     "lift-best": best_points,
     "lift-split": split_example,
     "lift-expressions": expressions,

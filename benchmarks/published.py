@@ -1,14 +1,18 @@
 """Print each claim of the papers (claims.yaml), its figure, ours, the device, and our command.
 
 Our figures come from the results of the benchmark that a claim names, or are computed by
-benchmarks/papers.py and kept in results/published.jsonl. Claims that take a GPU are marked. This
-prints the tables of results/papers.md, and computes nothing:
+benchmarks/papers.py and benchmarks/public_data.py and kept in results/published.jsonl. Claims that
+take a GPU are marked; what a CPU measured of the same kernels has a table of its own. This prints
+the tables of results/papers.md, and computes nothing:
 
     python -m benchmarks.published
 
-`--claim` computes figures again and keeps them, which takes a minute each at most:
+`--compute` computes all figures again, or those of the named claims, keeps them, and writes the
+tables to results/papers.md, below its head. Each figure takes a minute at most. Those from public
+measurements of GPUs need the folder that benchmarks/public_data.py describes:
 
-    python -m benchmarks.published --claim starchart-share lift-split
+    python -m benchmarks.published --compute starchart-share lift-split
+    python -m benchmarks.published --compute --data FOLDER
 
 The last line is one JSON object with our figures.
 """
@@ -18,37 +22,64 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import string
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from benchmarks import papers, public_data
 from benchmarks.frame import Figures, benchmark, option
-from benchmarks.papers import COMPUTED, ROOT
+from benchmarks.papers import ROOT
 
 Claim = Mapping[str, Any]
+Record = dict[str, dict[str, Any]]
 
 RESULTS = ROOT / "results"
-RECORD = RESULTS / "published.jsonl"
-HEAD = """\
-| claim | paper | ours | device | command |
-|---|---|---|---|---|"""
+RECORD, PAGE = RESULTS / "published.jsonl", RESULTS / "papers.md"
+DATA = ROOT.parent / "shared" / "data"
+COMPUTED = [*papers.COMPUTED, *public_data.COMPUTED]
+HEAD = ("claim", "paper", "ours", "device", "command")
 GPU_NEEDED = "**needs a GPU**"
+NOT_MEASURED = "not measured"
 _MOST = 4  # configurations of a list
 
 
 def read_papers() -> list[dict[str, Any]]:
-    """Read claims.yaml: papers, each with its claims."""
-    papers: list[dict[str, Any]] = yaml.safe_load(
-        Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8")
-    )
-    return papers
+    """Read claims.yaml: papers, each with its `claims` and with those tried `on_a_cpu`. A claim
+    whose figures are those of several kernels becomes one claim for each."""
+    path = Path(__file__).with_name("claims.yaml")
+    found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for paper in found:
+        for part in ("claims", "on_a_cpu"):
+            paper[part] = [one for claim in paper.get(part, []) for one in _by_kernel(claim)]
+    return found
 
 
-def read_record() -> dict[str, dict[str, str]]:
-    """Read the computed figures and their dates by claim."""
+def _by_kernel(claim: Claim) -> Iterator[Claim]:
+    if not isinstance(claim["paper"], Mapping):
+        yield claim
+        return
+    for kernel, figure in claim["paper"].items():
+        yield {
+            **claim,
+            "name": f"{claim['name']}-{kernel}",
+            "claim": f"{kernel}: {claim['claim']}",
+            "paper": figure,
+            "kernel": kernel,
+            "command": claim["command"].replace("KERNEL", kernel),
+        }
+
+
+def all_claims() -> list[Claim]:
+    """Return the claims of all papers."""
+    return [claim for paper in read_papers() for claim in paper["claims"] + paper["on_a_cpu"]]
+
+
+def read_record() -> Record:
+    """Read the computed figures, their rows and dates by claim."""
     rows = map(json.loads, RECORD.read_text(encoding="utf-8").splitlines())
     return {row.pop("claim"): row for row in rows}
 
@@ -72,8 +103,30 @@ def recorded(claim: Claim) -> tuple[str, str]:
             name = row.get("kernel", "")
             if claim.get("kernel", name) == name:
                 found[name] = _text(claim, row), where
+    if "kernel" in claim:
+        return found.get(claim["kernel"], (NOT_MEASURED, "-"))
     texts = [f"{name} {found[name][0]}".strip() for name in sorted(found)]
     return "; ".join(texts), ", ".join(dict.fromkeys(where for _, where in found.values()))
+
+
+class _Cells(string.Formatter):
+    """Formats a figure with its interval or range, and one that a row lacks as not measured."""
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            return super().get_field(field_name, args, kwargs)
+        except (KeyError, TypeError):  # an older row, or a figure that this kernel does not have
+            return None, field_name
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None:
+            return NOT_MEASURED
+        if isinstance(value, Mapping):
+            value = [value["median"], value["min"], value["max"]]
+        if isinstance(value, list):
+            middle, low, high = (format(number, format_spec) for number in value)
+            return f"{middle} [{low}, {high}]"
+        return format(value, format_spec)
 
 
 def _text(claim: Claim, row: Mapping[str, Any]) -> str:
@@ -82,13 +135,10 @@ def _text(claim: Claim, row: Mapping[str, Any]) -> str:
     if isinstance(row.get("best"), dict):
         counts = [f"{config} on {count}" for config, count in row["best"].items()]
         cells["best"] = ", ".join(counts[:_MOST])
-    try:
-        return str(claim["show"]).format(**cells)
-    except TypeError:  # a figure that the benchmark does not have for this kernel
-        return "not measured"
+    return _Cells().format(claim["show"], **cells)
 
 
-def ours(claim: Claim, record: Mapping[str, Mapping[str, str]]) -> tuple[str, str, str]:
+def ours(claim: Claim, record: Record) -> tuple[str, str, str]:
     """Return our figure, its device and date, and the command that measures it."""
     name = claim["name"]
     if "show" in claim:
@@ -97,41 +147,71 @@ def ours(claim: Claim, record: Mapping[str, Mapping[str, str]]) -> tuple[str, st
         return claim["ours"], claim["device"], claim["command"]
     if "device" not in claim:
         return GPU_NEEDED, "-", claim["command"]
-    command = f"python -m benchmarks.published --claim {name}"
+    data = " --data FOLDER" if name in public_data.COMPUTED else ""
+    command = f"python -m benchmarks.published --compute {name}{data}"
     if name not in record:
-        return "not measured", "-", command
+        return NOT_MEASURED, "-", command
     return record[name]["ours"], f"{claim['device']}; {record[name]['date']}", command
 
 
-def tables(record: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Render the claims of each paper as a table in Markdown."""
+def tables(record: Record) -> Iterator[str]:
+    """Render each paper's claims, the rows behind them, and its claims on a CPU, in Markdown."""
     for paper in read_papers():
-        rows = []
-        for claim in paper["claims"]:
-            text, device, command = ours(claim, record)
-            cells = (claim["claim"], str(claim["paper"]), text, device, f"`{command}`")
-            rows.append(f"| {' | '.join(cells)} |")
-        yield "\n".join([f"**{paper['paper']}**", "", HEAD, *rows])
+        yield from (f"**{paper['paper']}**", _claims_table(paper["claims"], record))
+        rows = [row for c in paper["claims"] for row in record.get(c["name"], {}).get("rows", [])]
+        if rows:
+            yield _table([*rows[0]], [[*row.values()] for row in rows])
+        if paper["on_a_cpu"]:
+            yield from ("On a CPU:", _claims_table(paper["on_a_cpu"], record))
+
+
+def _claims_table(claims: Sequence[Claim], record: Record) -> str:
+    rows = []
+    for claim in claims:
+        text, device, command = ours(claim, record)
+        rows.append((claim["claim"], f"{claim['paper']}", text, device, f"`{command}`"))
+    return _table(HEAD, rows)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [" | ".join(cells) for cells in (head, ["---"] * len(head), *rows)]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def compute(names: Sequence[str], data: Path, record: Record) -> None:
+    """Compute the figures of claims, and keep each at once."""
+    for name in names:
+        print(name, file=sys.stderr, flush=True)
+        text = papers.COMPUTED.get(name)
+        found = {"ours": text()} if text else public_data.COMPUTED[name](data)
+        record[name] = found | {"date": f"{datetime.date.today()}"}
+        kept = [{"claim": name} | record[name] for name in COMPUTED if name in record]
+        lines = [json.dumps(row, ensure_ascii=False) for row in kept]
+        RECORD.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 @benchmark(
-    option("--claim", [], "compute the figures of these claims", nargs="+", choices=COMPUTED),
+    option(
+        "--compute",
+        None,
+        "compute the figures of these claims, of all without names",
+        nargs="*",
+        choices=COMPUTED,
+        metavar="CLAIM",
+    ),
+    option("--data", DATA, "folder of public measurements"),
 )
 def main(args: argparse.Namespace) -> Figures:
     """Compute what is asked for, and print the tables."""
     record = read_record()
-    for name in args.claim:
-        date = f"{datetime.date.today()}"
-        record[name] = {"ours": COMPUTED[name](), "date": date}
-    if args.claim:
-        lines = [json.dumps({"claim": n} | row, ensure_ascii=False) for n, row in record.items()]
-        RECORD.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    print("\n\n".join(tables(record)))
-    return {
-        claim["name"]: ours(claim, record)[0]
-        for paper in read_papers()
-        for claim in paper["claims"]
-    }
+    if args.compute is not None:
+        compute(args.compute or COMPUTED, args.data, record)
+    text = "\n\n".join(tables(record))
+    if args.compute is not None:
+        head, _, _ = PAGE.read_text(encoding="utf-8").partition("**")
+        PAGE.write_text(f"{head}{text}\n", encoding="utf-8")
+    print(text)
+    return {claim["name"]: ours(claim, record)[0] for claim in all_claims()}
 
 
 if __name__ == "__main__":

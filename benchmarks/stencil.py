@@ -11,6 +11,7 @@ order:
 - Spearman: the rank correlation of predicted score and measured throughput; Pearson: the linear
   one, which suits scores that are throughputs (pca_knn) more than those on a logarithmic scale
   (forest);
+- runs saved: how many times more runs random order needs;
 - time saved: relative to a random search, including builds, verification, the model, and making
   every point with its features.
 

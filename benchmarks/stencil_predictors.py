@@ -87,9 +87,9 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
     """Evaluate a predictor; return a row for each program and size.
 
     `spearman` is the rank correlation of score and throughput, and `pearson` the linear one; `runs`
-    and `random_runs` count runs until a point is good by its final time; `points` counts the
-    points; `shared` is the share of points whose design another program has too, which flatters the
-    predictor; `model_s` is the CPU time of training and prediction.
+    and `random_runs` count runs until a point is good by its final time, and `runs_saved` is their
+    ratio; `points` counts the points; `shared` is the share of points whose design another program
+    has too, which flatters the predictor; `model_s` is the CPU time of training and prediction.
 
     Raises ValueError if no point of a program has a final time.
     """
@@ -102,13 +102,15 @@ def judged(predict: Predict, table: pd.DataFrame) -> pd.DataFrame:
         if not good.any():
             raise ValueError(f"{group[0]} at size {group[1]}: no point was measured a second time")
         others = table.loc[table["program"] != rows["program"].iloc[0], "design"]
+        runs, random_runs = runs_to_good(good, scores), runs_at_random(good)
         found.append(
             dict(zip(GROUP, group, strict=True))
             | {
                 "spearman": _correlation(rankdata(scores), rankdata(true)),
                 "pearson": _correlation(scores, true),
-                "runs": runs_to_good(good, scores),
-                "random_runs": runs_at_random(good),
+                "runs": runs,
+                "random_runs": random_runs,
+                "runs_saved": random_runs / runs,
                 "points": len(rows),
                 "shared": float(rows["design"].isin(others).mean()),
                 "model_s": float(predicted.loc[rows.index[0], "model_s"]),

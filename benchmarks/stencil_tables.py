@@ -11,7 +11,7 @@ from harness.stats import Estimate
 from harness.stencil.features import FEATURES
 from harness.stencil.predicted import GROUP
 
-COLUMNS = ("spearman", "pearson", "runs", "random_runs", "time_saved", "shared")
+COLUMNS = ("spearman", "pearson", "runs", "random_runs", "runs_saved", "time_saved", "shared")
 """The figures of a judgement."""
 
 

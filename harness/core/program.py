@@ -77,6 +77,10 @@ class Program:
         return digest.hexdigest()
 
 
+ANY_CARVEOUT = -1
+"""The driver chooses how much of the L1 cache is shared memory."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """One kernel launch: `group` work-items per dimension, `grid` groups per dimension.
@@ -85,7 +89,8 @@ class Launch:
     numpy scalars by value. Raises TypeError for anything else. `shared_bytes` is the dynamic shared
     memory of a group: `extern __shared__` in CUDA, the `local` pointer parameter in OpenCL. In
     CUDA, bound arrays named in `constants` fill the module's variables of these names before. With
-    `cooperative`, the groups of the grid may wait for each other (CUDA's grid.sync()).
+    `cooperative`, the groups of the grid may wait for each other (CUDA's grid.sync()). In CUDA,
+    `carveout` is the preferred percentage of the L1 cache that is shared memory.
     """
 
     function: str
@@ -95,6 +100,7 @@ class Launch:
     shared_bytes: int = 0
     constants: tuple[str, ...] = ()
     cooperative: bool = False
+    carveout: int = ANY_CARVEOUT
 
     def __post_init__(self) -> None:
         for extent in (*self.group, *self.grid):
@@ -108,6 +114,9 @@ class Launch:
         object.__setattr__(self, "shared_bytes", int(self.shared_bytes))
         if not isinstance(self.cooperative, bool):
             raise TypeError(f"cooperative is True or False, but got {self.cooperative!r}")
+        if self.carveout not in range(ANY_CARVEOUT, 101):
+            raise ValueError(f"carveout is a percentage, or -1, but got {self.carveout!r}")
+        object.__setattr__(self, "carveout", int(self.carveout))
         # A text would count as a tuple of letters.
         listed = [self.arguments] if isinstance(self.arguments, str) else list(self.arguments)
         wrong = [item for item in listed if not isinstance(item, (str, np.generic))]

@@ -63,10 +63,11 @@ def c_header(dispatcher: Dispatcher) -> str:
     """Write the header; `docs/dispatch.md` describes its contents."""
     writer = _CWriter(dispatcher)
     launches = [(index, list(writer.sizes(index))) for index in range(len(dispatcher.sizes))]
-    shared = list(writer.shared())
+    shared = list(writer.of_memory(2))
     guarded = [(p, g.c) for p, g in enumerate(dispatcher.guards) if g.c != "1"]
     exact = [*(c for _, c in guarded), *(line for _, lines in launches for line in lines)]
-    exact += [text for _, text in shared]
+    carveout = list(writer.of_memory(3))
+    exact += [text for _, text in (*shared, *carveout)]
     tables, choice = writer.tables_and_choice()
     return rendered(
         "header.h.j2",
@@ -95,6 +96,7 @@ def c_header(dispatcher: Dispatcher) -> str:
         shortlist=writer.shortlist(),
         launches=launches,
         shared=shared,
+        carveout=carveout,
         cooperative=dispatcher.is_cooperative,
         dimensions=len(dispatcher.sizes[0][0]) if launches else 0,
     )
@@ -282,15 +284,15 @@ class _CWriter:
 
     def sizes(self, index: int) -> Iterator[str]:
         """Write the sizes of a candidate: the group's, then the grid's."""
-        group, grid, _ = self._dispatcher.sizes[index]
+        group, grid, *_ = self._dispatcher.sizes[index]
         for number, size in enumerate((*group, *grid)):
             yield f"sizes[{number}] = {self._dispatcher.name}_size({bare(size.c)});"
 
-    def shared(self) -> Iterator[tuple[int, str]]:
-        """Write the bytes of dynamic shared memory of each candidate; nothing where there are
-        none."""
-        for index, (_, _, sizes) in enumerate(self._dispatcher.sizes):
-            for size in sizes:
+    def of_memory(self, place: int) -> Iterator[tuple[int, str]]:
+        """Write a part of each candidate's sizes: 2, the bytes of dynamic shared memory, or 3, the
+        preferred percentage of shared memory; nothing where there are none."""
+        for index, parts in enumerate(self._dispatcher.sizes):
+            for size in parts[place]:
                 yield index, f"{self._dispatcher.name}_bytes({bare(size.c)})"
 
 

@@ -106,8 +106,8 @@ class Dispatcher:
 
     @cached_property
     def sizes(self) -> tuple[tuple[tuple[Formula, ...], ...], ...]:
-        """Group, grid and shared memory of each candidate; empty without a launch plan. The shared
-        memory is one size, or none."""
+        """Group, grid, shared memory and its percentage of each candidate; empty without a launch
+        plan. Of the last two there is one size, or none."""
         if self.launch is None:
             return ()
         return tuple(

@@ -111,11 +111,13 @@ class JsonConfiguration:
 
 @dataclass(frozen=True)
 class JsonLaunch:
-    """The expressions of a launch's sizes; `shared` is that of the dynamic shared memory."""
+    """The expressions of a launch's sizes; `shared` is that of the dynamic shared memory,
+    `carveout` that of the preferred percentage of shared memory."""
 
     group: list[str]
     grid: list[str]
     shared: str | None
+    carveout: str | None
     cooperative: bool
 
 
@@ -227,7 +229,8 @@ def json_dispatcher(dispatcher: Dispatcher) -> JsonDispatcher:
 
 def _launch(plan: LaunchPlan) -> JsonLaunch:
     group, grid = ([extent.text for extent in extents] for extents in (plan.group, plan.grid))
-    return JsonLaunch(group, grid, plan.shared.text if plan.shared else None, plan.cooperative)
+    shared, carveout = (size.text if size else None for size in (plan.shared, plan.carveout))
+    return JsonLaunch(group, grid, shared, carveout, plan.cooperative)
 
 
 def _feature(dispatcher: Dispatcher, feature: Feature) -> JsonFeature:

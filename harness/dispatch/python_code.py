@@ -142,7 +142,8 @@ def python_module(dispatcher: Dispatcher) -> str:
             if guard.python != "True"
         ],
         launches=list(writer.launches()),
-        shared=list(writer.shared()),
+        shared=list(writer.of_memory(2)),
+        carveout=list(writer.of_memory(3)),
         cooperative=dispatcher.is_cooperative,
         loader=f"_{environment.backend}",
         item=dispatcher.item,
@@ -290,7 +291,7 @@ class _PythonWriter:
 
     def launches(self) -> Iterator[str]:
         """Write the sizes of each candidate."""
-        for index, (group, grid, _) in enumerate(self._dispatcher.sizes):
+        for index, (group, grid, *_) in enumerate(self._dispatcher.sizes):
             yield f"{'elif' if index else 'if'} index == {index}:"
             yield f"    group = ({_bare_list(group)})"
             yield f"    grid = ({_bare_list(grid)})"
@@ -298,11 +299,11 @@ class _PythonWriter:
             yield "else:"
             yield '    raise ValueError(f"there is no configuration {index}")'
 
-    def shared(self) -> Iterator[tuple[int, str]]:
-        """Write the bytes of dynamic shared memory of each candidate; nothing where there are
-        none."""
-        for index, (_, _, sizes) in enumerate(self._dispatcher.sizes):
-            yield from ((index, bare(size.python)) for size in sizes)
+    def of_memory(self, place: int) -> Iterator[tuple[int, str]]:
+        """Write a part of each candidate's sizes: 2, the bytes of dynamic shared memory, or 3, the
+        preferred percentage of shared memory; nothing where there are none."""
+        for index, parts in enumerate(self._dispatcher.sizes):
+            yield from ((index, bare(size.python)) for size in parts[place])
 
     # ---------------------------------------------------------------------------- imports
 

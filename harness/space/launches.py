@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.kernel_name import is_plain, reference_lines, words_of
-from harness.core.program import Launch, Program
+from harness.core.program import ANY_CARVEOUT, Launch, Program
 from harness.core.records import Config, DeviceLimits, Value
 from harness.source.kernel_source import macro_lines
 from harness.space.protocol import Space
@@ -41,6 +41,10 @@ def launch_constraints(
             f"launch.shared is at most {most_bytes:,} bytes (max_shared_bytes of the device)"
         )
         made[f"{shared} >= 0"] = "launch.shared begins at 0"
+    if plan.carveout is not None:
+        percent = _factor(plan.carveout)
+        limit = f"launch.carveout is a percentage, or {ANY_CARVEOUT}"
+        made |= {f"{percent} >= {ANY_CARVEOUT}": limit, f"{percent} <= 100": limit}
     return {Expression(text): limit for text, limit in made.items()}
 
 
@@ -63,8 +67,17 @@ def launch_of(
     group = tuple(_whole(expression, values) for expression in plan.group)
     grid = tuple(_whole(expression, values) for expression in plan.grid)
     shared_bytes = _whole(plan.shared, values, least=0) if plan.shared is not None else 0
+    carveout = ANY_CARVEOUT
+    if plan.carveout is not None:
+        carveout = _whole(plan.carveout, values, least=ANY_CARVEOUT)
     return Launch(
-        function, group, grid, tuple(arguments), shared_bytes, cooperative=plan.cooperative
+        function,
+        group,
+        grid,
+        tuple(arguments),
+        shared_bytes,
+        cooperative=plan.cooperative,
+        carveout=carveout,
     )
 
 

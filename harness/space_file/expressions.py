@@ -16,6 +16,9 @@ from harness.space_file.files import section
 SHARED: Location = ("launch", "shared")
 """The location of the size of dynamic shared memory."""
 
+CARVEOUT: Location = ("launch", "carveout")
+"""The location of the preferred share of shared memory."""
+
 
 @dataclass(frozen=True)
 class Expressions:
@@ -25,15 +28,17 @@ class Expressions:
     group: Mapping[int, Expression]
     grid: Mapping[int, Expression]
     shared: Expression | None  # bytes of dynamic shared memory
+    carveout: Expression | None  # preferred percentage of shared memory
     whens: Mapping[Location, Expression]  # by the place of the parameter or flag
 
     def launch_sizes(self) -> Iterator[tuple[Location, Expression]]:
-        """Yield each size of a launch, the shared memory's included, with its location."""
+        """Yield each size of a launch, those of shared memory included, with its location."""
         for key, sizes in (("group", self.group), ("grid", self.grid)):
             for index, expression in sizes.items():
                 yield ("launch", key, index), expression
-        if self.shared is not None:
-            yield SHARED, self.shared
+        for location, size in ((SHARED, self.shared), (CARVEOUT, self.carveout)):
+            if size is not None:
+                yield location, size
 
 
 def flag_name(name: str) -> str:
@@ -50,6 +55,7 @@ def check_expressions(document: Document) -> Expressions:
         _parsed(document, ("launch", "group"), launch.get("group"), known),
         _parsed(document, ("launch", "grid"), launch.get("grid"), known),
         _parsed_one(document, SHARED, launch.get("shared"), known),
+        _parsed_one(document, CARVEOUT, launch.get("carveout"), known),
         dict(_whens(document, known)),
     )
 

@@ -21,7 +21,7 @@ from harness.space_file.baselines import (
 )
 from harness.space_file.compiler import check_compiler_options
 from harness.space_file.document import Document, python_document, read_document
-from harness.space_file.expressions import Expressions, check_expressions
+from harness.space_file.expressions import CARVEOUT, Expressions, check_expressions
 from harness.space_file.files import check_files, section
 from harness.space_file.flag_expansion import expand_flags
 from harness.space_file.flag_files import expand_files
@@ -78,6 +78,9 @@ def _load_kernel(document: Document, path: Path, levels: Levels) -> Spec:
     if model.is_cooperative and "opencl" in files.sources:
         message = "OpenCL has no cooperative launches: write `source: {cuda: FILE}` in kernel"
         document.fault_at(("launch", "cooperative"), message)
+    if expressions.carveout is not None and "opencl" in files.sources:
+        message = "OpenCL cannot prefer shared memory: write `source: {cuda: FILE}` in kernel"
+        document.fault_at(CARVEOUT, message)
     if not document.faults:
         checks.check_use(document, parameters, expressions, files)
     _check_whole(document, parameters, baselines, expressions, inputs)
@@ -158,7 +161,8 @@ def _spec(
     inputs: tuple[Input, ...],
 ) -> Spec:
     """Return the spec, still without the files of a kernel or the plan of a program."""
-    group, grid = expressions.group.values(), expressions.grid.values()
+    group, grid = tuple(expressions.group.values()), tuple(expressions.grid.values())
+    shared, carveout = expressions.shared, expressions.carveout
     return Spec(
         path=path,
         name=model.name,
@@ -171,7 +175,7 @@ def _spec(
             Constraint(expression, document.line_of(("constraints", index)))
             for index, expression in expressions.constraints.items()
         ),
-        launch=LaunchPlan(tuple(group), tuple(grid), expressions.shared) if group else None,
+        launch=LaunchPlan(group, grid, shared, carveout=carveout) if group else None,
         features=tuple(model.inputs.features),
         inputs=inputs,
         verify=model.verify,

@@ -125,6 +125,11 @@ class LaunchModel(StrictModel):
     shared: Expression | None = Field(
         default=None, description="bytes of dynamic shared (local) memory per group"
     )
+    carveout: Expression | None = Field(
+        default=None,
+        description="preferred percentage of the L1 cache that is shared memory, -1 for the "
+        "driver's choice (CUDA only)",
+    )
     cooperative: StrictBool = Field(
         default=False, description="the groups of the grid may wait for each other (CUDA only)"
     )

@@ -11,7 +11,7 @@ from harness.constraints.solver import Solutions, TooLarge, constraint_factor
 from harness.core.errors import ExpressionError
 from harness.core.records import LIMIT_NAMES, Input, Value, shown
 from harness.space_file.document import Document
-from harness.space_file.expressions import SHARED, Expressions
+from harness.space_file.expressions import CARVEOUT, SHARED, Expressions
 
 if TYPE_CHECKING:
     from harness.space_file.parameters import Parameter
@@ -162,11 +162,11 @@ def _check_launch(
     expressions: Expressions,
     inputs: Sequence[Input],
 ) -> None:
-    """Check that the default's launch sizes are whole numbers on every input: from 1, and bytes of
-    shared memory from 0."""
+    """Check that the default's launch sizes are whole numbers on every input: from 1, bytes of
+    shared memory from 0, its preferred percentage from -1."""
     default: dict[str, Value] = {p.name: p.default for p in parameters}
     for location, size in expressions.launch_sizes():
-        least = 0 if location == SHARED else 1
+        least = {SHARED: 0, CARVEOUT: -1}.get(location, 1)
         for problem in _differing(inputs, size.names):
             values = {**default, **problem}
             message = _why_no_size(size, least, values) if size.names <= set(values) else None

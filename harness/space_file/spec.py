@@ -38,17 +38,20 @@ class Constraint:
 @dataclass(frozen=True)
 class LaunchPlan:
     """Group and grid sizes as expressions, one per dimension, the bytes of dynamic shared memory of
-    a group, and whether the groups of the grid may wait for each other."""
+    a group, whether the groups of the grid may wait for each other, and the preferred percentage
+    of shared memory."""
 
     group: tuple[Expression, ...]
     grid: tuple[Expression, ...]
     shared: Expression | None = None
     cooperative: bool = False
+    carveout: Expression | None = None
 
     @property
     def sizes(self) -> tuple[tuple[Expression, ...], ...]:
-        """The group, the grid, and the shared memory: one size, or none."""
-        return self.group, self.grid, () if self.shared is None else (self.shared,)
+        """The group, the grid, the shared memory and its percentage: of these one size, or none."""
+        shared = ((size,) if size else () for size in (self.shared, self.carveout))
+        return self.group, self.grid, *shared
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,7 @@ class Spec:
             parts += [e.text for e in (*self.launch.group, *self.launch.grid)]
             parts += [f"shared {self.launch.shared.text}"] if self.launch.shared else []
             parts += ["cooperative"] * self.launch.cooperative
+            parts += [f"carveout {self.launch.carveout.text}"] if self.launch.carveout else []
         parts += [p.option or "" for p in self.parameters]
         parts += self.program.sha256_parts() if self.program is not None else []
         # Left out where it is not set, so that older spaces keep their measurements.

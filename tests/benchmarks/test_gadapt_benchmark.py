@@ -23,7 +23,8 @@ def figures(name: str, best: list[int]) -> ProgramFigures:
     spec, spaces = program(name)
     configs = list(next(iter(spaces.values())))
     times_s = 1.0 + np.abs(np.arange(len(configs)) - np.array(best)[:, None])
-    return figures_of(spec, spaces, configs, Times(times_s, 2 * times_s, times_s == 1))
+    times = Times(times_s, 2 * times_s, times_s == 1, np.ones(len(spaces)))
+    return figures_of(spec, spaces, configs, times)
 
 
 def test_hill_climbing_goes_up_by_the_fastest_step() -> None:
@@ -39,6 +40,8 @@ def test_model_that_is_right_everywhere_has_the_best_performance() -> None:
     found = figures("transpose", [1] * 18)
     assert (found.tests, found.inputs, found.inputs_of_space) == (54, 18, 18)
     assert (found.accuracy, found.exact, found.fraction) == (1.0, 1.0, 1.0)
+    assert (found.frequent, found.cross) == (1.0, 1.0)
+    assert 54 <= found.training_s < 60  # a second a test, and the learning
     assert astuple(found.speedup) == pytest.approx((2.0, 2.0, 2.0))  # the default is one step away
     assert found.spread == 2.0
     assert found.best == {"BLOCK=8": 18}
@@ -49,7 +52,28 @@ def test_choice_is_judged_by_the_other_rounds() -> None:
     spec, spaces = program("transpose")
     chosen_s, judged_s = np.tile([3.0, 1.0, 2.0], (18, 1)), np.tile([6.0, 3.0, 1.5], (18, 1))
     configs = list(next(iter(spaces.values())))
-    found = figures_of(spec, spaces, configs, Times(chosen_s, judged_s, chosen_s == 1))
+    found = figures_of(spec, spaces, configs, Times(chosen_s, judged_s, chosen_s == 1, np.ones(18)))
     assert (found.accuracy, found.fraction) == (1.0, 1.0)
     assert astuple(found.speedup) == pytest.approx((0.5, 0.5, 0.5))
     assert found.spread == 2.0
+
+
+def test_label_of_tied_configurations_is_the_one_that_ties_on_most_inputs() -> None:
+    """The first two configurations tie on every third input, the last two on the others."""
+    spec, spaces = program("transpose")
+    tied = np.array([[True, True, False], [False, True, True], [False, True, True]] * 6)
+    times_s = np.where(tied, 1.01, 2.0)
+    times_s[:, 0] -= 0.01 * tied[:, 0]  # the fastest by luck
+    configs = list(next(iter(spaces.values())))
+    found = figures_of(spec, spaces, configs, Times(times_s, times_s, tied, np.ones(18)))
+    assert found.best == {"BLOCK=8": 18}
+    assert (found.accuracy, found.frequent) == (1.0, 1.0)
+    assert found.exact < 1
+
+
+def test_cross_is_the_worst_time_with_the_best_of_another_input() -> None:
+    spec, spaces = program("transpose")
+    times_s = np.array([[1.0, 2.0, 4.0], [3.0, 1.0, 9.0]] * 9)
+    configs = list(next(iter(spaces.values())))
+    found = figures_of(spec, spaces, configs, Times(times_s, times_s, times_s == 1, np.ones(18)))
+    assert (found.cross, found.spread, found.frequent) == (3.0, 9.0, 0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import json
 import re
@@ -10,14 +11,31 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import papers, published
+from benchmarks import papers, public_data, published
 from harness.models.starchart import published_growth
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "results" / "papers.md").read_text(encoding="utf-8")
-CLAIMS = [claim for paper in published.read_papers() for claim in paper["claims"]]
-COMMANDS = sorted({published.ours(claim, {})[2] for claim in CLAIMS if "ours" not in claim})
-QUICK = ["starchart-share", "starchart-watts", "lift-split", "lift-best"]
+CLAIMS = published.all_claims()
+COMMANDS = sorted({published.ours(claim, {})[2] for claim in CLAIMS})
+QUICK = [
+    "gadapt-tests",
+    "gadapt-labels",
+    "starchart-share",
+    "starchart-threads",
+    "starchart-watts",
+    "lift-split",
+    "lift-best",
+]
+TABLE_1 = {
+    "convolution": "100 %; 200; 2825 s",
+    "matmul": "100 %; 196; 2539 s",
+    "mvmul": "93.3 %; 124; 124 s",
+    "reduction": "80 %; 75; 29 s",
+    "scalarprod": "100 %; 93; 237 s",
+    "transpose": "100 %; 54; 1639 s",
+    "transpose_coalesced": "100 %; 54; 631 s",
+}
 
 
 @pytest.mark.parametrize("line", COMMANDS)
@@ -37,15 +55,24 @@ def test_names_are_unique_and_those_of_the_computed_figures() -> None:
     names = [claim["name"] for claim in CLAIMS]
     assert len(set(names)) == len(names)
     computed = {c["name"] for c in CLAIMS if "device" in c and "ours" not in c}
-    assert computed == set(papers.COMPUTED) == set(published.read_record())
+    assert computed == set(published.COMPUTED) == set(published.read_record())
 
 
-def test_page_has_the_tables_of_the_recorded_figures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_1_of_g_adapt_is_whole() -> None:
+    shown = {claim["name"]: claim["paper"] for claim in CLAIMS}
+    for prefix in ("gadapt-table", "gadapt-cpu-table"):
+        assert {kernel: shown[f"{prefix}-{kernel}"] for kernel in TABLE_1} == TABLE_1
+
+
+def test_page_is_what_the_command_prints_below_its_head(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert published.main([]) == 0
     *tables, last = capsys.readouterr().out.splitlines()
-    assert "\n".join(tables) in PAGE
-    assert "not measured | -" not in PAGE
-    assert json.loads(last)["lift-full"] == "**needs a GPU**"
+    head, first, below = PAGE.partition("**G-ADAPT (")
+    assert first + below == "\n".join(tables) + "\n"
+    assert head.startswith("# Claims of the papers")
+    assert json.loads(last)["lift-runs"] == "**needs a GPU**"
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -56,10 +83,13 @@ def test_recorded_figure_is_what_is_computed_now(name: str) -> None:
 def test_record_keeps_the_figures_of_other_claims(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = tmp_path / "published.jsonl"
+    record, page = tmp_path / "published.jsonl", tmp_path / "papers.md"
     record.write_text('{"claim": "lift-best", "ours": "kept", "date": "2026-01-01"}\n')
+    page.write_text("The head.\n\n**Old tables**\n")
     monkeypatch.setattr(published, "RECORD", record)
-    assert published.main(["--claim", "lift-split"]) == 0
+    monkeypatch.setattr(published, "PAGE", page)
+    assert published.main(["--compute", "lift-split"]) == 0
+    assert page.read_text().startswith("The head.\n\n**G-ADAPT (")
     found = published.read_record()
     assert found["lift-best"]["ours"] == "kept"
     assert found["lift-split"]["ours"].startswith("1, 2, 4, 32 for")
@@ -69,6 +99,57 @@ def test_smaller_trees_of_the_authors_samples_are_as_good_as_published() -> None
     found, leaves = papers.errors("wattage", published_growth(), draws=2)
     assert max(found) < 0.04
     assert max(leaves) <= 50
+
+
+@pytest.mark.parametrize("name", sorted({*public_data.COMPUTED} - {"starchart-recordings"}))
+def test_recorded_figure_is_that_of_the_public_measurements(name: str) -> None:
+    if not (published.DATA / "flags").is_dir():
+        pytest.skip(f"{published.DATA} has no public measurements")
+    record = published.read_record()[name]
+    assert public_data.COMPUTED[name](published.DATA).items() <= record.items()
+
+
+def test_missing_measurements_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("starchart-recordings", "nvcc-matmul-1"):
+        assert published.main(["--compute", name, "--data", str(tmp_path)]) != 0
+        assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_copies_in_a_log_count_once(tmp_path: Path) -> None:
+    (tmp_path / "flags").mkdir()
+    lines = ["gpu,app,exp,run,i,elapsed_s,time_s"]
+    for app, seconds in (("a", 1.0), ("copy of a", 1.0), ("b", 9999.0)):
+        lines.append(f"GTX-680,{app},size_1_time_9,run_0,0,2.5,{seconds}")
+    (tmp_path / "flags" / "trajectories.csv.gz").write_bytes(
+        gzip.compress("\n".join(lines).encode())
+    )
+    found = public_data.failures(tmp_path)["ours"]
+    assert found.startswith("50% of 2 tests, 0% to 100% by program and GPU")
+
+
+def test_share_that_is_saved_is_that_of_the_medians() -> None:
+    assert public_data.share_saved([2.0, 2.0, 9.0], [1.0, 1.0, 1.0]).startswith("50.0 % [50.0, ")
+
+
+def rows_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *rows: dict[str, object]) -> None:
+    """Write a benchmark's figures where the claims look for them."""
+    run = {"device": "NVIDIA A, 1", "date": "2026-01-01", "rows": rows}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(run))
+    monkeypatch.setattr(published, "RESULTS", tmp_path)
+
+
+def test_figure_that_a_row_lacks_was_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows_of(
+        tmp_path, monkeypatch, {"kernel": "a", "n": [0.2, 0.1, 0.3]}, {"kernel": "b", "n": None}
+    )
+    claim = {"file": "runs.jsonl", "rows": "rows", "show": "{n:.0%}; floor {noise:.0%}"}
+    text, _ = published.recorded(claim)
+    assert text == "a 20% [10%, 30%]; floor not measured; b not measured; floor not measured"
+    assert published.recorded(claim | {"kernel": "c"}) == ("not measured", "-")
 
 
 def test_last_row_of_a_kernel_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,8 @@ PAGES = {
         "docs/dispatch.md",
         "docs/python.md",
         "docs/suite.md",
+        "docs/papers.md",
+        "docs/reproduction.md",
         "results/README.md",
         "results/papers.md",
     )

@@ -29,6 +29,7 @@ from harness.dispatch.features import Feature, features_of
 from harness.dispatch.formulas import Type
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.guards import Translator, check_exact
+from harness.dispatch.json_format import json_dispatcher
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.program import DispatchProgram, TreeChoice
@@ -450,14 +451,33 @@ def test_shared_memory_is_a_number_of_bytes_or_cannot_be_launched(tmp_path: Path
             else:
                 assert shared_bytes(0, m=16, n=n) == size
         calls = "".join(f'printf("%d ", (int)p_shared_bytes(0, 16, {n}));' for n in (32, 16, 8))
-        (tmp_path / "p.h").write_text(c_header(dispatcher))
-        (tmp_path / "p.c").write_text(
-            f'#include <stdio.h>\n#include "p.h"\nint main(void) {{ {calls} return 0; }}'
-        )
-        flags = ["-std=c99", "-Wall", "-Werror", "-Wno-unused-function"]
-        subprocess.run(["cc", *flags, "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
-        printed = subprocess.run(["./p"], cwd=tmp_path, capture_output=True, check=True).stdout
-        assert [int(word) for word in printed.split()] == expected
+        assert numbers_of(tmp_path, dispatcher, calls) == expected
+
+
+def numbers_of(tmp_path: Path, dispatcher: Dispatcher, calls: str) -> list[int]:
+    """Compile the header with some C statements; return the numbers that they print."""
+    (tmp_path / "p.h").write_text(c_header(dispatcher))
+    (tmp_path / "p.c").write_text(
+        f'#include <stdio.h>\n#include "p.h"\nint main(void) {{ {calls} return 0; }}'
+    )
+    flags = ["-std=c99", "-Wall", "-Werror", "-Wno-unused-function"]
+    subprocess.run(["cc", *flags, "-o", "p", "p.c", "-lm"], cwd=tmp_path, check=True)
+    printed = subprocess.run(["./p"], cwd=tmp_path, capture_output=True, check=True).stdout
+    return [int(word) for word in printed.split()]
+
+
+def test_carveout_is_computed_in_all_code(tmp_path: Path) -> None:
+    sizes = (Expression("64"),), (Expression("1"),)
+    dispatcher = of_mvmul(plan=LaunchPlan(*sizes, carveout=Expression("n - 17")))
+    carveout = python_of(python_module(dispatcher))["carveout"]
+    assert [carveout(0, m=16, n=n) for n in (16, 17, 92)] == [-1, 0, 75]
+    with pytest.raises(ValueError, match="the carve-out 101 must be a whole percentage, or -1"):
+        carveout(0, m=16, n=118)
+    calls = "".join(f'printf("%d ", (int)p_carveout(0, 16, {n}));' for n in (16, 17, 92))
+    assert numbers_of(tmp_path, dispatcher, calls) == [-1, 0, 75]
+    launch = json_dispatcher(dispatcher).launch
+    assert launch is not None
+    assert launch.carveout == "n - 17"
 
 
 def test_cooperative_launch_is_said_in_all_code() -> None:

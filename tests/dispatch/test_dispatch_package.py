@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment
@@ -375,6 +376,8 @@ def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
     tmp_path: Path, stub: StubDriver
 ) -> None:
     spec, program = gemm_program()
+    assert spec.launch is not None
+    spec = replace(spec, launch=replace(spec.launch, carveout=Expression("TILE_K")))
     kernels = write_for_cuda(tmp_path / "out", spec, program)
     header = (tmp_path / "out" / "gemm.h").read_text()
     assert f'{{"{kernels[1].symbols[0]}"}},' in header
@@ -387,7 +390,7 @@ def test_cuda_loader_finds_a_template_and_gives_it_its_shared_memory(
     assert (c == 4).all()
     (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
     assert launch.startswith("cuLaunchKernel _Z4gemmIfLi256ELi64ELi64ELi8ELi4EE")
-    assert launch.endswith("grid 1 1 1 group 16 32 1 shared 81920")
+    assert launch.endswith("grid 1 1 1 group 16 32 1 shared 81920 carveout 64")
 
 
 @pytest.mark.gpu
@@ -403,6 +406,7 @@ def test_cuda_loader_needs_no_pycuda(
         spec = replace(spec, launch=replace(spec.launch, cooperative=True))
     elif reason == "named":
         monkeypatch.setenv("HARNESS_CUDA_PACKAGE", "cuda-bindings")
+        spec = replace(spec, launch=replace(spec.launch, carveout=Expression("TILE_K")))
     else:
         monkeypatch.setitem(sys.modules, "pycuda", None)
         monkeypatch.setitem(sys.modules, "pycuda.driver", None)
@@ -414,7 +418,8 @@ def test_cuda_loader_needs_no_pycuda(
         kernel(None, *memories, *map(np.int32, (3, 5, 4)), m=3, n=5, k=4)
         (launch,) = [call for call in stub.calls() if call.startswith("cuLaunchKernel")]
     assert (c == 4).all()
-    assert launch.endswith("group 16 32 1 shared 81920" + " cooperative" * is_cooperative)
+    said = {"cooperative": " cooperative", "named": " carveout 64", "missing": ""}
+    assert launch.endswith(f"group 16 32 1 shared 81920{said[reason]}")
 
 
 def test_cuda_loader_without_a_package_says_what_to_install(

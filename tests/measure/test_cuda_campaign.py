@@ -161,6 +161,35 @@ def test_cooperative_space_is_launched_so_and_says_which_grid_is_too_large(
     assert all(call.endswith(" group 1024 1 1 cooperative") for call in launches)
 
 
+PREFERRING = """\
+name: twice
+kernel: {function: twice, source: {cuda: twice.cu}, host: twice.py}
+parameters:
+  LARGE_L1: {values: [0, 1], role: launch, default: 0}
+launch: {group: [1024], grid: [132], carveout: 75 - 50 * LARGE_L1}
+inputs: {features: [n], values: [{n: 1}]}
+"""
+
+
+def test_space_says_how_much_shared_memory_its_launches_prefer(
+    stub: StubDriver, package: str, tmp_path: Path
+) -> None:
+    source = SUMMED.replace("cooperative_groups::this_grid().sync();", "")
+    for file, text in (("s.yaml", PREFERRING), ("twice.cu", source), ("twice.py", HOST)):
+        (tmp_path / file).write_text(text)
+    spec, problem = load_spec(tmp_path / "s.yaml"), Input({"n": 1})
+    measurer, _ = open_measurer(spec.with_measure({"repeats": 3}), "cuda")
+    with contextlib.closing(measurer):
+        space = ConstrainedSpace.of(spec, problem, measurer.limits, "nvcc")
+        for large, percent in ((0, 75), (1, 25)):
+            stub.calls()
+            found = measurer.measure(space, problem, Config({"LARGE_L1": large}), None)
+            assert found.outcome is Outcome.OK, found.message
+            launches = [call for call in stub.calls() if call.startswith("cuLaunchKernel twice")]
+            assert launches
+            assert all(call.endswith(f" group 1024 1 1 carveout {percent}") for call in launches)
+
+
 def test_named_gpu_is_opened_and_others_that_use_it_are_noted(
     stub: StubDriver, nvml: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import measuring_host
+from benchmarks import gpu_probe
 from harness.core.errors import (
     BackendUnavailable,
     BuildFailed,
@@ -241,6 +241,20 @@ def test_driver_is_asked_for_more_shared_memory_only_where_a_launch_needs_more(
         assert ("cuFuncSetAttribute" in calls) is is_asked
         passed = f" shared {shared_bytes}" * (shared_bytes > 0)
         assert f"cuLaunchKernel twice grid 1 1 1 group 64 1 1{passed}" in calls
+
+
+def test_each_launch_prefers_its_own_share_of_shared_memory(device, module, stub):
+    device.bind({"x": ONES, "y": ONES})
+    plain = Launch("twice", (64,), (1,), ("x", "y"))
+    device.launch(module, (plain,))
+    assert "cuFuncSetAttribute" not in stub.calls()
+    launches = tuple(replace(plain, carveout=percent) for percent in (75, 75, 0, -1))
+    for _ in range(2):
+        device.launch(module, launches)
+        calls = stub.calls()
+        assert calls.count("cuFuncSetAttribute") == 3
+        passed = [call.partition("group 64 1 1")[2] for call in calls if " twice " in call]
+        assert passed == [" carveout 75", " carveout 75", " carveout 0", ""]
 
 
 @pytest.mark.parametrize("tick_ns", [1024, 32])
@@ -502,12 +516,12 @@ def test_launches_that_were_prepared_are_prepared_anew_for_other_arguments(devic
 
 def test_benchmark_finds_the_hosts_share_of_a_sample(stub, monkeypatch):
     monkeypatch.setenv("CUDA_STUB_KERNEL_NS", "2000")
-    monkeypatch.setattr(measuring_host, "usable_cores", lambda: 1)
-    for (_, way), times_us in measuring_host.host_times(samples=5).items():
-        if way == "held":
+    monkeypatch.setattr(gpu_probe, "usable_cores", lambda: 1)
+    for way, times_us in gpu_probe.host_times_us(samples=5).items():
+        if way.endswith("held"):
             assert times_us == pytest.approx([2.0] * 5)
         else:
-            assert times_us.min() > 2.0
+            assert min(times_us) > 2.0
 
 
 def test_blocking_launches_are_refused(stub, monkeypatch):

@@ -309,6 +309,13 @@ def test_cooperative_is_yes_or_no() -> None:
         Launch("f", (4,), (2,), (), cooperative=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("percent", [-2, 101, 0.5, "most"])
+def test_carveout_is_a_percentage(percent: object) -> None:
+    assert Launch("f", (4,), (2,), (), carveout=-1) == Launch("f", (4,), (2,), ())
+    with pytest.raises(ValueError, match=f"carveout is a percentage, or -1, but got {percent!r}"):
+        Launch("f", (4,), (2,), (), carveout=percent)  # type: ignore[arg-type]
+
+
 def test_sizes_that_numpy_computed_become_pythons_own() -> None:
     launch = Launch("f", (np.int64(4),), (np.uint32(2),), (), np.int32(8))
     sizes = (*launch.group, *launch.grid, launch.shared_bytes)

@@ -319,6 +319,13 @@ def test_shared_memory_that_does_not_fit_the_kernel_is_a_failed_launch(
         device.launch(module, [launch])
 
 
+def test_carveout_is_a_failed_launch(device: OpenClDevice, module: object) -> None:
+    preferring = Launch("sized", (8, 2), (1, 1), ("y",), carveout=75)
+    device.bind({"y": Y})
+    with pytest.raises(LaunchFailed, match="sized has a carveout, which OpenCL cannot set"):
+        device.launch(module, [preferring])
+
+
 def test_group_that_the_kernel_is_not_compiled_for_is_reported(
     device: OpenClDevice, module: object
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from benchmarks import measuring_clock
+from benchmarks import gpu_probe
 from harness.core.program import Binary, Program
 from harness.measure.clock_watch import ClockWatch
 from harness.measure.cuda.device import CudaDevice
@@ -21,8 +21,8 @@ from tests.helpers.fake_kernels import fake_job
 from tests.helpers.stub_driver import StubDriver
 
 KERNEL_NS = 1500
-DATA = measuring_clock.DATA
-(TWICE,) = measuring_clock.LAUNCHES
+DATA = gpu_probe.DATA
+(TWICE,) = gpu_probe.LAUNCHES
 
 
 # ------------------------------------------------------------------------- arithmetic
@@ -54,7 +54,7 @@ def test_multiprocessor_that_only_one_kernel_ran_on_has_no_clock() -> None:
 
 @pytest.fixture(scope="module")
 def binary(nvidia: None) -> Binary:
-    return Nvcc(list_gpus()[0].arch).compile(Program(measuring_clock.SOURCE, (), ()))
+    return Nvcc(list_gpus()[0].arch).compile(Program(gpu_probe.SOURCE, (), ()))
 
 
 @pytest.mark.gpu
@@ -173,13 +173,13 @@ def test_locked_clock_costs_some_samples_once(
 def test_benchmark_finds_when_the_clock_has_risen(
     device: CudaDevice, binary: Binary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measuring_clock, "RUN_S", 0.05)
+    monkeypatch.setattr(gpu_probe, "RUN_S", 0.05)
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", "990,990,1500,1980")
-    device.launch(device.load(binary), measuring_clock.LAUNCHES)  # the device is held from now on
-    found = measuring_clock.rise(device, binary, 0.0)
-    assert found.first_mhz == pytest.approx(990, rel=0.01)
-    assert found.settled_mhz == pytest.approx(1980, rel=0.001)
-    assert 0 < found.settled_after_ms < 50
+    device.launch(device.load(binary), gpu_probe.LAUNCHES)  # the device is held from now on
+    found = gpu_probe.rise(device, binary, 0.0)
+    assert found["first_mhz"] == pytest.approx(990, rel=0.01)
+    assert found["settled_mhz"] == pytest.approx(1980, rel=0.001)
+    assert 0 < found["settled_after_ms"] < 50
 
 
 @pytest.mark.gpu
@@ -189,8 +189,8 @@ def test_benchmark_finds_what_low_clocks_do_to_times(
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", ",".join(["1980", "1980", "990", "1980", "1980"] * 4000))
     device.__dict__["tick_s"] = 1e-9  # it would be found on a busy machine, and widen intervals
     monkeypatch.setattr("harness.measure.clock_watch._RECOVERY_S", 0.0)
-    watches = measuring_clock.IndulgentWatch(1980), ClockWatch(1980)
-    kept, thrown = (measuring_clock.equal_times(device, binary, watch, 2) for watch in watches)
-    assert kept.low_percent == 0
-    assert thrown.low_percent > 15
-    assert thrown.interval_percent < 1 < 10 < kept.interval_percent
+    watches = gpu_probe.IndulgentWatch(1980), ClockWatch(1980)
+    kept, thrown = (gpu_probe.equal_times(device, binary, watch, 2) for watch in watches)
+    assert kept["low_percent"] == 0
+    assert thrown["low_percent"] > 15
+    assert thrown["interval_percent"] < 1 < 10 < kept["interval_percent"]

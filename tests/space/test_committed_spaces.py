@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from benchmarks.papers import fewest_and_most_tests
 from harness.commands import check
 from harness.commands.check.targets import ARCHITECTURE_LIMITS
 from harness.core.records import Config, Input, Outcome
 from harness.measure.devices import Backend
-from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from tests.helpers.planted import measured
@@ -30,33 +31,19 @@ DEFAULTS: dict[str, dict[str, int]] = {
 }
 
 
+SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
+
+
 def of_gadapt(name: str) -> Spec:
     return load_spec(SPACES / "gadapt" / f"{name}.yaml")
-
-
-def fewest_and_most_tests(spec: Spec) -> tuple[int, int]:
-    """The tests of hill climbing on all inputs, whatever the times: each way up is followed."""
-    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
-
-    def climbed(here: Config, known: dict[Config, tuple[int, int]]) -> tuple[int, int]:
-        if here not in known:
-            steps = list(steps_up(space, here))
-            ways = [climbed(step, known) for step in steps] or [(0, 0)]
-            fewest, most = min(low for low, _ in ways), max(high for _, high in ways)
-            known[here] = fewest + len(steps), most + len(steps)
-        return known[here]
-
-    lowest = space.decode([0] * len(space.parameters))
-    fewest, most = climbed(lowest, {})
-    return len(spec.inputs) * (1 + fewest), len(spec.inputs) * (1 + most)
 
 
 @pytest.mark.parametrize(
     ("name", "inputs", "tests"),
     [
         ("convolution", 10, (170, 230)),
-        ("matmul", 9, (81, 99)),
-        ("mvmul", 15, (180, 210)),
+        ("matmul", 9, (180, 306)),
+        ("mvmul", 15, (120, 150)),
         ("reduction", 15, (75, 75)),
         ("scalarprod", 7, (91, 112)),
         ("transpose", 18, (54, 54)),
@@ -80,8 +67,21 @@ def test_parameters_and_defaults_are_the_published_ones(name: str) -> None:
     assert {spec.verify.rtol, spec.verify.atol} == {everyday.verify.rtol, everyday.verify.atol}
 
 
+@pytest.mark.parametrize("name", ["transpose", "transpose_coalesced"])
+def test_four_inputs_of_a_transpose_have_more_than_4_million_elements(name: str) -> None:
+    sizes = [problem["width"] * problem["height"] for problem in of_gadapt(name).inputs]
+    assert sum(size > 2**22 for size in sizes) == sum(size > 4_000_000 for size in sizes) == 4
+
+
+def test_every_configuration_of_mvmul_verifies(opencl: Backend) -> None:
+    spec, small = of_gadapt("mvmul").with_measure(SHORT), Input({"m": 19, "n": 516})
+    configs = ConstrainedSpace.of(spec, small, None, "opencl")
+    for found in measured(spec, opencl, small, *map(dict, configs)):
+        assert found.outcome is Outcome.OK, found.message
+
+
 def test_reduction_verifies_with_its_block_alone(opencl: Backend) -> None:
-    spec = of_gadapt("reduction").with_measure({"warmup": 1, "repeats": 2, "min_repeats": 2})
+    spec = of_gadapt("reduction").with_measure(SHORT)
     problem = spec.inputs[-2]  # several launches
     for found in measured(spec, opencl, problem, {"BLOCK": 32}, {"BLOCK": 512}):
         assert found.outcome is Outcome.OK, found.message
@@ -89,7 +89,6 @@ def test_reduction_verifies_with_its_block_alone(opencl: Backend) -> None:
 
 # ---------------------------------------------------------------------------------------- Starchart
 
-SHORT = {"warmup": 1, "repeats": 2, "min_repeats": 2}
 # No block, tile or number of threads is a power of two, and none divides its input.
 CORNERS: dict[str, tuple[dict[str, int], Input]] = {
     "bfs": (
@@ -117,10 +116,20 @@ def of_starchart(name: str) -> Spec:
     return load_spec(SPACES / "starchart" / f"{name}.yaml").with_measure(SHORT)
 
 
-@pytest.mark.parametrize(("name", "points"), [("bfs", 98_816), ("kmeans_swap", 63_552)])
-def test_space_has_the_published_number_of_points(name: str, points: int) -> None:
+@pytest.mark.parametrize(("name", "designs"), [("bfs", 98_816), ("kmeans_swap", 1_572)])
+def test_space_has_as_many_designs_as_the_authors_sampled_from(name: str, designs: int) -> None:
     spec = of_starchart(name)
-    assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").raw_count == points
+    assert ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl").count == designs
+
+
+def test_samples_of_the_authors_are_legal_designs_of_kmeans_swap() -> None:
+    spec = of_starchart("kmeans_swap")
+    space = ConstrainedSpace.of(spec, spec.inputs[0], None, "opencl")
+    rows = pd.read_csv(SPACES.parent / "tests" / "data" / "starchart" / "kmeans.csv", comment="#")
+    designs = zip(rows["ppb"].tolist(), rows["tpp"].tolist(), rows["consec"].tolist(), strict=True)
+    samples = [Config({"PPB": p, "TPP": t, "CONSEC": c}) for p, t, c in designs]
+    assert len(samples) == 500
+    assert {space.why_illegal(sample) for sample in samples} == {None}
 
 
 @pytest.mark.parametrize("name", CORNERS)

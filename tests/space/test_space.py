@@ -510,6 +510,20 @@ def test_shared_memory_lies_within_that_of_a_group_that_asks_for_it() -> None:
         checked.launch(Config({"X": 2}), "f", ())
 
 
+def test_carveout_is_a_percentage_or_the_drivers_choice() -> None:
+    one = (Expression("1"),)
+    plan = LaunchPlan(one, one, carveout=Expression("X * 25"))
+    checked = ConstrainedSpace(
+        [parameter("X", (0, 3, 4, 5)), parameter("Y", (-1,))], (), {}, DEVICE, plan
+    )
+    assert {config["X"] for config in checked} == {0, 3, 4}
+    assert checked.launch(Config({"X": 3, "Y": -1}), "f", ()).carveout == 75
+    drivers = ConstrainedSpace(
+        [parameter("X", (-2, -1))], (), {}, DEVICE, LaunchPlan(one, one, carveout=Expression("X"))
+    )
+    assert {config["X"] for config in drivers} == {-1}
+
+
 def test_a_whole_number_may_be_a_float() -> None:
     plan = LaunchPlan((Expression("sqrt(X)"),), (Expression("X / 2"),))
     launch = ConstrainedSpace([parameter("X", (16,))], (), {}, None, plan).launch(

@@ -149,9 +149,10 @@ def unchecked(spec: Spec, target: CompileTarget) -> list[str]:
     ]
     grid = spec.launch.grid if spec.launch else ()
     named += [f"the grid size `{size.text}`" for size in grid if _needs_device(size)]
-    shared = spec.launch.shared if spec.launch else None
-    if shared is not None and _needs_device(shared):
-        named.append(f"the size of shared memory `{shared.text}`")
+    for key in ("shared", "carveout"):
+        size = getattr(spec.launch, key, None)
+        if size is not None and _needs_device(size):
+            named.append(f"launch.{key} `{size.text}`")
     return [
         f"{name} needs a device, which alone has {DEVICE_ONLY_LIMIT}; it is not checked for "
         f"{target.name}, so configurations that it forbids may be counted and compiled"
@@ -215,9 +216,11 @@ def _without_device(launch: LaunchPlan, path: Path) -> LaunchPlan:
                 f"{DEVICE_ONLY_LIMIT}; leave --arch out on a machine with one"
             )
     grid = tuple(Expression("1") if _needs_device(s) else s for s in launch.grid)
-    shared = launch.shared
-    shared = None if shared is not None and _needs_device(shared) else shared
-    return dataclasses.replace(launch, grid=grid, shared=shared)
+    shared, carveout = (
+        None if size is not None and _needs_device(size) else size
+        for size in (launch.shared, launch.carveout)
+    )
+    return dataclasses.replace(launch, grid=grid, shared=shared, carveout=carveout)
 
 
 def _needs_device(expression: Expression) -> bool:

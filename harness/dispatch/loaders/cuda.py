@@ -100,6 +100,8 @@ class Kernel:
         group, grid = self._dispatcher.launch_size(index, **features)
         (kernel,) = self.kernels(index)
         shared = self._shared_bytes(kernel, index, features)
+        if hasattr(self._dispatcher, "carveout"):
+            self._driver.prefer(kernel, int(self._dispatcher.carveout(index, **features)))
         sizes = (*grid, 1, 1)[:3], (*group, 1, 1)[:3]
         self._driver.launch(kernel, *sizes, shared, stream, arguments)
 
@@ -154,6 +156,11 @@ class _PyCuda:
         """Let a function have so much dynamic shared memory."""
         names = self._cuda.function_attribute
         function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, size_bytes)
+
+    def prefer(self, function: Any, percent: int) -> None:
+        """Let a function prefer so much shared memory."""
+        names = self._cuda.function_attribute
+        function.set_attribute(names.PREFERRED_SHARED_MEMORY_CARVEOUT, percent)
 
     def launch(
         self,
@@ -217,6 +224,12 @@ class Bindings:
         names = self._cuda.CUfunction_attribute
         attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._call("cuFuncSetAttribute", function, attribute, size_bytes)
+
+    def prefer(self, function: Any, percent: int) -> None:
+        """Let a function prefer so much shared memory."""
+        names = self._cuda.CUfunction_attribute
+        attribute = names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        self._call("cuFuncSetAttribute", function, attribute, percent)
 
     def launch(
         self,

@@ -124,6 +124,11 @@ class BindingsDriver:
         attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         self._call("cuFuncSetAttribute", function[1], attribute, size_bytes)
 
+    def prefer_carveout(self, function: Any, percent: int) -> None:
+        names = self._api.CUfunction_attribute
+        attribute = names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        self._call("cuFuncSetAttribute", function[1], attribute, percent)
+
     def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
         packed = _packed(arguments).address
         grid, group, shared_bytes, is_cooperative = shape

@@ -92,6 +92,9 @@ class CudaDriver(Protocol):
     def allow_dynamic_bytes(self, function: Any, size_bytes: int) -> None:
         """Let launches of a function have so much dynamic shared memory."""
 
+    def prefer_carveout(self, function: Any, percent: int) -> None:
+        """Prefer so much shared memory, in percent of the most, in a function's next launches."""
+
     def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
         """Queue a kernel with its packed arguments, by one call of the driver."""
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.core.errors import LaunchFailed
-from harness.core.program import Launch
+from harness.core.program import ANY_CARVEOUT, Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
 from harness.measure.backends.base import three, why_unlaunchable
@@ -33,7 +33,8 @@ Bound = Mapping[str, BoundArray | np.generic]
 class _CudaFunction:
     """A kernel, what it allows and needs; `has_run` once a launch has ended.
 
-    `dynamic_bytes` are the most of dynamic shared memory that it was let have.
+    `dynamic_bytes` are the most of dynamic shared memory that it was let have, `carveout` the
+    percentage of shared memory that its launches now prefer.
     """
 
     handle: Any
@@ -42,6 +43,7 @@ class _CudaFunction:
     static_bytes: int
     places: tuple[ParameterPlace, ...] | None
     dynamic_bytes: int = 0
+    carveout: int = ANY_CARVEOUT
     has_run: bool = False
 
 
@@ -134,8 +136,17 @@ class CudaModule:
         packed = packed_arguments(launch, values, are_arrays, function.places)
         extents = three(launch.grid), three(launch.group)
         shape = LaunchShape(*extents, launch.shared_bytes, launch.cooperative)
-        queue = partial(self._driver.launch, function.handle, shape, packed)
+        queue = partial(self._queue, function, shape, packed, launch.carveout)
         return PreparedLaunch(function, queue)
+
+    def _queue(
+        self, function: _CudaFunction, shape: LaunchShape, packed: bytes, carveout: int
+    ) -> None:
+        """Queue a launch on the default stream."""
+        if function.carveout != carveout:  # another launch of the function changed it
+            self._driver.prefer_carveout(function.handle, carveout)
+            function.carveout = carveout
+        self._driver.launch(function.handle, shape, packed)
 
     def _allow_memory(self, function: _CudaFunction, launch: Launch) -> None:
         """Let a function have its dynamic shared memory, where that needs a permission."""

@@ -84,6 +84,10 @@ class PyCudaDriver:
         names = self._pycuda.function_attribute
         function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, size_bytes)
 
+    def prefer_carveout(self, function: Any, percent: int) -> None:
+        names = self._pycuda.function_attribute
+        function.set_attribute(names.PREFERRED_SHARED_MEMORY_CARVEOUT, percent)
+
     def launch(self, function: Any, shape: LaunchShape, arguments: bytes) -> None:
         if shape.cooperative:
             raise NotImplementedError(f"{self.package} makes no cooperative launches")

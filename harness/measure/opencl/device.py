@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.kernel_name import plain_name
-from harness.core.program import Binary, Launch
+from harness.core.program import ANY_CARVEOUT, Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
 from harness.measure.backends.base import three, why_unlaunchable
 from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray, DriverDevice
@@ -283,6 +283,8 @@ class OpenClDevice(DriverDevice):
         """Look up what a launch needs; raises LaunchFailed where it does not fit its kernel."""
         kernel, parameters, group, static_bytes = self._kernel(module, launch.function)
         reason = why_unlaunchable(launch, self.limits, static_bytes)
+        if launch.carveout != ANY_CARVEOUT:
+            reason = f"{launch.function} has a carveout, which OpenCL cannot set"
         if reason:
             raise LaunchFailed(reason)
         if any(group) and group != three(launch.group):

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 
 static CUdeviceptr pointer_at(const char *arguments, int offset)
@@ -72,6 +73,26 @@ KERNEL(stray)
     UNUSED;
     CUdeviceptr far = pointer_at(arguments, 0) + ((CUdeviceptr)1 << 42);
     return reach(far, sizeof(float)) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
+/* A double at y + 1 */
+KERNEL(misaligned)
+{
+    UNUSED;
+    return CUDA_ERROR_MISALIGNED_ADDRESS;
+}
+
+KERNEL(trap)
+{
+    UNUSED;
+    return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+KERNEL(hang)
+{
+    UNUSED;
+    for (;;)
+        pause();
 }
 
 KERNEL(nothing)
@@ -245,7 +266,8 @@ Run *kernel_named(const char *name)
         const char *name;
         Run *run;
     } known[] = {{"add", add},         {"twice", twice}, {"narrow", narrow},
-                 {"stray", stray},     {"nothing", nothing}, {"mvmul", mvmul},
+                 {"stray", stray},     {"misaligned", misaligned}, {"trap", trap},
+                 {"hang", hang},       {"nothing", nothing}, {"mvmul", mvmul},
                  {"gemm", gemm},       {"sums", sums}, {"softmax", softmax}, {"spmv", spmv},
                  {"read_clocks", read_clocks}, {"wait_for_host", wait_for_host},
                  {"harness_empty", nothing}, {"start_clock", start_clock}, {"stop_clock", stop_clock}};

@@ -271,17 +271,25 @@ CUresult cuModuleGetFunction(CUfunction *handle, CUmodule module, const char *na
     strncpy(function->name, name, sizeof function->name - 1);
     (from_ptx ? describe_ptx : describe)(module, function);
     function->run = kernel_named(name);
+    function->carveout = -1;
     function->next = module->functions;
     module->functions = function;
     *handle = (CUfunction)function;
     return CUDA_SUCCESS;
 }
 
-/* A function may have more dynamic shared memory than 48 KiB once this is called. */
+/* A function may have more dynamic shared memory than 48 KiB once this is called, or prefers a
+ * percentage of shared memory. */
 CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute asked, int value)
 {
     ENTER("cuFuncSetAttribute", NEEDS_CONTEXT);
     Function *function = (Function *)handle;
+    if (asked == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+        if (value < -1 || value > 100)
+            return CUDA_ERROR_INVALID_VALUE;
+        function->carveout = value;
+        return CUDA_SUCCESS;
+    }
     if (asked != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
         return not_modelled("an attribute that cuFuncSetAttribute is to set");
     if (value < 0 || function->shared_bytes + (unsigned)value > OPT_IN_SHARED_BYTES)

@@ -328,11 +328,14 @@ static CUresult launch(const Function *function, const unsigned *grid, const uns
 static void trace_launch(const Function *function, const unsigned *grid, const unsigned *group,
                          unsigned shared, int cooperative)
 {
-    char dynamic[24] = "";
+    char dynamic[24] = "", carveout[24] = "";
     if (shared)
         snprintf(dynamic, sizeof dynamic, " shared %u", shared);
-    trace("cuLaunchKernel %s grid %u %u %u group %u %u %u%s%s", function->name, grid[0], grid[1],
-          grid[2], group[0], group[1], group[2], dynamic, cooperative ? " cooperative" : "");
+    if (function->carveout >= 0)
+        snprintf(carveout, sizeof carveout, " carveout %d", function->carveout);
+    trace("cuLaunchKernel %s grid %u %u %u group %u %u %u%s%s%s", function->name, grid[0], grid[1],
+          grid[2], group[0], group[1], group[2], dynamic, carveout,
+          cooperative ? " cooperative" : "");
 }
 
 CUresult cuLaunchKernel(CUfunction handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,

@@ -87,6 +87,7 @@ typedef struct Function {
         uint16_t offset, bytes;
     } places[MOST_PARAMETERS]; /* of a cubin's parameters, by number */
     unsigned dynamic_bytes; /* the most dynamic shared memory that a launch may have */
+    int carveout;           /* the preferred percentage of shared memory, -1 for the driver's */
     Run *run;
     struct Function *next;
 } Function;
