@@ -23,6 +23,13 @@ the configurations are faster than the default, or everything is slower in the s
     python -m benchmarks.false_claims --faster 0.05 --only
     python -m benchmarks.false_claims --slower 0.05 --only compare
 
+How often honest kernels are accused of cheating, or lose a claim, is counted on this machine, with
+other processes beside:
+
+    python -m benchmarks.false_claims --accused 3000
+
+It goes on with results/accusations.jsonl, a line for each input, and takes some hours.
+
 The first command takes an hour on two cores, the others some minutes; measure with nothing beside
 it. Each rate has its 95 % interval (Clopper and Pearson). The last line is one JSON object.
 """
@@ -31,8 +38,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from benchmarks.accusations import collect
 from benchmarks.equal_code import PARTS, POCL, Effect, Tally, trials
 from benchmarks.frame import JOBS, Figures, benchmark, in_processes, option, show
 from benchmarks.noise import MODELS
@@ -72,10 +82,15 @@ def figures(tally: Tally) -> dict[str, dict[str, Any]]:
     option("--models", list(MODELS), nargs="+", choices=MODELS),
     option("--only", PARTS, "besides tune", nargs="*", choices=PARTS),
     option("--seed", 0, "of the first trial"),
+    option("--accused", 0, "count accusations among so many final measurements of the suite"),
+    option("--load", 2, "processes that compute beside them"),
+    option("--record", Path("results", "accusations.jsonl"), "of accusations"),
     JOBS,
 )
 def main(args: argparse.Namespace) -> Figures:
-    """Count claims; print them and the JSON line."""
+    """Count claims, or accusations; print them and the JSON line."""
+    if args.accused:
+        return _accusations(collect(args.record, args.accused, args.load))
     effect = Effect(args.faster, args.slower)
     end = args.seed + args.trials
     jobs: list[Job] = [
@@ -94,6 +109,22 @@ def main(args: argparse.Namespace) -> Figures:
     ]
     show(("noise", "claim", "claimed", "rate", "stated"), rows)
     return {"inputs": args.inputs, "stated": STATED | {"level": LEVEL}} | found
+
+
+def _accusations(counts: Mapping[str, int]) -> Figures:
+    """Show how many of the measurements accuse a kernel, and how many gains lost their claim."""
+    shares = {"accused": "searched and final", "unclaimed": "final", "lost": "faster"}
+    trials = {**counts, "searched and final": counts["searched"] + counts["final"]}
+    found = {what: (counts[what], trials[of], of) for what, of in shares.items()}
+    rates = {
+        w: clopper_pearson(n / max(1, of), max(1, of), 0.05) for w, (n, of, _) in found.items()
+    }
+    rows = [
+        (what, f"{count} of {of} {name}", rates[what].text(".2%"))
+        for what, (count, of, name) in found.items()
+    ]
+    show(("what", "how many", "rate"), rows)
+    return {"counts": dict(counts), "rates": rates}
 
 
 def _name(job: Job) -> str:

@@ -132,7 +132,7 @@ class SleepingMeasurer:
 class SleepingAgent(agent.Agent):
     """An agent whose devices and compilers sleep."""
 
-    def _opened(self, uuid: str) -> agent.Facts | None:
+    def _opened(self, uuid: str) -> agent.OpenedDevice | None:
         if not self._packed.folder.exists():
             return None
         with self._opening:

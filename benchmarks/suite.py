@@ -56,13 +56,13 @@ class KernelRow:
         return statistics.geometric_mean(self.speedups) if self.speedups else math.nan
 
 
-def _is_of_suite(spec: Spec) -> bool:
+def is_of_suite(spec: Spec) -> bool:
     """Return whether a space is of a kernel without flags; others repeat a kernel or a program."""
     return spec.program is None and not spec.named_flags
 
 
 def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> KernelRow:
-    chosen = _affordable(spec.with_measure(QUICK), backend, args.longest)
+    chosen = affordable(spec.with_measure(QUICK), backend, args.longest)
     tuned = dataclasses.replace(spec, inputs=tuple(_evenly(chosen, args.inputs)))
     found = harness.tune(
         tuned,
@@ -76,7 +76,7 @@ def _row(spec: Spec, backend: Backend, args: argparse.Namespace) -> KernelRow:
     return _summed(spec, found.findings.reports)
 
 
-def _affordable(spec: Spec, backend: Backend, longest_s: float) -> list[Input]:
+def affordable(spec: Spec, backend: Backend, longest_s: float) -> list[Input]:
     """List the inputs on which the default is fast enough, the smallest first; at least one."""
     found: list[Input] = []
     with closing(KernelMeasurer(spec, with_cache(spec, backend))) as measurer:
@@ -129,7 +129,7 @@ def main(args: argparse.Namespace) -> Figures:
     """Tune all kernels."""
     paths = [ROOT / "spaces" / f"{name}.yaml" for name in args.kernel]
     found = map(load_spec, paths or sorted((ROOT / "spaces").glob("*.yaml")))
-    specs = [spec for spec in found if paths or _is_of_suite(spec)]
+    specs = [spec for spec in found if paths or is_of_suite(spec)]
     backend = choose(args.backend)
     with closing(KernelMeasurer(specs[0], with_cache(specs[0], backend))) as measurer:
         device = str(measurer.environment)

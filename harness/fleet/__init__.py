@@ -2,21 +2,18 @@
 
 On the driver:
 
-engine            Dask, and the scheduler's address
-cluster           the workers of a cluster, and the devices that they offer
-exchange          calls of a worker over a direct connection, several in one message
+address           the scheduler's address, and Dask
+cluster           the workers of a cluster, the devices that they offer, and calls of them
 measurers, late   measurers of the workers' devices, also of those that join during a campaign
-remote_device     a device of a worker, for the measurer of kernels, and builds on all workers
-remote_programs   a measurer of programs on a worker
+remote            a measurer on a worker
 
 On a worker:
 
-worker, serving   what it offers, and how it joins a cluster
-agent, programs   what it does with a request, for kernels and for programs
-held              the device that one driver uses at a time
+serving           how it joins a cluster
+offer             the devices that it offers
+agent             what it does for a driver: it opens measurers of kernels or of a program
 
 On both:
 
-messages, wire   what crosses the network: plain data, validated on arrival
-bundle           the user's files, by content
+bundle            the user's files and space
 """

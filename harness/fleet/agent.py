@@ -47,7 +47,7 @@ _THREADS = 256
 
 
 @dataclass(frozen=True)
-class Facts:
+class OpenedDevice:
     """What a driver must know of a device; `fitted` is the space with what the compiler there knows
     of its flags."""
 
@@ -83,7 +83,7 @@ class Agent:
         """Keep the user's files."""
         await self._in_thread(bundle.folder)
 
-    async def open(self, uuid: str) -> Facts | None:
+    async def open(self, uuid: str) -> OpenedDevice | None:
         """Open the measurer of a device; None where the user's files are missing here.
 
         An earlier process of the same campaign has ended, and so is what still runs for it. Raises
@@ -124,7 +124,7 @@ class Agent:
                 raise BackendUnavailable(f"the devices of {node} were closed meanwhile") from None
             raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
-    def _opened(self, uuid: str) -> Facts | None:
+    def _opened(self, uuid: str) -> OpenedDevice | None:
         if not self._packed.folder.exists():
             return None
         device = next((each for each in offer().devices if each.uuid == uuid), None)
@@ -148,7 +148,7 @@ class Agent:
                 self._leave(uuid)
             raise
 
-    def _facts(self, device: OfferedDevice) -> Facts:
+    def _facts(self, device: OfferedDevice) -> OpenedDevice:
         if self._spec is None:
             self._spec = self._packed.unpacked()
         measurer = self._measurer(self._spec, device)
@@ -157,7 +157,7 @@ class Agent:
         if self._fitted is None:
             self._fitted = measurer.fitted(self._spec)
         about = measurer.environment, measurer.limits, measurer.compiler
-        return Facts(*about, tuple(measurer.notices), self._fitted)
+        return OpenedDevice(*about, tuple(measurer.notices), self._fitted)
 
     def _measurer(self, spec: Spec, device: OfferedDevice) -> LocalMeasurer:
         """Open a measurer, which is closed with this agent; those of kernels share their builds."""

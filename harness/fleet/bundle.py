@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import io
 import os
-import pickle
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.files import cache_folder, write_folder
+from harness.source.kernel_source import Source
 from harness.space_file import ProgramPlan, Spec
 from harness.space_file.program import digest_of
 
@@ -57,12 +56,12 @@ def _bundle_folder(digest: str) -> Path:
 class PackedSpec:
     """A space whose files are in the bundle of this digest.
 
-    `text` is its pickle, with the paths of these files in the bundle. `outside` has the digests of
-    the other files that it names, which each machine must have.
+    `spec` has the paths of these files in the bundle. `outside` has the digests of the other files
+    that it names, which each machine must have.
     """
 
     digest: str
-    text: bytes
+    spec: Spec
     outside: Mapping[Path, str]
 
     @property
@@ -81,37 +80,31 @@ class PackedSpec:
                     f"the worker has no {path}, or another one than this machine; a file with an "
                     "absolute path must be there on each worker"
                 )
-        spec: Spec = _Unpickler(io.BytesIO(self.text), self.folder).load()
-        return spec
+        return _moved(self.spec, self.folder.joinpath)
 
 
-class _Pickler(pickle.Pickler):
-    """Writes the paths of files in a bundle, and of their folders, as paths in the bundle."""
+def _moved(spec: Spec, move: Callable[[Path], Path]) -> Spec:
+    """Return a space whose files and folders are elsewhere."""
 
-    def __init__(self, file: io.BytesIO, root: Path, paths: Iterable[Path]) -> None:
-        super().__init__(file)
-        self._root = root
-        self._inside = {folder for path in paths for folder in (path, *path.parents)}
+    def moved(source: Source) -> Source:
+        includes = {move(path): text for path, text in source.includes.items()}
+        folders = tuple(map(move, source.folders))
+        return replace(source, path=move(source.path), includes=includes, folders=folders)
 
-    def persistent_id(self, obj: object) -> str | None:
-        """Return the path in the bundle; None for what is written as it is."""
-        if not isinstance(obj, Path):
-            return None
-        path = Path(os.path.abspath(obj))
-        is_inside = path in self._inside and path.is_relative_to(self._root)
-        return path.relative_to(self._root).as_posix() if is_inside else None
-
-
-class _Unpickler(pickle.Unpickler):
-    """Reads paths in a bundle as those in a folder."""
-
-    def __init__(self, file: io.BytesIO, folder: Path) -> None:
-        super().__init__(file)
-        self._folder = folder
-
-    def persistent_load(self, pid: str) -> Path:
-        """Return the path that a path in the bundle has here."""
-        return self._folder / pid
+    plan = spec.program
+    if plan is not None:
+        sources = tuple(map(moved, plan.sources))
+        plan = replace(plan, folder=move(plan.folder), sources=sources)
+    return replace(
+        spec,
+        path=move(spec.path),
+        host=move(spec.host),
+        sources={language: moved(source) for language, source in spec.sources.items()},
+        program=plan,
+        flag_files={
+            value: replace(file, copy=move(file.copy)) for value, file in spec.flag_files.items()
+        },
+    )
 
 
 def pack(spec: Spec) -> tuple[Bundle, PackedSpec]:
@@ -135,12 +128,17 @@ def pack(spec: Spec) -> tuple[Bundle, PackedSpec]:
     _require_small(spec, {name: path.stat().st_size for name, path in names.items()}, root)
     executables = tuple(name for name, path in names.items() if os.access(path, os.X_OK))
     contents = {name: path.read_bytes() for name, path in names.items()}
-    # The space travels in its pickle; here it makes the folder in which a program's paths begin.
+    # The space is not read from here: it makes the folder in which a program's paths begin.
     bundle = Bundle({space.relative_to(root).as_posix(): b"", **contents}, executables)
-    text = io.BytesIO()
-    _Pickler(text, root, [*paths, space]).dump(spec)
+    inside = {folder for path in (*paths, space) for folder in (path, *path.parents)}
+
+    def move(path: Path) -> Path:
+        found = Path(os.path.abspath(path))
+        is_inside = found in inside and found.is_relative_to(root)
+        return found.relative_to(root) if is_inside else path
+
     digests = {path: digest_of(path) for path in outside}
-    return bundle, PackedSpec(bundle.digest, text.getvalue(), digests)
+    return bundle, PackedSpec(bundle.digest, _moved(spec, move), digests)
 
 
 def _sources(spec: Spec) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.core.errors import BackendUnavailable, HarnessError
 from harness.core.records import Config, Input, Measurement
-from harness.fleet.agent import Agent, Facts
+from harness.fleet.agent import Agent, OpenedDevice
 from harness.fleet.bundle import Bundle, PackedSpec
 from harness.fleet.cluster import Cluster, WorkerLost
 from harness.measure.occasions import ONE_OCCASION, split_rounds
@@ -30,7 +30,7 @@ class RemoteAgent:
         self._actor = cluster.start(address, Agent, driver, space)
         self.is_lost = False
 
-    def open(self, uuid: str) -> Facts:
+    def open(self, uuid: str) -> OpenedDevice:
         """Open a device, and send the user's files where the worker lacks them.
 
         Raises BackendUnavailable, DeviceBusy where another campaign measures on it.
@@ -39,7 +39,7 @@ class RemoteAgent:
         if facts is None:
             self.call("store", self._bundle)
             facts = self.call("open", uuid)
-        if not isinstance(facts, Facts):
+        if not isinstance(facts, OpenedDevice):
             raise WorkerLost(f"the worker {self._address} answered with a {type(facts).__name__}")
         return facts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -199,7 +200,12 @@ def test_script_without_a_guard_is_not_run_again_by_the_processes_that_measure(
         "print(child.call(process_of, timeout_s=60) != os.getpid())\n"
         "child.close()\n"
     )
+    here = tmp_path / "here"  # with a module of a name that Python has
+    here.mkdir()
+    (here / "socket.py").write_text("raise SystemExit\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    words = [sys.executable, str(script)]
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, timeout=120
+        words, capture_output=True, text=True, cwd=here, timeout=120, env=environment
     )
     assert done.stdout == "True\n", done.stderr

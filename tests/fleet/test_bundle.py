@@ -16,13 +16,10 @@ from harness.space_file import Spec, load_spec, make_spec
 from tests.fleet.programs import SPACE, write_program
 from tests.helpers.planted import FAULTS
 
+RUN = ["sh", "{source}", "{A}", "{n}"]
 PYTHON = {
     "name": "one",
-    "program": {
-        "sources": ["../source/script.sh"],
-        "run": ["sh", "{source}", "{A}", "{n}"],
-        "time": "wall",
-    },
+    "program": {"sources": ["../source/script.sh"], "run": RUN, "time": "wall"},
     "parameters": {"A": {"values": [1, 2], "default": 1}},
     "inputs": {"features": ["n"], "values": [{"n": 1}]},
 }
@@ -126,11 +123,3 @@ def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path: Path
     data.write_text("another")
     with pytest.raises(BackendUnavailable, match=rf"no {data}, or another one than this machine"):
         packed.unpacked()
-
-
-def test_files_that_are_too_large_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("harness.fleet.bundle.MOST_BYTES", 100)
-    with pytest.raises(UsageError, match="and a worker takes 100; the largest is"):
-        pack(write_program(tmp_path / "user"))

@@ -25,6 +25,7 @@ from harness.fleet.cluster import Cluster, SchedulerLost, WorkerLost
 WAITS = threading.Event()
 ASKED = threading.Event()
 OFFER = Offer("0.1.0", "here", ())
+Two = tuple[Any, Cluster, list[str]]
 
 
 class Echo:
@@ -61,7 +62,7 @@ class Unreadable:
 
 
 @pytest.fixture
-def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Cluster, list[str]]]:
+def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
     """A scheduler with two workers in this process, and a driver's view of them."""
     monkeypatch.setattr(agent, "_offers", [OFFER])
     WAITS.clear()
@@ -81,7 +82,7 @@ async def _unreachable(*_: object) -> None:
 
 @pytest.mark.parametrize("reaches", [True, False])
 def test_calls_of_many_threads_are_each_answered(
-    two: tuple[Any, Cluster, list[str]], monkeypatch: pytest.MonkeyPatch, reaches: bool
+    two: Two, monkeypatch: pytest.MonkeyPatch, reaches: bool
 ) -> None:
     local, cluster, said = two
     assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
@@ -107,7 +108,7 @@ def test_calls_of_many_threads_are_each_answered(
 
 
 def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(
-    two: tuple[Any, Cluster, list[str]],
+    two: Two,
 ) -> None:
     _, cluster, _ = two
     (address, _) = sorted(cluster.alive())
@@ -121,7 +122,7 @@ def test_errors_of_a_worker_are_raised_here_and_any_other_fault_counts_as_lost(
     assert len(cluster.call(address, echo, "echo", bytes(20_000_000))) == 20_000_000
 
 
-def test_a_call_of_a_worker_that_leaves_ends(two: tuple[Any, Cluster, list[str]]) -> None:
+def test_a_call_of_a_worker_that_leaves_ends(two: Two) -> None:
     local, cluster, _ = two
     gone, left = sorted(cluster.alive())
     actors = {address: cluster.start(address, Echo) for address in (gone, left)}
@@ -139,7 +140,7 @@ def test_a_call_of_a_worker_that_leaves_ends(two: tuple[Any, Cluster, list[str]]
 
 
 def test_a_worker_that_never_begins_to_serve_is_lost(
-    two: tuple[Any, Cluster, list[str]], monkeypatch: pytest.MonkeyPatch
+    two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, cluster, _ = two
     monkeypatch.setattr("harness.fleet.cluster._TASK_S", 0.1)
@@ -219,14 +220,14 @@ def test_a_scheduler_that_hangs_is_lost() -> None:
 
 @pytest.mark.parametrize("offer", [Offer("0.0.1", "here", ()), {"version": 2}])
 def test_a_worker_of_another_version_is_refused(
-    two: tuple[Any, Cluster, list[str]], monkeypatch: pytest.MonkeyPatch, offer: Any
+    two: Two, monkeypatch: pytest.MonkeyPatch, offer: Any
 ) -> None:
     monkeypatch.setattr(agent, "_offers", [offer])
     with pytest.raises(UsageError, match=r"has harness .*install the same version"):
         two[1].wait_for_members(60, 2)
 
 
-def test_too_few_workers_are_an_error(two: tuple[Any, Cluster, list[str]]) -> None:
+def test_too_few_workers_are_an_error(two: Two) -> None:
     with pytest.raises(BackendUnavailable, match="3 must be there"):
         two[1].wait_for_members(0.1, 3)
 
@@ -243,7 +244,7 @@ def test_an_encrypted_scheduler_needs_a_certificate() -> None:
 
 
 def test_a_worker_under_a_nanny_says_how_to_start_it(
-    two: tuple[Any, Cluster, list[str]], monkeypatch: pytest.MonkeyPatch
+    two: Two, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
     with pytest.raises(BackendUnavailable, match=r"start it with `harness\.worker ADDRESS`"):

@@ -108,12 +108,6 @@ def _look(late: LateDevices) -> set[Any]:
     return {measurer for _, measurer in late._taken()}
 
 
-@pytest.fixture
-def _named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FleetDevice, "name", property(lambda device: device.offered.uuid))
-
-
-@pytest.mark.usefixtures("_named")
 def test_devices_of_workers_that_join_are_opened_once() -> None:
     cluster = FakeCluster(one=("a",))
     late = _late(cluster)
@@ -125,7 +119,6 @@ def test_devices_of_workers_that_join_are_opened_once() -> None:
     assert _look(late) == {"a"}, "its worker has left, and another one offers it"
 
 
-@pytest.mark.usefixtures("_named")
 def test_a_worker_that_was_silent_and_goes_on_is_used_again() -> None:
     cluster = FakeCluster(one=("a",), two=("b",))
     late = _late(cluster)
@@ -140,7 +133,6 @@ def test_a_worker_that_was_silent_and_goes_on_is_used_again() -> None:
     assert _look(late) == set()
 
 
-@pytest.mark.usefixtures("_named")
 @pytest.mark.parametrize("error", [BackendUnavailable("used by another driver"), UsageError("no")])
 def test_a_device_that_cannot_be_opened_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, error: HarnessError
@@ -154,7 +146,6 @@ def test_a_device_that_cannot_be_opened_is_tried_again(
     assert _look(late) == {"b"}
 
 
-@pytest.mark.usefixtures("_named")
 def test_devices_that_join_and_cannot_be_used_are_reported() -> None:
     cluster = FakeCluster(one=("a", "T4-there"))
     late = _late(cluster)
@@ -163,12 +154,11 @@ def test_devices_that_join_and_cannot_be_used_are_reported() -> None:
     reasons = late.unused()
     assert reasons == [
         "a worker has joined and is not used: another version",
-        "T4-late has joined and is not used: it is a T4, and this command tunes GPU",
+        "two has joined and is not used: it is a T4, and this command tunes GPU",
     ]
     assert _look(late) == set()
     assert late.unused() == [], "each once"
 
 
-@pytest.mark.usefixtures("_named")
 def test_no_more_devices_join_than_there_are_inputs() -> None:
     assert len(_look(_late(FakeCluster(one=("a",), two=("b", "c", "d")), most=3))) == 2

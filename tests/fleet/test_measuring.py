@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import harness
-from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
-from harness.core.records import Config, Input, Measurement, Outcome
+from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
+from harness.core.records import Config, Input, Outcome
 from harness.fleet import agent
 from harness.fleet.measurers import FleetMeasurers, FleetRequest, fleet_measurers
 from harness.fleet.offer import Offer, OfferedDevice, make_offer
@@ -122,27 +122,11 @@ def test_the_environment_and_notices_are_the_workers(
         assert local.notices == remote.notices
 
 
-def test_an_earlier_measurement_of_equal_code_is_shared(faults: Spec, remote: Measurer) -> None:
-    space = space_of(faults, remote)
-    first = remote.measure(space, GIVEN, fault("none", 32), None)
-    remote.recall(GIVEN, [first])
-    again = remote.measure(space, GIVEN, fault("none", 32), None)
-    assert again.outcome is Outcome.OK
-
-
 def test_several_configurations_run_interleaved_on_a_worker(faults: Spec, remote: Measurer) -> None:
     space, configs = space_of(faults, remote), [fault("none"), fault("wrong_element")]
     found = remote.measure_interleaved(space, GIVEN, configs, 3)
     assert [each.outcome for each in found] == [Outcome.OK, Outcome.WRONG_RESULT]
     assert Garbled.stored == 1, "files are sent once"
-
-
-def _first(answer: tuple[Sequence[Measurement], Any]) -> Any:
-    return answer[0][:1], answer[1]
-
-
-def _exchanged(answer: tuple[Sequence[Measurement], Any]) -> Any:
-    return answer[0][::-1], answer[1]
 
 
 def _raise(error: Exception) -> Garble:
@@ -155,8 +139,8 @@ def _raise(error: Exception) -> Garble:
 @pytest.mark.parametrize(
     ("garble", "message"),
     [
-        (_first, "not answer with 2 measurements"),
-        (_exchanged, "another configuration"),
+        (lambda answer: (answer[0][:1], answer[1]), "not answer with 2 measurements"),
+        (lambda answer: (answer[0][::-1], answer[1]), "another configuration"),
         (lambda answer: (["none", "none"], answer[1]), "with a str"),
         (lambda _: None, "answered with None"),
         (lambda _: threading.Lock(), "lock"),
@@ -184,7 +168,7 @@ def test_two_campaigns_do_not_use_a_device_at_once(
     faults: Spec, remote: Measurer, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
-    monkeypatch.setattr("harness.fleet.measurers._BUSY_S", 0.1)
+    monkeypatch.setattr("harness.fleet.measurers._BUSY_S", 2.0)
     monkeypatch.setattr("harness.fleet.measurers._BUSY_LOOK_S", 0.1)
     said: list[str] = []
     with (
@@ -192,7 +176,7 @@ def test_two_campaigns_do_not_use_a_device_at_once(
         _fleet(faults, scheduler, "other", said.append),
     ):
         pass
-    assert said[0].startswith("waiting for up to 0.1 s: another campaign measures on a CPU")
+    assert said[0].startswith("waiting for up to 2 s: another campaign measures on a CPU")
 
 
 def test_a_campaign_that_begins_again_takes_its_devices_back_and_leaves_them_to_others(
@@ -233,8 +217,9 @@ def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
 
 
 def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
-    machines: str, tmp_path: Path
+    machines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("harness.fleet.measurers._BUSY_S", 0.0)
     spec = write_program(tmp_path / "user")
     with contextlib.closing(ProgramMeasurer(spec)) as local:
         here = local.environment.fingerprint
@@ -244,6 +229,7 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         (tmp_path / "user").rename(tmp_path / "elsewhere")
         given = Input({"n": 3})
         space: Space = ConstrainedSpace.of(spec, given, measurer.limits, measurer.compiler)
+        measurer.recall(given, [])
         measurer.expect(space, [_mode("right"), _mode("broken")])
         found = {
             mode: measurer.measure(space, given, _mode(mode), None)
@@ -258,22 +244,12 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         assert [each.outcome for each in pair] == [Outcome.OK, Outcome.WRONG_RESULT]
         assert measurer.environment.fingerprint == here
         assert fitted_to(spec, measurer) == fitted
-        with pytest.raises(HarnessError, match="measures on"), _other(spec, machines):
+        (tmp_path / "elsewhere").rename(tmp_path / "user")
+        with pytest.raises(DeviceBusy), _fleet(spec, machines, "another"):
             pass
         measurer.close()
-        with _other(spec, machines) as other:
-            assert list(other.measurers) == [next(iter(fleet.measurers))]
-
-
-@contextlib.contextmanager
-def _other(spec: Spec, address: str) -> Iterator[FleetMeasurers]:
-    """Open another campaign, which does not wait."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.fleet.measurers._BUSY_S", 0.0)
-        # Its files have travelled before; here they are gone.
-        write_program(spec.path.parents[1])
-        with _fleet(spec, address, "another") as fleet:
-            yield fleet
+        with _fleet(spec, machines, "another") as other:
+            assert list(other.measurers) == list(fleet.measurers)
 
 
 def test_a_program_is_not_measured_by_several_workers_of_this_machine(tmp_path: Path) -> None:

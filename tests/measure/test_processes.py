@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import itertools
 import os
 import shutil
@@ -152,14 +151,6 @@ def test_standard_error_of_a_process_is_quoted_once(child: Child) -> None:
         run(child, os.abort)
 
 
-@pytest.mark.parametrize("pause_s", [0.0, 0.3])
-def test_death_of_an_idle_process_is_no_functions_fault(child: Child, pause_s: float) -> None:
-    pid = run(child, os.getpid)
-    os.kill(pid, signal.SIGKILL)
-    time.sleep(pause_s)
-    assert repeated(partial(run, child, os.getpid)) != pid
-
-
 def test_process_ends_at_sigterm_without_python_being_asked(child: Child) -> None:
     assert run(child, signal.getsignal, signal.SIGTERM) == signal.SIG_DFL
 
@@ -185,9 +176,10 @@ def test_process_outlives_the_thread_that_began_it() -> None:
 def test_deadline_does_not_pass_while_the_machine_sleeps(
     child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = itertools.chain([0.0, 3600.0], itertools.repeat(3600.0))
+    run(child, abs, -1)  # so that it has started
+    clock = itertools.chain([0.0], itertools.repeat(3600.0))
     monkeypatch.setattr("harness.measure.child.time.time", lambda: next(clock))
-    run(child, time.sleep, 0.3, timeout_s=0.2)
+    run(child, time.sleep, 1.2, timeout_s=1.0)
     with pytest.raises(ChildLost, match="did not end"):
         run(child, time.sleep, SOON_S, timeout_s=0.2)
 
@@ -220,20 +212,6 @@ def refuse() -> None:
 def test_worker_that_cannot_be_made_is_the_error_of_the_call() -> None:
     with closing(Child(refuse)) as child, pytest.raises(ValueError, match="no worker"):
         child.call(abs, timeout_s=SOON_S)
-
-
-def fill() -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/some")
-
-
-def test_full_temporary_folder_is_one_clear_error(child: Child) -> None:
-    message = (
-        r"/tmp/some cannot be written: No space left on device; make room there, or set TMPDIR"
-    )
-    with pytest.raises(UsageError, match=message):
-        run(child, fill)
-    with pytest.raises(FileNotFoundError):
-        run(child, os.stat, "/no/such/file")
 
 
 def test_failure_while_the_temporary_folder_is_full_is_no_outcome(
