@@ -15,7 +15,8 @@ from harness.core.program import ANY_CARVEOUT, Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
 from harness.measure.backends.base import three, why_unlaunchable
-from harness.measure.backends.driver_device import KEPT_LAUNCHES, BoundArray
+from harness.measure.backends.driver_device import KEPT_LAUNCHES
+from harness.measure.backends.guard_zones import BoundArray
 from harness.measure.cuda.calls import CudaDriver, LaunchShape
 from harness.measure.cuda.cubin import (
     ParameterPlace,
