@@ -167,7 +167,7 @@ class Agent:
             self._open.enter_context(locked(device.uuid, device.name))
             measurer = ProgramMeasurer(spec, builders=made.builders)
         else:
-            equal = next((m for m in self._measurers.values()), None)
+            equal = next(iter(self._measurers.values()), None)
             measurer = KernelMeasurer(
                 spec,
                 fitted_backend(spec, device.backend),

@@ -28,6 +28,9 @@ _SILENT_S = 30.0
 """A worker of which the scheduler heard nothing for so long is lost, as one without a network;
 so is a scheduler that does not answer for so long."""
 
+_MOST_CALLS = 4096
+"""A call of a device has a connection of its own until it is answered."""
+
 _TASK_S = 120.0
 """A worker that has not begun to serve a driver after so long never will."""
 
@@ -93,7 +96,8 @@ class Cluster:
         a certificate for an encrypted one."""
         distributed = load_distributed()
         check_certificates(address, "client")
-        options = {"timeout": _CONNECT_S, "set_as_default": False, "direct_to_workers": True}
+        options: dict[str, Any] = {"set_as_default": False, "direct_to_workers": True}
+        options |= {"timeout": _CONNECT_S, "connection_limit": _MOST_CALLS}
         try:
             return cls(distributed.Client(address, **options), address, say)
         except (OSError, ValueError, TimeoutError) as error:
