@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import COLD
+from harness.measure.backends.guard_zones import BoundArray as BoundArray
 from harness.measure.backends.guard_zones import (
     StrayWrite,
     stray_write,
@@ -30,36 +30,6 @@ _FILLED_BYTES = 1 << 18  # at most, to see the clock's tick
 KEPT_LAUNCHES = 64
 """So many launches that were checked are kept: more than are interleaved. Host modules may yield
 new ones in every run."""
-
-
-class BoundArray(NamedTuple):
-    """An array argument: what kernels get, the memory around it with its guard zones, the array's
-    shape and type on the host, and what each of the zones holds."""
-
-    memory: Any
-    whole: Any
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    zone: npt.NDArray[np.uint8]
-
-    @property
-    def begin(self) -> int:
-        """Where the array begins in the memory, in bytes."""
-        return self.zone.nbytes
-
-    @property
-    def whole_bytes(self) -> int:
-        """The bytes of the array with its guard zones."""
-        return self.size_bytes + 2 * self.zone.nbytes
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of the array, without the guard zones."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    def zones(self) -> tuple[tuple[int, bool], ...]:
-        """Return where each guard zone begins, in bytes, and whether it is behind the array."""
-        return (0, False), (self.begin + self.size_bytes, True)
 
 
 class _KeptCopy(NamedTuple):

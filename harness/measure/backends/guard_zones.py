@@ -8,10 +8,11 @@ reads a zone could know by it that it is tested. So zones may have ordinary numb
 
 from __future__ import annotations
 
+import math
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,36 @@ def zone_bytes(array_bytes: int) -> int:
     """Return the size of a zone: that of the array, in whole least zones, up to a most."""
     zones = min(max(1, -(-array_bytes // ZONE_BYTES)), MOST_ZONE_BYTES // ZONE_BYTES)
     return zones * ZONE_BYTES
+
+
+class BoundArray(NamedTuple):
+    """An array argument: what kernels get, the memory around it with its guard zones, the array's
+    shape and type on the host, and what each of the zones holds."""
+
+    memory: Any
+    whole: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    zone: Bytes
+
+    @property
+    def begin(self) -> int:
+        """Where the array begins in the memory, in bytes."""
+        return self.zone.nbytes
+
+    @property
+    def whole_bytes(self) -> int:
+        """The bytes of the array with its guard zones."""
+        return self.size_bytes + 2 * self.zone.nbytes
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the array, without the guard zones."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def zones(self) -> tuple[tuple[int, bool], ...]:
+        """Return where each guard zone begins, in bytes, and whether it is behind the array."""
+        return (0, False), (self.begin + self.size_bytes, True)
 
 
 @lru_cache(maxsize=64)
