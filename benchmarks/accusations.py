@@ -27,7 +27,7 @@ from harness.space_file import Spec, load_spec
 from harness.stats.interleaved import is_shown
 from harness.stats.timing import time_ratio
 
-BESIDE = 7
+BESIDE = 15
 """The configurations that are measured beside the default at once."""
 
 ROUNDS, OCCASIONS = 20, 6

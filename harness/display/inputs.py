@@ -11,10 +11,11 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement as Width
 from rich.table import Table
 
-from harness.analysis.failures import group_failures
+from harness.analysis.failures import group_failures, headline
 from harness.analysis.inputs import InputReport
 from harness.core.config_diff import DEFAULT, default_text, difference
 from harness.core.invocation import command_line
+from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Measurement, Outcome, Statistic
 from harness.core.text import counted
 from harness.display.formats import format_outcomes, format_ratio, format_share, format_timing
@@ -147,6 +148,12 @@ def claims_lines(reports: Sequence[InputReport]) -> Iterator[str]:
             f"{faster} of {len(judged)} speed-ups are significant; of these, at most {share} are "
             "expected to be chance."
         )
+    unshown = [report for report in reports if report.best and UNCLAIMED in report.best.observed]
+    if unshown:
+        where = f"{len(unshown)} of {counted(len(reports), 'input')}, such as"
+        first = unshown[0]
+        reason = headline(first.best.message) if first.best else ""
+        yield f"A gain is not claimed on {where} ({first.problem}): {reason}."
 
 
 def noise_warning(reports: Sequence[InputReport]) -> str | None:

@@ -32,7 +32,7 @@ LAUNCH_FLOORS = 5
 empty launch takes two or three, and a GPU's clock ticks every half of one."""
 
 _TOLERATED_SLOWDOWN = 2.0
-_LEAST_EXTRA = 0.05  # of a time: the least of a few runs scatters by that
+_LEAST_EXTRA = 0.08  # of a time: the least of a few runs scatters by that
 
 
 def why_too_fast(time_s: float, default_s: float) -> str | None:
@@ -69,8 +69,8 @@ def _why_unshown(
 ) -> str | None:
     """Return why first runs explain most of a gain; None where they do not.
 
-    Other work can only make a run longer. So the least of the few runs on new data is compared with
-    the lower quartile of the others. Launches of equal work differ by up to `overhead_s`.
+    Other work can only make a run longer. So the least of each kind of runs is compared. Launches
+    of equal work differ by up to `overhead_s`.
     """
     if measured.timing is None or default.timing is None:
         return None
@@ -81,7 +81,7 @@ def _why_unshown(
     extra_s = max(saved_s / 2, overhead_s, _LEAST_EXTRA * least_s)
     new_s, seen_s = _first_runs(measured, seeds)
     first_s = min(new_s)
-    again_s = sorted(seen_s)[len(seen_s) // 4] if seen_s else least_s
+    again_s = min(seen_s, default=least_s)
     if first_s > again_s + extra_s:
         return (
             f"its first runs on new data take {format_time(first_s)} or more, and "

@@ -201,6 +201,7 @@ class Campaign:
         else:
             measure_defaults(state)
         reports = final_reports(state, stages.finalists)
+        self._show_notices()
         if stages.ablate:
             self.ablations = ablate_winners(state, reports)
         store.end_command(command, self._left_out(reports), state.stages)

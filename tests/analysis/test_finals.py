@@ -15,7 +15,8 @@ from harness.analysis.inputs import InputReport
 from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.dispatch.candidates import matrix_of
-from harness.measure.occasions import ONE_OCCASION
+from harness.display.inputs import claims_lines
+from harness.measure.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import FINAL
 from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages
@@ -81,7 +82,8 @@ class Staged(FormulaMeasurer):
         is_unclaimed = _stage(seeds) == "finals" and block(config) in self._slow_first
         observed = {UNCLAIMED: 1.0} if is_unclaimed else {}
         timing = in_occasions(samples_s, seeds)
-        return Measurement(config, problem, Outcome.OK, timing, observed=observed)
+        message = "its first runs are slow" if is_unclaimed else ""
+        return Measurement(config, problem, Outcome.OK, timing, observed=observed, message=message)
 
 
 def _stage(seeds: tuple[int, ...]) -> str:
@@ -132,8 +134,9 @@ def test_finals_have_data_of_a_seed_that_is_drawn_for_a_campaign_and_stored_with
     tamper(database, "UPDATE measurements SET stage = 'candidate' WHERE stage = 'final'")
     tuned(tmp_path, again)
     (seeds,) = {*measurer.seeds, *again.seeds}
-    (seed,) = {*seeds}
+    seed, other_seed = dict.fromkeys(seeds)
     assert len(seeds) == FINAL_OCCASIONS
+    assert other_seed == seed + DATA_SETS
     assert query(database, "SELECT json_extract(notes, '$.data_seed') FROM runs") == [(str(seed),)]
     (other := tmp_path / "other").mkdir()
     tuned(other, measurer)
@@ -243,6 +246,10 @@ def test_gain_that_first_runs_do_not_show_is_not_significant_and_nobody_is_accus
     assert block(report.recommended.config) == 16
     (finals,) = results.finals.values()
     assert {m.outcome for m in finals} == {Outcome.OK}
+    assert list(claims_lines([report])) == [
+        "No speed-up is significant.",
+        "A gain is not claimed on 1 of 1 input, such as (n=8): its first runs are slow.",
+    ]
 
 
 def test_default_is_best_where_all_finalists_are_wrong_on_other_data(tmp_path: Path) -> None:

@@ -90,16 +90,15 @@ def test_gain_of_which_more_than_half_is_of_data_that_were_seen_is_not_shown() -
     for new_s, shown in [(0.5, True), (0.75, True), (0.76, False), (1.0, False)]:
         assert is_shown(0.5, new_s, 0.5) is shown, new_s
     assert is_shown(0.5, 1.0, 1.0, cold_s=0.5), "new to the device, as each time"
-    assert is_shown(0.97, 1.01, 0.97), "which few runs scatter by"
+    assert is_shown(0.95, 1.02, 0.95), "which few runs scatter by"
     assert not is_shown(0.90, 1.0, 0.90)
 
 
 def test_the_least_of_the_first_runs_count_since_other_work_only_makes_runs_longer() -> None:
     default = of_final(DEFAULT, 1.0, [1.0] * 12)
     for firsts, shown in [
-        ([9, 9, 9, 9, 9, 9, 9, 0.5, 0.5, 0.5, 0.5, 0.5], True),  # one on new data is as fast
-        ([9, 9, 9, 9, 9, 0.5, 9, 1, 9, 9, 0.5, 0.5], False),
-        ([9, 9, 9, 9, 9, 9, 9, 1, 9, 9, 0.5, 0.5], True),  # few were
+        ([9, 9, 9, 9, 9, 9, 9, 0.5, 9, 0.5, 9, 9], True),  # one on new data is as fast
+        ([9, 9, 9, 9, 9, 0.5, 9, 1, 9, 9, 9, 9], False),
     ]:
         found = without_unshown_gain(of_final(OTHER, 0.5, firsts), default, SEEDS, 0.0)
         assert (UNCLAIMED not in found.observed) is shown
@@ -169,14 +168,14 @@ def lost_claims(
 
 @pytest.mark.parametrize("time_s", [0.04, 0.1, 0.3, 0.6, 0.8, 0.9, 0.95])
 def test_honest_kernels_keep_their_claims(time_s: float) -> None:
-    assert lost_claims(time_s, time_s, 0.03) < 0.01
-    assert lost_claims(time_s, time_s, 0.03, BUSY) < 0.15
+    assert lost_claims(time_s, time_s, 0.03) < 0.03
+    assert lost_claims(time_s, time_s, 0.03, BUSY) < 0.2
 
 
 @pytest.mark.parametrize("seen_s", [0.1, 0.5, 0.8])
 def test_kernels_that_keep_results_lose_their_claims(seen_s: float) -> None:
     assert lost_claims(1.0, seen_s, 0.03) > 0.99
-    assert lost_claims(1.0, seen_s, 0.03, BUSY) > 0.85
+    assert lost_claims(1.0, seen_s, 0.03, BUSY) > 0.95
 
 
 # ------------------------------------------------------------------------- measured again

@@ -44,3 +44,16 @@ def test_no_cheat_has_a_claim_after_the_finals(stub: StubDriver) -> None:
     assert found.outcome is Outcome.OK
     assert time_ratio(default.timing, found.timing).value > 10
     assert not is_shown(found)
+
+
+def test_device_that_holds_one_set_of_data_gets_the_other_between_launches_and_says_so(
+    stub: StubDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_STUB_MEMORY", str(6 << 20))  # a set and its zones have 4 MiB
+    spec = load_spec(ZOO)
+    with contextlib.closing(KernelMeasurer(spec, choose("cuda"))) as measurer:
+        space = ConstrainedSpace.of(spec, GIVEN, measurer.limits, "nvcc")
+        configs = [Config({"CHEAT": HONEST_THREE_TIMES}), space.default]
+        cheat, honest = measurer.measure_interleaved(space, GIVEN, configs, 20, (new_seed(),) * 2)
+        assert (cheat.outcome, honest.outcome) == (Outcome.WRONG_RESULT, Outcome.OK)
+        assert [text for text in measurer.notices if "does not hold 2 sets" in text]

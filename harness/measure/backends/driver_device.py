@@ -14,8 +14,8 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import COLD
+from harness.measure.backends.guard_zones import BoundArray as BoundArray
 from harness.measure.backends.guard_zones import (
-    BoundArray,
     StrayWrite,
     stray_write,
     zone_bytes,

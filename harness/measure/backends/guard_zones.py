@@ -46,6 +46,12 @@ class StrayWrite:
         return f"{self.name} ({self.elements:,} {unit} {where})"
 
 
+def zone_bytes(array_bytes: int) -> int:
+    """Return the size of a zone: that of the array, in whole least zones, up to a most."""
+    zones = min(max(1, -(-array_bytes // ZONE_BYTES)), MOST_ZONE_BYTES // ZONE_BYTES)
+    return zones * ZONE_BYTES
+
+
 class BoundArray(NamedTuple):
     """An array argument: what kernels get, the memory around it with its guard zones, the array's
     shape and type on the host, and what each of the zones holds."""
@@ -54,7 +60,7 @@ class BoundArray(NamedTuple):
     whole: Any
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    zone: npt.NDArray[np.uint8]
+    zone: Bytes
 
     @property
     def begin(self) -> int:
@@ -74,12 +80,6 @@ class BoundArray(NamedTuple):
     def zones(self) -> tuple[tuple[int, bool], ...]:
         """Return where each guard zone begins, in bytes, and whether it is behind the array."""
         return (0, False), (self.begin + self.size_bytes, True)
-
-
-def zone_bytes(array_bytes: int) -> int:
-    """Return the size of a zone: that of the array, in whole least zones, up to a most."""
-    zones = min(max(1, -(-array_bytes // ZONE_BYTES)), MOST_ZONE_BYTES // ZONE_BYTES)
-    return zones * ZONE_BYTES
 
 
 @lru_cache(maxsize=64)
