@@ -94,23 +94,22 @@ def short(device: str) -> str:
 
 def recorded(claim: Claim) -> tuple[str, str]:
     """Format our figure from the JSON lines of a benchmark: of each kernel its last row, or one
-    object. Returns the text, and the devices and dates."""
-    found, loads = dict[str, tuple[str, str]](), dict[str, list[float]]()
+    object. Returns the text, and the devices, dates and load averages."""
+    found: dict[str, tuple[str, str, list[float]]] = {}
     for line in (RESULTS / claim["file"]).read_text(encoding="utf-8").splitlines():
         run = json.loads(line)
         where = f"{short(run['device'])}; {run['date']}"
         for row in run[claim["rows"]] if "rows" in claim else [run]:
             name = row.get("kernel", "")
             if claim.get("kernel", name) == name:
-                found[name], loads[name] = (_text(claim, row), where), run.get("load", [])
+                found[name] = _text(claim, row), where, run.get("load", [])
     if not found:
         return NOT_MEASURED, "-"
-    names = {name: "" if "kernel" in claim else name for name in sorted(found)}
-    texts = [f"{shown} {found[name][0]}".strip() for name, shown in names.items()]
-    where = ", ".join(dict.fromkeys(place for _, place in found.values()))
-    load = [average for measured in loads.values() for average in measured]
+    texts = [f"{name} {found[name][0]}".strip() for name in sorted(found)]
+    where = ", ".join(dict.fromkeys(where for _, where, _ in found.values()))
+    load = [average for _, _, averages in found.values() for average in averages]
     under = f"; load {min(load):.0f} to {max(load):.0f}" if load else ""
-    return "; ".join(texts), where + under
+    return "; ".join(texts).removeprefix(f"{claim.get('kernel', '')} "), where + under
 
 
 class _Cells(string.Formatter):
