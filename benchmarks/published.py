@@ -9,7 +9,7 @@ the tables of results/papers.md, and computes nothing:
 
 `--compute` computes all figures again, or those of the named claims, keeps them, and writes the
 tables to results/papers.md, below its head. Each figure takes a minute at most. Those from public
-measurements of GPUs need the folder that benchmarks/public_data.py describes:
+measurements of GPUs need the folder that docs/reproduction.md describes:
 
     python -m benchmarks.published --compute starchart-share lift-split
     python -m benchmarks.published --compute --data FOLDER
@@ -33,13 +33,13 @@ import yaml
 from benchmarks import papers, public_data
 from benchmarks.frame import Figures, benchmark, option
 from benchmarks.papers import ROOT
+from harness.core.errors import UsageError
 
 Claim = Mapping[str, Any]
 Record = dict[str, dict[str, Any]]
 
 RESULTS = ROOT / "results"
 RECORD, PAGE = RESULTS / "published.jsonl", RESULTS / "papers.md"
-DATA = ROOT.parent / "shared" / "data"
 COMPUTED = [*papers.COMPUTED, *public_data.COMPUTED]
 HEAD = ("claim", "paper", "ours", "device", "command")
 GPU_NEEDED = "**needs a GPU**"
@@ -94,23 +94,27 @@ def short(device: str) -> str:
 
 def recorded(claim: Claim) -> tuple[str, str]:
     """Format our figure from the JSON lines of a benchmark: of each kernel its last row, or one
-    object. Returns the text, and the devices and dates."""
-    found: dict[str, tuple[str, str]] = {}
+    object. Returns the text, and the devices, dates and load averages."""
+    found: dict[str, tuple[str, str, list[float]]] = {}
     for line in (RESULTS / claim["file"]).read_text(encoding="utf-8").splitlines():
         run = json.loads(line)
         where = f"{short(run['device'])}; {run['date']}"
         for row in run[claim["rows"]] if "rows" in claim else [run]:
             name = row.get("kernel", "")
             if claim.get("kernel", name) == name:
-                found[name] = _text(claim, row), where
-    if "kernel" in claim:
-        return found.get(claim["kernel"], (NOT_MEASURED, "-"))
+                found[name] = _text(claim, row), where, run.get("load", [])
+    if not found:
+        return NOT_MEASURED, "-"
     texts = [f"{name} {found[name][0]}".strip() for name in sorted(found)]
-    return "; ".join(texts), ", ".join(dict.fromkeys(where for _, where in found.values()))
+    where = ", ".join(dict.fromkeys(where for _, where, _ in found.values()))
+    load = [average for _, _, averages in found.values() for average in averages]
+    under = f"; load {min(load):.0f} to {max(load):.0f}" if load else ""
+    return "; ".join(texts).removeprefix(f"{claim.get('kernel', '')} "), where + under
 
 
 class _Cells(string.Formatter):
-    """Formats a figure with its interval or range, and one that a row lacks as not measured."""
+    """Formats a figure with its interval or range, and its unit after a blank; one that a row lacks
+    was not measured."""
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
         try:
@@ -126,12 +130,17 @@ class _Cells(string.Formatter):
         if isinstance(value, list):
             middle, low, high = (format(number, format_spec) for number in value)
             return f"{middle} [{low}, {high}]"
-        return format(value, format_spec)
+        spec, blank, unit = format_spec.partition(" ")
+        return format(value, spec) + blank + unit
 
 
 def _text(claim: Claim, row: Mapping[str, Any]) -> str:
-    """Format a row; a list of configurations with their counts shows the first ones."""
-    cells = dict(row)
+    """Format a row, or say why it decides nothing; of best configurations show the first ones."""
+    if "needs" in claim and row.get(claim["needs"]) is None:
+        return _Cells().format(claim["without"], **row)
+    cells = dict(row) | {"gain": ""}
+    if row.get("frequent", 0) >= row.get("accuracy", 1):
+        cells["gain"] = ": the model adds nothing"
     if isinstance(row.get("best"), dict):
         counts = [f"{config} on {count}" for config, count in row["best"].items()]
         cells["best"] = ", ".join(counts[:_MOST])
@@ -179,7 +188,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def compute(names: Sequence[str], data: Path, record: Record) -> None:
-    """Compute the figures of claims, and keep each at once."""
+    """Compute the figures of claims, and keep each at once, in the record and on the page."""
     for name in names:
         print(name, file=sys.stderr, flush=True)
         text = papers.COMPUTED.get(name)
@@ -188,6 +197,8 @@ def compute(names: Sequence[str], data: Path, record: Record) -> None:
         kept = [{"claim": name} | record[name] for name in COMPUTED if name in record]
         lines = [json.dumps(row, ensure_ascii=False) for row in kept]
         RECORD.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        head, _, _ = PAGE.read_text(encoding="utf-8").partition("**")
+        PAGE.write_text(head + "\n\n".join(tables(record)) + "\n", encoding="utf-8")
 
 
 @benchmark(
@@ -199,18 +210,21 @@ def compute(names: Sequence[str], data: Path, record: Record) -> None:
         choices=COMPUTED,
         metavar="CLAIM",
     ),
-    option("--data", DATA, "folder of public measurements"),
+    option("--data", None, "folder of public measurements", type=Path, metavar="PATH"),
 )
 def main(args: argparse.Namespace) -> Figures:
     """Compute what is asked for, and print the tables."""
     record = read_record()
     if args.compute is not None:
-        compute(args.compute or COMPUTED, args.data, record)
-    text = "\n\n".join(tables(record))
-    if args.compute is not None:
-        head, _, _ = PAGE.read_text(encoding="utf-8").partition("**")
-        PAGE.write_text(f"{head}{text}\n", encoding="utf-8")
-    print(text)
+        names = args.compute or COMPUTED
+        public = [name for name in names if name in public_data.COMPUTED]
+        if public and not (args.data and args.data.is_dir()):
+            raise UsageError(
+                f"no folder {args.data or ''} of public data for {', '.join(public)}: give --data "
+                "FOLDER (docs/reproduction.md), or name other claims"
+            )
+        compute(names, args.data, record)
+    print("\n\n".join(tables(record)))
     return {claim["name"]: ours(claim, record)[0] for claim in all_claims()}
 
 

@@ -90,7 +90,7 @@ class Launch:
     memory of a group: `extern __shared__` in CUDA, the `local` pointer parameter in OpenCL. In
     CUDA, bound arrays named in `constants` fill the module's variables of these names before. With
     `cooperative`, the groups of the grid may wait for each other (CUDA's grid.sync()). In CUDA,
-    `carveout` is the preferred percentage of the L1 cache that is shared memory.
+    `carveout` is the preferred shared memory of a multiprocessor, in percent of its maximum.
     """
 
     function: str

@@ -127,8 +127,8 @@ class LaunchModel(StrictModel):
     )
     carveout: Expression | None = Field(
         default=None,
-        description="preferred percentage of the L1 cache that is shared memory, -1 for the "
-        "driver's choice (CUDA only)",
+        description="preferred shared memory of a multiprocessor in percent of its maximum, -1 for "
+        "the driver's choice (CUDA only)",
     )
     cooperative: StrictBool = Field(
         default=False, description="the groups of the grid may wait for each other (CUDA only)"

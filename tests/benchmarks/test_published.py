@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import papers, public_data, published
-from harness.models.starchart import published_growth
+from harness.models.starchart import growth_to_published_leaves
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "results" / "papers.md").read_text(encoding="utf-8")
@@ -40,15 +41,16 @@ TABLE_1 = {
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_command_of_a_claim_exists(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    python, dash_m, module, *arguments = shlex.split(line)
-    assert (python, dash_m) == ("python", "-m")
-    command = importlib.import_module(module.replace("harness.", "harness.commands."))
-    with pytest.raises(SystemExit):
-        command.main(["--help"])
-    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
-    assert {argument for argument in arguments if argument.startswith("--")} <= options
-    for argument in arguments:
-        assert not argument.startswith("spaces/") or (ROOT / argument).is_file()
+    for part in line.split(" && "):
+        python, dash_m, module, *arguments = shlex.split(part)
+        assert (python, dash_m) == ("python", "-m")
+        command = importlib.import_module(module.replace("harness.", "harness.commands."))
+        with pytest.raises(SystemExit):
+            command.main(["--help"])
+        options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+        assert {argument for argument in arguments if argument.startswith("--")} <= options
+        for argument in arguments:
+            assert not argument.startswith("spaces/") or (ROOT / argument).is_file()
 
 
 def test_names_are_unique_and_those_of_the_computed_figures() -> None:
@@ -96,17 +98,18 @@ def test_record_keeps_the_figures_of_other_claims(
 
 
 def test_smaller_trees_of_the_authors_samples_are_as_good_as_published() -> None:
-    found, leaves = papers.errors("wattage", published_growth(), draws=2)
+    found, leaves = papers.errors("wattage", growth_to_published_leaves(), draws=2)
     assert max(found) < 0.04
     assert max(leaves) <= 50
 
 
 @pytest.mark.parametrize("name", sorted({*public_data.COMPUTED} - {"starchart-recordings"}))
 def test_recorded_figure_is_that_of_the_public_measurements(name: str) -> None:
-    if not (published.DATA / "flags").is_dir():
-        pytest.skip(f"{published.DATA} has no public measurements")
+    folder = Path(os.environ.get("HARNESS_RECORDINGS", "")).parent
+    if not (folder / "flags").is_dir():
+        pytest.skip("HARNESS_RECORDINGS names no folder beside the logs of nvcc's flags")
     record = published.read_record()[name]
-    assert public_data.COMPUTED[name](published.DATA).items() <= record.items()
+    assert public_data.COMPUTED[name](folder).items() <= record.items()
 
 
 def test_missing_measurements_are_an_error(
@@ -115,6 +118,17 @@ def test_missing_measurements_are_an_error(
     for name in ("starchart-recordings", "nvcc-matmul-1"):
         assert published.main(["--compute", name, "--data", str(tmp_path)]) != 0
         assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_folder_of_measurements_is_asked_for_before_anything_is_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(published, "RECORD", tmp_path / "published.jsonl")
+    (tmp_path / "published.jsonl").touch()
+    for folder in ([], ["--data", str(tmp_path / "none")]):
+        assert published.main(["--compute", "lift-split", "nvcc-failures", *folder]) != 0
+        assert "public data for nvcc-failures: give --data" in capsys.readouterr().err
+    assert not (tmp_path / "published.jsonl").read_text()
 
 
 def test_copies_in_a_log_count_once(tmp_path: Path) -> None:
@@ -152,16 +166,40 @@ def test_figure_that_a_row_lacks_was_not_measured(
     assert published.recorded(claim | {"kernel": "c"}) == ("not measured", "-")
 
 
+def test_row_without_the_figure_that_a_verdict_needs_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows_of(tmp_path, monkeypatch, {"kernel": "a", "n": 1}, {"kernel": "b", "n": 2, "noise": 3})
+    claim = {"file": "runs.jsonl", "rows": "rows", "show": "{n}; {noise:.1f s}"}
+    text, _ = published.recorded(claim | {"needs": "noise", "without": "{n}; no verdict"})
+    assert text == "a 1; no verdict; b 2; 3.0 s"
+
+
+def test_model_that_is_no_better_than_a_constant_adds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (
+        {"kernel": name, "accuracy": 0.8, "frequent": n} for name, n in (("a", 0.8), ("b", 0.7))
+    )
+    rows_of(tmp_path, monkeypatch, *rows)
+    text, _ = published.recorded({"file": "runs.jsonl", "rows": "rows", "show": "{accuracy}{gain}"})
+    assert text == "a 0.8: the model adds nothing; b 0.8"
+
+
 def test_last_row_of_a_kernel_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [
         {"device": "NVIDIA A, 1", "date": "2026-01-01", "rows": [{"kernel": "b", "n": 1}]},
-        {"device": "NVIDIA B, 1", "date": "2026-01-02", "rows": [{"kernel": "b", "n": 2}]},
+        {"device": "NVIDIA B, 1", "date": "2026-01-02", "rows": [{"kernel": "b", "n": 2}]}
+        | {"load": [3.2, 1.9]},
         {"device": "NVIDIA B, 1", "date": "2026-01-02", "rows": [{"kernel": "a", "n": None}]},
     ]
     (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, lines)))
     monkeypatch.setattr(published, "RESULTS", tmp_path)
     claim = {"file": "runs.jsonl", "rows": "rows", "show": "{n:.1f}"}
-    assert published.recorded(claim) == ("a not measured; b 2.0", "NVIDIA B; 2026-01-02")
+    assert published.recorded(claim) == (
+        "a not measured; b 2.0",
+        "NVIDIA B; 2026-01-02; load 2 to 3",
+    )
 
 
 def test_devices_are_shortened() -> None:

@@ -473,8 +473,8 @@ def test_carveout_is_computed_in_all_code(tmp_path: Path) -> None:
     assert [carveout(0, m=16, n=n) for n in (16, 17, 92)] == [-1, 0, 75]
     with pytest.raises(ValueError, match="the carve-out 101 must be a whole percentage, or -1"):
         carveout(0, m=16, n=118)
-    calls = "".join(f'printf("%d ", (int)p_carveout(0, 16, {n}));' for n in (16, 17, 92))
-    assert numbers_of(tmp_path, dispatcher, calls) == [-1, 0, 75]
+    calls = "".join(f'printf("%d ", (int)p_carveout(0, 16, {n}));' for n in (16, 17, 92, 118))
+    assert numbers_of(tmp_path, dispatcher, calls) == [-1, 0, 75, -1]
     launch = json_dispatcher(dispatcher).launch
     assert launch is not None
     assert launch.carveout == "n - 17"

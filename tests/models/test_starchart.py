@@ -21,11 +21,11 @@ from harness.models.starchart import (
     describe,
     draw,
     grow,
+    growth_to_published_leaves,
     importance,
     lay_out,
     leaves,
     pool,
-    published_growth,
     settings_below,
 )
 from harness.models.starchart.regression import (
@@ -204,7 +204,7 @@ def test_published_tree_has_40_to_50_leaves_from_200_samples(
     target: str, rows: int, fewest: int, most: int
 ) -> None:
     table = KMEANS.sample(rows, random_state=0)
-    tree = grow(table, target, KMEANS_PARAMETERS, published_growth())
+    tree = grow(table, target, KMEANS_PARAMETERS, growth_to_published_leaves())
     assert fewest <= len(leaves(tree)) <= most
     # The threshold is the least one that does: it grows the same tree, and no smaller one.
     same = grow(table, target, KMEANS_PARAMETERS, Growth(relative_threshold=tree.threshold))
@@ -220,7 +220,7 @@ def test_splits_of_equal_gain_are_kept_or_left_out_together() -> None:
 
 def test_leaves_have_their_maximum_and_share() -> None:
     table = samples(90)
-    tree = grow(table, TreeTarget("time_s", log=True), ["TILE", "n"], published_growth())
+    tree = grow(table, TreeTarget("time_s", log=True), ["TILE", "n"], growth_to_published_leaves())
     found = leaves(tree)
     assert found["share"].sum() == pytest.approx(1)
     for box, share, maximum in zip(found["box"], found["share"], found["maximum"], strict=True):

@@ -19,7 +19,7 @@ from harness.models.starchart.growing import (
     Tree,
     TreeTarget,
     grow,
-    published_growth,
+    growth_to_published_leaves,
     usable,
 )
 from harness.models.starchart.importance import importance, rows_inside
@@ -42,11 +42,11 @@ __all__ = [
     "describe",
     "draw",
     "grow",
+    "growth_to_published_leaves",
     "importance",
     "lay_out",
     "leaves",
     "pool",
-    "published_growth",
     "rows_inside",
     "settings_below",
     "usable",
