@@ -40,7 +40,8 @@ def test_small_campaign_measures_every_configuration(
     printed = capfd.readouterr()
     assert "does not model" not in printed.err
     results = json.loads(printed.out)["results"]
-    warnings = [text for text in results["warnings"] if "noisy" not in text]  # by chance
+    by_chance = ("noisy", "host was too slow")
+    warnings = [w for w in results["warnings"] if not any(word in w for word in by_chance)]
     assert (results["backend"], warnings) == ("cuda", [])
     assert f"through {package} " in printed.err.lower()
     assert [each["outcomes"] for each in results["inputs"]] == [{"ok": 3}] * 2
