@@ -40,7 +40,7 @@ def sampling_of(spec: Spec, defaults: Mapping[str, float] = MappingProxyType({})
 
 
 class LocalMeasurer(ABC, Generic[B, J]):
-    """Build, deduplicate, measure and prove; subclasses know what is built, and how it runs."""
+    """Build, deduplicate and measure; subclasses know what is built, and how it runs."""
 
     is_replay = False
     notices: tuple[str, ...] = ()
@@ -131,13 +131,13 @@ class LocalMeasurer(ABC, Generic[B, J]):
 
     @abstractmethod
     def _measured(self, space: Space, job: J) -> Measurement:
-        """Run one job; prove its time where it is implausible."""
+        """Run one job."""
 
     @abstractmethod
     def _measured_interleaved(
         self, space: Space, jobs: Sequence[J], block: Block
     ) -> list[Measurement]:
-        """Run several jobs interleaved on one occasion; prove times that are implausible."""
+        """Run several jobs interleaved on one occasion."""
 
     # ---------------------------------------------------------------------- what is the same
 

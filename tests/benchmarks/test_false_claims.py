@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +102,16 @@ def test_a_rate_has_an_interval_and_its_counts(
     *lines, last = capsys.readouterr().out.splitlines()
     assert "1.00% [0.37%, 2.16%]" in "".join(lines)
     assert json.loads(last)["PoCL"]["tune"] == rounded(found)
+
+
+def test_accusations_are_counted_of_a_file_that_a_later_command_goes_on_with(
+    opencl: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = {"searched": 8, "final": 8, "accused": 0, "unclaimed": 1, "faster": 4, "lost": 1}
+    record = tmp_path / "accusations.jsonl"
+    record.write_text(f"{json.dumps({'kernel': 'k', 'counts': counts})}\n" * 2)
+    assert false_claims.main(["--accused", "16", "--load", "1", "--record", str(record)]) == 0
+    printed = capsys.readouterr().out
+    assert "2 of 8 faster" in printed
+    assert json.loads(printed.splitlines()[-1])["counts"]["final"] == 16
+    assert len(record.read_text().splitlines()) == 2, "it has as many as are wanted"
