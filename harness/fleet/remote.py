@@ -12,7 +12,7 @@ from harness.core.records import Config, Input, Measurement
 from harness.fleet.agent import Agent, OpenedDevice
 from harness.fleet.bundle import Bundle, PackedSpec
 from harness.fleet.cluster import Cluster, WorkerLost
-from harness.measure.occasions import ONE_OCCASION, split_rounds
+from harness.measure.trial.occasions import ONE_OCCASION, split_rounds
 from harness.space import Space
 from harness.space_file import Spec
 

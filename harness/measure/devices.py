@@ -15,11 +15,11 @@ from harness.core.invocation import command_line
 from harness.core.records import WARM
 from harness.core.text import nearest, suggestion
 from harness.measure import empty_kernel
-from harness.measure.backends.base import Compiler, Device
 from harness.measure.cuda import gpus
 from harness.measure.cuda.compilers import NVCC, first_usable, open_cuda_compiler
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import MIG, VISIBLE, CudaGpu
+from harness.measure.device.base import Compiler, Device
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl import driver as opencl
 

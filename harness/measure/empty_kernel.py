@@ -12,9 +12,9 @@ from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed
 from harness.core.program import Binary, Launch, Program
-from harness.measure.backends.base import Compiler, Device
-from harness.measure.build_cache import BuildCache
+from harness.measure.builds.cache import BuildCache
 from harness.measure.cuda.nvcc import ENVIRONMENT
+from harness.measure.device.base import Compiler, Device
 
 _NAME = "harness_empty"
 _TEXTS = {

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from harness.core.errors import LaunchFailed
 from harness.core.program import Binary, Launch
 from harness.core.records import Config, Measurement, Outcome
-from harness.measure.child import ChildLost
 from harness.measure.cuda.occupancy import observe_occupancy
-from harness.measure.trial import Job, outcome_of
-from harness.measure.verify import Tolerance
+from harness.measure.process.child import ChildLost
+from harness.measure.trial.trial import Job, outcome_of
+from harness.measure.trial.verify import Tolerance
 
 
 @dataclass(frozen=True)

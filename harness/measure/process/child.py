@@ -27,7 +27,7 @@ from typing import IO, TypeVar
 from harness.core.errors import UsageError
 from harness.core.machine import end_with_parent
 from harness.core.text import signal_name
-from harness.measure.run_folder import no_room, run_folder
+from harness.measure.process.run_folder import no_room, run_folder
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ sys.path = [folder for folder in sys.path if folder]
 from multiprocessing.connection import Connection
 parent = Connection(int(sys.argv[1]))
 sys.path[:] = parent.recv()
-from harness.measure.child import serve
+from harness.measure.process.child import serve
 serve(parent)
 """
 

@@ -16,8 +16,8 @@ import numpy as np
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import Config, Input
-from harness.measure.host_module import Array, HostModule, Steps, TrackedConfig
-from harness.measure.verify import NAN, size_of
+from harness.measure.trial.host_module import Array, HostModule, Steps, TrackedConfig
+from harness.measure.trial.verify import NAN, size_of
 
 
 @dataclass
@@ -28,7 +28,7 @@ class KernelData:
     In CUDA, `constants` are not passed: they fill the module's variables of their names. `made_s`
     are the seconds that arguments() and reference() took.
 
-    `twin_outputs` are the outputs that harness.measure.kernel_runner compares others with bit for
+    `twin_outputs` are the outputs that harness.measure.kernels.runner compares others with bit for
     bit, by what produced them. What the device holds `is_clean` where every run since the data were
     copied to it was found to have written only what it may.
     """

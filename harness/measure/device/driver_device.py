@@ -14,15 +14,15 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import COLD
-from harness.measure.backends.guard_zones import BoundArray as BoundArray
-from harness.measure.backends.guard_zones import (
+from harness.measure.clocks.tick import MOST_WORK, find_tick
+from harness.measure.clocks.watch import ClockWatch
+from harness.measure.device.guard_zones import BoundArray as BoundArray
+from harness.measure.device.guard_zones import (
     StrayWrite,
     stray_write,
     zone_bytes,
     zone_content,
 )
-from harness.measure.clock_tick import MOST_WORK, find_tick
-from harness.measure.clock_watch import ClockWatch
 
 _FILLED_BYTES = 1 << 18  # at most, to see the clock's tick
 
