@@ -54,8 +54,7 @@ from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.stream import TimedStream
 from harness.measure.device.base import Compiler
-from harness.measure.kernels.data import KernelData, make_kernel_data
-from harness.measure.kernels.job import KernelJob
+from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved
 from harness.measure.trial.verify import Tolerance
 from harness.space import ConstrainedSpace

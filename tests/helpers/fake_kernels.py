@@ -12,7 +12,7 @@ import pytest
 
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
-from harness.measure.kernels.job import KernelJob
+from harness.measure.kernels.data import KernelJob
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.worker import DeviceWorker
 from harness.measure.trial.verify import Tolerance

@@ -19,7 +19,7 @@ from harness.measure.device.guard_zones import (
     zone_bytes,
     zone_content,
 )
-from harness.measure.kernels.job import KernelJob
+from harness.measure.kernels.data import KernelJob
 from harness.measure.kernels.worker import DataLost, DeviceWorker
 from harness.measure.trial.occasions import Block
 from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker

@@ -23,8 +23,7 @@ import pytest
 from harness.core.errors import BuildFailed, UsageError
 from harness.core.program import Binary
 from harness.measure.builds.queue import BuildWorker
-from harness.measure.process.child import Child, ChildLost, repeated
-from harness.measure.process.forked import ForkLost, run_forked
+from harness.measure.process.child import Child, ChildLost, ForkLost, repeated, run_forked
 from harness.measure.process.run_folder import RunFolder
 from tests.helpers.planted import FAULTS, SOON_S, descendants, is_running, until
 

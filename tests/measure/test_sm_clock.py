@@ -14,7 +14,7 @@ from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.stream import LEAST_NS, clock_of
-from harness.measure.kernels.job import KernelJob
+from harness.measure.kernels.data import KernelJob
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import fake_job

@@ -20,8 +20,7 @@ from harness.core.records import Config, Measurement, Outcome, StopReason
 from harness.measure.kernels import checks as kernel_checks
 from harness.measure.kernels import runner as kernel_runner
 from harness.measure.kernels.checks import CheckTime, adds_to_fill, why_astray
-from harness.measure.kernels.data import KernelData
-from harness.measure.kernels.job import KernelJob, Twin
+from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.kernels.runner import BIT_EXACT, measure_interleaved, measure_kernel
 from harness.measure.trial.verify import FILLS
 from tests.helpers.fake_kernels import fake_job

@@ -31,7 +31,7 @@ from harness.measure.cuda.binary import (
     readable_log,
     why_untracked,
 )
-from harness.measure.process.forked import ForkLost, run_forked
+from harness.measure.process.child import ForkLost, run_forked
 from harness.source.kernel_source import included_texts
 
 COMPILE_TIMEOUT_S = 120.0

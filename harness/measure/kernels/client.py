@@ -16,8 +16,7 @@ from harness.core.errors import (
     OutOfDeviceMemory,
 )
 from harness.core.records import Input
-from harness.measure import empty_kernel
-from harness.measure.devices import Backend
+from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.worker import DataLost, DeviceFacts, DeviceWorker
 from harness.measure.process.child import Child, ChildLost, repeated
 from harness.measure.process.device_lock import locked
@@ -103,7 +102,7 @@ class DeviceClient:
         except ChildLost as lost:
             raise BackendUnavailable(
                 f"an empty kernel does not run on the {self._language} device: its process {lost}\n"
-                f"{empty_kernel.advice(self._language)}"
+                f"{empty_kernel_advice(self._language)}"
             ) from None
 
     def argument_names(self, problem: Input) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from harness.measure.clocks.watch import GPU_WARMUP_S
 from harness.measure.devices import Backend
 from harness.measure.flags import fitted_to_backend
 from harness.measure.kernels.client import DeviceClient
-from harness.measure.kernels.job import KernelJob, Twin, failed_job
+from harness.measure.kernels.data import KernelJob, Twin, failed_job
 from harness.measure.kernels.worker import DeviceWorker, Together
 from harness.measure.local import LocalMeasurer
 from harness.measure.process.child import ChildLost

@@ -18,8 +18,7 @@ from harness.measure.clocks.tick import delay_randomly
 from harness.measure.clocks.watch import SampleClocks
 from harness.measure.device.base import Device
 from harness.measure.kernels.checks import CheckTime, same_bytes, why_added, why_astray
-from harness.measure.kernels.data import KernelData
-from harness.measure.kernels.job import KernelJob, Twin
+from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.sensors.energy import LONGEST_LAUNCH
 from harness.measure.sensors.nvml import SensorLog, Sensors
 from harness.measure.trial import trial

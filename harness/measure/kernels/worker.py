@@ -23,8 +23,7 @@ from harness.core.records import (
 from harness.measure.device.base import Compiler, Device
 from harness.measure.devices import Backend
 from harness.measure.kernels.checks import weak_tests, why_overwritten
-from harness.measure.kernels.data import KernelData, make_kernel_data
-from harness.measure.kernels.job import KernelJob
+from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.sensors.nvml import SensorFacts, Sensors, open_sensors, other_processes
 from harness.measure.trial.occasions import SEARCH_SEED, Block, data_seeds
