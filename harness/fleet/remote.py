@@ -72,16 +72,13 @@ class RemoteMeasurer:
         self._expected: list[Config] = []
 
     def fitted(self, spec: Spec) -> Spec:
-        """Return the space without the flags that the worker's compiler does not know."""
         narrowed = {name: getattr(self._fitted, name) for name in ("parameters", "baselines")}
         return dataclasses.replace(spec, notices=self._fitted.notices, **narrowed)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
-        """Announce what will be measured next."""
         self._expected += configs
 
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
-        """Announce earlier measurements of an input."""
         self._recalled.append((problem, tuple(measured)))
 
     def measure(

@@ -87,7 +87,6 @@ class CudaDevice(DriverDevice):
 
     @cached_property
     def limits(self) -> DeviceLimits:
-        """The device's limits on a launch."""
         ask = self._attribute
         return DeviceLimits(
             max_group_size=ask("MAX_THREADS_PER_BLOCK"),

@@ -165,11 +165,9 @@ class DriverDevice(ABC):
 
     @property
     def holds_all(self) -> bool:
-        """Whether all sets of arguments are on the device at once."""
         return len(self._bound_sets) == len(self._sets)
 
     def turn_to(self, number: int) -> None:
-        """Let all that follows be about this one of the sets of arguments."""
         if number not in self._bound_sets:
             self._strays += self.stray_writes()
             self._release_sets()
@@ -208,7 +206,6 @@ class DriverDevice(ABC):
         return None
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Overwrite one array argument; ValueError unless shape and dtype are as bound."""
         bound = self._bound_like(name, array)
         with self._errors(f"writing {name}"):
             self._write(bound.whole, bound.begin, _plain(array))
@@ -284,7 +281,6 @@ class DriverDevice(ABC):
         return array
 
     def stray_writes(self) -> list[StrayWrite]:
-        """Return what was written into the guard zones since the last call, and repair them."""
         found, self._strays = self._strays, []
         with self._errors("reading the memory around the arguments"):
             for arguments, _ in self._bound_sets.values():

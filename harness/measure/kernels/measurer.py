@@ -127,7 +127,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return self._backend.cuda_compiler
 
     def fitted(self, spec: Spec) -> Spec:
-        """Return the space without the flags that the device's compiler does not know."""
         compiler, identity = self._backend.compiler, self.environment.compiler
         build = self._builds.finish
         return fitted_to_backend(spec, compiler, self._facts.arch, identity, build)
@@ -175,7 +174,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         super().recall(problem, measured)
 
     def close(self) -> None:
-        """End all worker processes at once."""
         self._device.close()
         if self._owns_builds:
             super().close()

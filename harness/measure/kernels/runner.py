@@ -115,7 +115,6 @@ class KernelRunner:
 
     @property
     def wall_s(self) -> float:
-        """The seconds since this runner was made."""
         return time.perf_counter() - self._began_s
 
     @property
@@ -125,7 +124,6 @@ class KernelRunner:
 
     @property
     def host_read(self) -> tuple[str, ...]:
-        """The parameters that the host module has read, sorted."""
         return tuple(sorted(self._config.read))
 
     def prepare(self) -> Iterator[float]:

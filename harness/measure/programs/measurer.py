@@ -121,7 +121,6 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         self._references: dict[Input, Reference | HostModuleError] = {}
 
     def fitted(self, spec: Spec) -> Spec:
-        """Return the space without the flags that the program's compiler does not know."""
         return fitted_to_program(spec)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
