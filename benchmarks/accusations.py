@@ -20,8 +20,8 @@ from pathlib import Path
 from benchmarks.suite import ROOT, affordable, is_of_suite
 from harness.core.records import Input, Measurement, Outcome
 from harness.measure.devices import Backend, choose
-from harness.measure.kernels import KernelMeasurer
-from harness.measure.occasions import DATA_SETS, new_seed
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.trial.occasions import DATA_SETS, new_seed
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stats.interleaved import is_shown

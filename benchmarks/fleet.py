@@ -47,7 +47,7 @@ from harness.fleet.address import load_distributed
 from harness.fleet.measurers import FleetRequest, fleet_measurers
 from harness.fleet.offer import Offer, OfferedDevice
 from harness.measure.devices import Backend
-from harness.measure.occasions import ONE_OCCASION, split_rounds
+from harness.measure.trial.occasions import ONE_OCCASION, split_rounds
 from harness.results import Store, writing
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space import Space

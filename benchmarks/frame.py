@@ -25,7 +25,7 @@ from harness.commands.run import run_command
 from harness.display.formats import make_console
 from harness.display.progress import ProgressDisplay
 from harness.display.text import make_table
-from harness.measure.child import Child
+from harness.measure.process.child import Child
 from harness.stats import Estimate
 
 Option = Callable[[argparse.ArgumentParser], object]

@@ -40,7 +40,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.choose import with_cache
 from harness.measure.devices import choose
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.models.gadapt import judge
 from harness.search.techniques.self_contained import steps_up
 from harness.space import ConstrainedSpace, Space

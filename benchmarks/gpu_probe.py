@@ -47,17 +47,16 @@ from harness.core.machine import notes, usable_cores
 from harness.core.observations import THROTTLED_SAMPLES
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import COLD, WARM, Config, Input, Measurement
-from harness.measure.backends.base import Compiler
-from harness.measure.clock_watch import GPU_WARMUP_S, ClockWatch
+from harness.measure.clocks.watch import GPU_WARMUP_S, ClockWatch
 from harness.measure.cuda.calls import LaunchShape
 from harness.measure.cuda.compilers import CUDA_COMPILERS, first_usable, open_cuda_compiler
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.stream import TimedStream
-from harness.measure.kernel_data import KernelData, make_kernel_data
-from harness.measure.kernel_job import KernelJob
-from harness.measure.kernel_runner import measure_interleaved
-from harness.measure.verify import Tolerance
+from harness.measure.device.base import Compiler
+from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
+from harness.measure.kernels.runner import measure_interleaved
+from harness.measure.trial.verify import Tolerance
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec

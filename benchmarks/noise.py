@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment, Input, Measurement
-from harness.measure import trial
 from harness.measure.local import sampling_of
-from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
-from harness.measure.trial import Job
+from harness.measure.trial import trial
+from harness.measure.trial.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
+from harness.measure.trial.trial import Job
 from harness.space import Space
 from harness.space_file import Spec
 
@@ -216,8 +216,8 @@ Times = Callable[[Input, Config], float]
 class SimulatedMeasurer:
     """A `harness.measure.measurer.Measurer` that takes its samples from a noise model.
 
-    It samples as real measurers do, by the functions of harness.measure.trial and
-    harness.measure.occasions. Nothing is built, and nothing fails. With an
+    It samples as real measurers do, by the functions of harness.measure.trial.trial and
+    harness.measure.trial.occasions. Nothing is built, and nothing fails. With an
     `owner`, it uses the simulated process of that measurer.
     """
 
@@ -282,7 +282,7 @@ class SimulatedMeasurer:
 
 @dataclass
 class _Launches:
-    """A `harness.measure.trial.Runner` of one load of the code, without outputs."""
+    """A `harness.measure.trial.trial.Runner` of one load of the code, without outputs."""
 
     job: Job
     noise: Noise

@@ -35,7 +35,7 @@ from benchmarks.frame import SEED, Figures, benchmark, kernels, option, show
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.measure.choose import with_cache
 from harness.measure.devices import choose
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.models.prediction import PairEncoder
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec

@@ -30,7 +30,7 @@ from harness.analysis.inputs import InputReport
 from harness.core.records import Input, Outcome
 from harness.measure.choose import with_cache
 from harness.measure.devices import Backend, choose
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import pytest
 import sqlalchemy
 
-from harness.measure.child import Child
 from harness.measure.devices import Backend, choose
+from harness.measure.process.child import Child
 from harness.results import engine as engines
 from tests.helpers.fakes import SharedWorker
 from tests.helpers.postgres_server import ADVICE, Server, programs, running_server
@@ -237,7 +237,7 @@ def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
 
     Starting new ones, and PoCL's compiler in them, takes longer than to measure a kernel.
     """
-    for module, shared in zip(("device_client", "build_queue"), pair, strict=True):
+    for module, shared in zip(("kernels.client", "builds.queue"), pair, strict=True):
         monkeypatch.setattr(f"harness.measure.{module}.Child", partial(_Lent, shared))
 
 

@@ -24,7 +24,7 @@ from benchmarks.peers.landscape import BudgetSpent, Course, Landscape, Peer, lan
 from benchmarks.recordings import recorded
 from harness.core.errors import UsageError
 from harness.core.files import unwritable
-from harness.measure.child import ChildLost
+from harness.measure.process.child import ChildLost
 from harness.recordings.read import RecordingFile
 
 _BLOCK = 5  # seeds in a job

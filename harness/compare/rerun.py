@@ -31,7 +31,7 @@ from harness.core.machine import notes
 from harness.core.records import Config, Input, Measurement
 from harness.measure.choose import fitted_to
 from harness.measure.measurer import Measurer
-from harness.measure.occasions import join
+from harness.measure.trial.occasions import join
 from harness.results import FINAL, RunPlan, Store, without_password
 from harness.results.notes import COMPARED, RERUN
 from harness.space import ConstrainedSpace

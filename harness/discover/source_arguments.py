@@ -16,7 +16,7 @@ from harness.core.kernel_name import plain_name
 from harness.core.program import Launch
 from harness.discover.syntax import Argument, KernelSignature, find_kernels
 from harness.discover.types import numpy_type
-from harness.measure.kernel_data import KernelData
+from harness.measure.kernels.data import KernelData
 from harness.measure.opencl.arguments import KernelParameter, why_unfit
 from harness.source.kernel_source import Source
 from harness.source.parser_text import CUDA, ParserText, prepare

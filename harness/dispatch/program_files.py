@@ -12,7 +12,7 @@ from harness.core.machine import usable_cores
 from harness.core.records import Config, Input, Value
 from harness.dispatch.dispatcher import KernelFile
 from harness.dispatch.program import DispatchProgram
-from harness.measure.build_queue import BuildQueue
+from harness.measure.builds.queue import BuildQueue
 from harness.measure.programs.measurer import backend_of, command_build
 from harness.measure.programs.worker import ProgramBuildWorker
 from harness.space import ConstrainedSpace

@@ -30,8 +30,8 @@ from harness.core.records import Config, DeviceLimits, Environment, Input, Measu
 from harness.fleet.bundle import Bundle, PackedSpec
 from harness.fleet.offer import Offer, OfferedDevice, make_offer
 from harness.measure.choose import fitted_backend
-from harness.measure.device_lock import locked
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.process.device_lock import locked
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec

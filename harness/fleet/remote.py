@@ -12,7 +12,7 @@ from harness.core.records import Config, Input, Measurement
 from harness.fleet.agent import Agent, OpenedDevice
 from harness.fleet.bundle import Bundle, PackedSpec
 from harness.fleet.cluster import Cluster, WorkerLost
-from harness.measure.occasions import ONE_OCCASION, split_rounds
+from harness.measure.trial.occasions import ONE_OCCASION, split_rounds
 from harness.space import Space
 from harness.space_file import Spec
 
@@ -72,16 +72,13 @@ class RemoteMeasurer:
         self._expected: list[Config] = []
 
     def fitted(self, spec: Spec) -> Spec:
-        """Return the space without the flags that the worker's compiler does not know."""
         narrowed = {name: getattr(self._fitted, name) for name in ("parameters", "baselines")}
         return dataclasses.replace(spec, notices=self._fitted.notices, **narrowed)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:
-        """Announce what will be measured next."""
         self._expected += configs
 
     def recall(self, problem: Input, measured: Iterable[Measurement]) -> None:
-        """Announce earlier measurements of an input."""
         self._recalled.append((problem, tuple(measured)))
 
     def measure(

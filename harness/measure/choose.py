@@ -17,7 +17,7 @@ from harness.measure.devices import (
     choose_devices,
     choose_one,
 )
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Fitting, Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space_file import Spec

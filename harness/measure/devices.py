@@ -1,25 +1,31 @@
 """Choose a backend, and say why; or what to install where the requested one cannot run.
 
-A person names devices by index, UUID, or a part of the name.
+A person names devices by index, UUID, or a part of the name. A device must run an empty kernel:
+without that, each configuration would fail by itself, for a reason that is none of its own.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-from harness.core.errors import BackendUnavailable, UsageError
+from harness.core.errors import BackendUnavailable, BuildFailed, LaunchFailed, UsageError
 from harness.core.invocation import command_line
+from harness.core.program import Binary, Launch, Program
 from harness.core.records import WARM
 from harness.core.text import nearest, suggestion
-from harness.measure import empty_kernel
-from harness.measure.backends.base import Compiler, Device
+from harness.measure.builds.cache import BuildCache
 from harness.measure.cuda import gpus
 from harness.measure.cuda.compilers import NVCC, first_usable, open_cuda_compiler
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import MIG, VISIBLE, CudaGpu
+from harness.measure.cuda.nvcc import ENVIRONMENT
+from harness.measure.device.base import Compiler, Device
 from harness.measure.opencl import device as opencl_device
 from harness.measure.opencl import driver as opencl
 
@@ -83,7 +89,7 @@ class Backend:
 
     def run_empty_kernel(self, device: Device, compiler: Compiler) -> None:
         """Raise BackendUnavailable, with the cause and the cure, where no empty kernel runs."""
-        empty_kernel.require_working(device, compiler, self.language)
+        run_empty_kernel(device, compiler, self.language)
 
 
 def names_in(options: Sequence[str]) -> list[str]:
@@ -276,3 +282,66 @@ def _cuda(gpu: CudaGpu, why: str) -> Backend:
 
 def _opencl(device: opencl.DeviceName, why: str) -> Backend:
     return Backend("opencl", "opencl", why, device)
+
+
+_EMPTY_KERNEL = "harness_empty"
+_EMPTY_KERNELS = {
+    "cuda": f'extern "C" __global__ void {_EMPTY_KERNEL}() {{}}\n',
+    "opencl": f"kernel void {_EMPTY_KERNEL}() {{}}\n",
+}
+_TO_BUILD = {
+    "cuda": "Set NVCC_CCBIN to a C++ compiler that this nvcc supports, or CUDACXX to another nvcc",
+    "opencl": "Update the device's driver, or see with clinfo whether another device works",
+}
+_TO_RUN = {
+    "cuda": "See whether nvidia-smi works, and what the system's log (dmesg) says of the GPU",
+    "opencl": "See whether clinfo works, and update the device's driver",
+}
+
+
+def run_empty_kernel(device: Device, compiler: Compiler, language: str) -> None:
+    """Raise BackendUnavailable, with the cause and the cure, where an empty kernel does not run."""
+    try:
+        binary = _compiled(compiler, language)
+    except BuildFailed as error:
+        raise BackendUnavailable(
+            f"{compiler.identity} does not compile an empty kernel. {_TO_BUILD[language]}.\n{error}"
+        ) from None
+    try:
+        module = device.load(binary)
+        device.launch(module, [Launch(_EMPTY_KERNEL, (1,), (1,), ())])
+    except LaunchFailed as error:
+        raise BackendUnavailable(
+            f"an empty kernel that {compiler.identity} compiled does not run on the device: "
+            f"{error}. {_flags_advice() if language == 'cuda' else ''}"
+            f"{empty_kernel_advice(language)}"
+        ) from None
+
+
+def empty_kernel_advice(language: str) -> str:
+    """Say what to do where an empty kernel does not run."""
+    if language == "opencl" and shutil.which("ld") is None:
+        return "PoCL links kernels with `ld`, which is not on PATH. Install binutils"
+    return _TO_RUN[language]
+
+
+def _compiled(compiler: Compiler, language: str) -> Binary:
+    """Return the empty kernel from the build cache, or compile it."""
+    program = Program(_EMPTY_KERNELS[language] + _host_compiler(language), (), ())
+    key = program.key(compiler.identity)
+    return BuildCache().get_or_build(key, partial(compiler.compile, program))
+
+
+def _host_compiler(language: str) -> str:
+    """Return a comment that changes with the host compiler: nvcc may refuse the next one."""
+    found = shutil.which(os.environ.get("NVCC_CCBIN") or "gcc") if language == "cuda" else None
+    if found is None:
+        return ""
+    path = Path(found).resolve()
+    return f"// {path} of {path.stat().st_mtime_ns}\n"
+
+
+def _flags_advice() -> str:
+    """Name the variables that may have changed the architecture to compile for."""
+    names = [name for name in ENVIRONMENT if os.environ.get(name)]
+    return f"Unset {', '.join(names)}: flags may name another architecture. " if names else ""

@@ -19,9 +19,9 @@ from typing import Generic, TypeVar
 
 from harness.core.errors import ExpressionError
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input, Measurement
-from harness.measure.build_queue import B, BuildQueue
-from harness.measure.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
-from harness.measure.trial import Job
+from harness.measure.builds.queue import B, BuildQueue
+from harness.measure.trial.occasions import ONE_OCCASION, Block, over_occasions, split_rounds
+from harness.measure.trial.trial import Job
 from harness.space import Space
 from harness.space_file import Spec
 from harness.stats.timing import Sampling

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from harness.core.records import Config, DeviceLimits, Environment, Input, Measurement
-from harness.measure.occasions import ONE_OCCASION
+from harness.measure.trial.occasions import ONE_OCCASION
 from harness.space import Space
 from harness.space_file import Spec
 
@@ -59,7 +59,7 @@ class Measurer(Protocol):
         The rounds are split into one occasion for each of the `seeds`, which are those of the
         input's data: two sets of data for each seed but that of the search, 0. Every occasion
         begins with new loads of the code and new allocations, unless the only seed is 0. See
-        harness.measure.occasions.
+        harness.measure.trial.occasions.
         """
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from harness.core.records import (
     Outcome,
 )
 from harness.measure.measurer import Measurer
-from harness.measure.occasions import ONE_OCCASION
+from harness.measure.trial.occasions import ONE_OCCASION
 from harness.space import Space
 
 MOST_FAULTS = 3

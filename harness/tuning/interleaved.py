@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from harness.core.records import Config, Input, Interleaved, Measurement, StopReason
-from harness.measure.occasions import ONE_OCCASION
+from harness.measure.trial.occasions import ONE_OCCASION
 from harness.tuning.state import State
 
 

@@ -22,7 +22,7 @@ from harness.core.records import (
     Outcome,
 )
 from harness.measure.measurer import Measurer
-from harness.measure.occasions import new_seed
+from harness.measure.trial.occasions import new_seed
 from harness.results import (
     LEFT_OUT,
     SEARCHED,

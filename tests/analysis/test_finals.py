@@ -16,7 +16,7 @@ from harness.core.observations import UNCLAIMED
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.dispatch.candidates import matrix_of
 from harness.display.inputs import claims_lines
-from harness.measure.occasions import DATA_SETS, ONE_OCCASION
+from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import FINAL
 from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages

@@ -16,7 +16,7 @@ from harness.core.errors import UsageError
 from harness.core.modules import load_module
 from harness.core.records import Config, Input, Outcome
 from harness.measure.devices import Backend
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from tests.helpers.replays import RECORDED, SPACE, FormulaMeasurer, write_recording, write_space
 

@@ -17,7 +17,7 @@ from harness.api.host_text import host_text
 from harness.api.spaces import load_space, make_space
 from harness.core.errors import SpecError, UsageError
 from harness.core.records import Input
-from harness.measure.host_module import HostModule
+from harness.measure.trial.host_module import HostModule
 from harness.space_file import Spec, read_document
 
 ROOT = Path(__file__).parents[2]
@@ -194,7 +194,7 @@ def test_script_without_a_guard_is_not_run_again_by_the_processes_that_measure(
     script = tmp_path / "script.py"
     script.write_text(
         "import os\n"
-        "from harness.measure.child import Child\n"
+        "from harness.measure.process.child import Child\n"
         "from tests.helpers.planted import process_of\n"
         "child = Child(object)\n"
         "print(child.call(process_of, timeout_s=60) != os.getpid())\n"

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.starchart import UniformSampler, verdict
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole, Timing
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats import Estimate

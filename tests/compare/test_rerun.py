@@ -29,7 +29,7 @@ from harness.core.records import (
     Timing,
 )
 from harness.measure.measurer import Measurer
-from harness.measure.occasions import split_rounds
+from harness.measure.trial.occasions import split_rounds
 from harness.results.view import read_results
 from harness.space import Space
 from tests.compare.test_compare import ENVIRONMENT, SPACE, run, tuned

@@ -19,7 +19,7 @@ from harness.discover.host_file import host_text
 from harness.discover.space_file import space_text, to_do
 from harness.discover.syntax import Argument
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
-from harness.measure.kernel_data import make_kernel_data
+from harness.measure.kernels.data import make_kernel_data
 from harness.measure.opencl.driver import OpenClCompiler, find_device
 from harness.source.kernel_source import Source
 from harness.source.pragmas import EXAMPLES

@@ -17,7 +17,7 @@ from benchmarks import repeatability
 from harness.core.records import Config, DeviceLimits, Input, Measurement, Outcome, Timing
 from harness.dispatch.candidates import matrix_of, shortlist
 from harness.dispatch.study import QUICK, study
-from harness.measure.occasions import ONE_OCCASION
+from harness.measure.trial.occasions import ONE_OCCASION
 from harness.report.findings import Findings
 from harness.results import CANDIDATE
 from harness.results.view import Results, read_results, the_one

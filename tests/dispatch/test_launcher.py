@@ -342,7 +342,7 @@ def by_tile(given: Input, config: Config) -> float:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds run in this process, and only the tree is learnt."""
-    monkeypatch.setattr("harness.measure.build_queue.Child", HereChild)
+    monkeypatch.setattr("harness.measure.builds.queue.Child", HereChild)
     monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
     monkeypatch.setattr(
         dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]

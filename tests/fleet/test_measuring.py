@@ -24,7 +24,7 @@ from harness.fleet.measurers import FleetMeasurers, FleetRequest, fleet_measurer
 from harness.fleet.offer import Offer, OfferedDevice, make_offer
 from harness.measure.choose import fitted_to
 from harness.measure.devices import Backend
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space
@@ -113,7 +113,7 @@ def test_the_environment_and_notices_are_the_workers(
     faults: Spec, remote: Measurer, module_opencl: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
-    lock = "harness.measure.device_client.device_locked"
+    lock = "harness.measure.kernels.client.device_locked"
     monkeypatch.setattr(lock, lambda _: contextlib.nullcontext())
     with contextlib.closing(KernelMeasurer(faults, module_opencl)) as local:
         assert local.environment == remote.environment

@@ -12,10 +12,10 @@ import pytest
 
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input
-from harness.measure.device_worker import DeviceWorker
-from harness.measure.kernel_job import KernelJob
-from harness.measure.kernels import KernelMeasurer
-from harness.measure.verify import Tolerance
+from harness.measure.kernels.data import KernelJob
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.kernels.worker import DeviceWorker
+from harness.measure.trial.verify import Tolerance
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
 from harness.stats.timing import Sampling
@@ -94,13 +94,13 @@ def fake_worker(folder: Path, device: FakeDevice, host: str = FAKE_HOST) -> Devi
 
 def measure_kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process build and run kernels of fake devices."""
-    for module in ("device_client", "build_queue"):
+    for module in ("kernels.client", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
 
 
 def measure_programs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process build and run programs, which takes no time to start."""
-    for module in ("programs.measurer", "build_queue"):
+    for module in ("programs.measurer", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
     worker = "harness.measure.programs.worker"
     monkeypatch.setattr(f"{worker}.end_programs_when_terminated", lambda: None)

@@ -24,10 +24,10 @@ import numpy.typing as npt
 from harness.core.errors import BuildFailed, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Binary, Contents, Fill, Launch, Program
 from harness.core.records import Build, DeviceLimits, Environment
-from harness.measure.backends.base import Compiler, Device, why_unlaunchable
-from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.clock_watch import ClockWatch
+from harness.measure.clocks.watch import ClockWatch
 from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.device.base import Compiler, Device, why_unlaunchable
+from harness.measure.device.guard_zones import StrayWrite
 from harness.measure.devices import Backend
 
 Kernel = Callable[..., None]

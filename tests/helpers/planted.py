@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.core.records import Config, Input, Measurement, Value
 from harness.measure.devices import Backend
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.measurer import Measurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec

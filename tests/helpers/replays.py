@@ -21,7 +21,7 @@ from harness.core.records import (
     shown,
 )
 from harness.measure.measurer import Measurer
-from harness.measure.occasions import split_rounds
+from harness.measure.trial.occasions import split_rounds
 from harness.recordings.replay import ReplayMeasurer
 from harness.results import Store, writing
 from harness.search import Progress, SearchOptions, make_opentuner_tables, resolve_techniques

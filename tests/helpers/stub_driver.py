@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import BackendUnavailable
+from harness.measure.builds.elf import sections
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA
 from harness.measure.cuda.nvcc import find_nvcc
 from harness.measure.devices import choose
-from harness.measure.elf import sections
 
 SOURCES = Path(__file__).parent / "stub_cuda"
 LIBRARY = "libcuda.so.1"

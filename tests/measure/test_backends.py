@@ -10,14 +10,14 @@ import pytest
 
 from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.program import Binary, Fill, Launch, Program
-from harness.measure.backends.base import Compiler, Device
-from harness.measure.backends.guard_zones import StrayWrite
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus
 from harness.measure.cuda.nvcc import Nvcc
+from harness.measure.device.base import Compiler, Device
+from harness.measure.device.guard_zones import StrayWrite
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import OpenClCompiler, find_device
-from harness.measure.verify import NAN
+from harness.measure.trial.verify import NAN
 from tests.helpers.compilers import needs_nvcc
 from tests.helpers.fakes import FakeCompiler, FakeDevice
 from tests.helpers.stub_driver import needs_pycuda

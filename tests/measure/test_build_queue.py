@@ -19,10 +19,10 @@ from harness.core.files import cache_folder
 from harness.core.machine import spare_cores
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Measurement, Outcome
-from harness.measure.build_cache import BuildCache, digests
-from harness.measure.build_queue import BuildQueue
+from harness.measure.builds.cache import BuildCache, digests
+from harness.measure.builds.queue import BuildQueue
 from harness.measure.devices import Backend
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Spec, load_spec
@@ -102,7 +102,7 @@ def overlaps(journal: Path) -> int:
 def test_builds_overlap_measurements_but_where_they_share_its_core(
     fake: OpenFake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_cpu: bool, spare: int
 ) -> None:
-    monkeypatch.setattr("harness.measure.kernels.spare_cores", lambda *, devices: spare)
+    monkeypatch.setattr("harness.measure.kernels.measurer.spare_cores", lambda *, devices: spare)
     measurer, space = fake(shares_cpu=shares_cpu, compile_s=0.15, launch_s=0.04)
     configs = list(space)[:4]
     measurer.expect(space, configs[:3])
@@ -284,8 +284,8 @@ WRITER = """
 import sys
 sys.path.insert(0, sys.argv[3])
 from pathlib import Path
-from harness.measure.backends.base import Binary
-from harness.measure.build_cache import BuildCache
+from harness.measure.device.base import Binary
+from harness.measure.builds.cache import BuildCache
 from harness.core.records import Build
 cache, data = BuildCache(Path(sys.argv[1])), sys.argv[2].encode() * 100_000
 for _ in range(200):

@@ -12,16 +12,16 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
-from harness.measure.backends.guard_zones import (
+from harness.measure.device.guard_zones import (
     ZONE_BYTES,
     StrayWrite,
     stray_write,
     zone_bytes,
     zone_content,
 )
-from harness.measure.device_worker import DataLost, DeviceWorker
-from harness.measure.kernel_job import KernelJob
-from harness.measure.occasions import Block
+from harness.measure.kernels.data import KernelJob
+from harness.measure.kernels.worker import DataLost, DeviceWorker
+from harness.measure.trial.occasions import Block
 from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker
 from tests.helpers.fakes import Array, FakeDevice
 

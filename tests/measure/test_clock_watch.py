@@ -10,9 +10,9 @@ import pytest
 
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Outcome
-from harness.measure import clock_watch
-from harness.measure.clock_watch import GPU_WARMUP_S, PAUSE_S, ClockWatch, SampleClocks
-from harness.measure.kernel_runner import measure_interleaved, measure_kernel
+from harness.measure.clocks import watch as clock_watch
+from harness.measure.clocks.watch import GPU_WARMUP_S, PAUSE_S, ClockWatch, SampleClocks
+from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.local import sampling_of
 from harness.space_file import load_spec
 from tests.helpers.fakes import FakeDevice

@@ -13,7 +13,6 @@ import pytest
 from harness.core.errors import BackendUnavailable
 from harness.core.program import Launch
 from harness.core.records import DeviceLimits
-from harness.measure.backends.base import why_unlaunchable
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda import probe
 from harness.measure.cuda.compilers import first_usable
@@ -26,6 +25,7 @@ from harness.measure.cuda.gpus import (
     list_gpus,
     load_driver,
 )
+from harness.measure.device.base import why_unlaunchable
 from harness.measure.devices import choose
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc

@@ -24,17 +24,16 @@ from harness.core.errors import (
 from harness.core.kernel_name import reference_lines
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import DEVICE_UUID, Build
-from harness.measure.backends.guard_zones import ZONE_BYTES
 from harness.measure.cuda.bindings import BindingsDriver
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, require_cooperative
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.pycuda import PyCudaDriver
 from harness.measure.cuda.stream import HELD_AT_ONCE, LIMIT_NS
-from harness.measure.devices import choose_one
-from harness.measure.empty_kernel import require_working
+from harness.measure.device.guard_zones import ZONE_BYTES
+from harness.measure.devices import choose_one, run_empty_kernel
 from harness.measure.sensors.nvml import SensorFacts, open_sensors
-from harness.measure.verify import NAN
+from harness.measure.trial.verify import NAN
 from tests.helpers.stub_driver import StubDriver, needs_pycuda
 from tests.helpers.stub_nvml import BUS, Script
 
@@ -578,13 +577,13 @@ def test_empty_kernel_is_compiled_once_and_then_kept_for_this_host_compiler(
 ):
     compiler = Compiles(empty)
     for _ in range(2):
-        require_working(device, compiler, "cuda")
+        run_empty_kernel(device, compiler, "cuda")
     assert compiler.compiled == 1
     assert stub.calls().count("cuLaunchKernel harness_empty grid 1 1 1 group 1 1 1") == 2
     (tmp_path / "gcc").write_text("another")
     (tmp_path / "gcc").chmod(0o755)
     monkeypatch.setenv("NVCC_CCBIN", str(tmp_path / "gcc"))
-    require_working(device, compiler, "cuda")
+    run_empty_kernel(device, compiler, "cuda")
     assert compiler.compiled == 2
 
 
@@ -611,7 +610,7 @@ def test_empty_kernel_that_does_not_run_names_the_cure(
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-arch=sm_75")
     fail(rule)
     with pytest.raises(BackendUnavailable, match=f"(?s){message}"):
-        require_working(device, Compiles(result or empty), "cuda")
+        run_empty_kernel(device, Compiles(result or empty), "cuda")
 
 
 # ------------------------------------------------------------------------- its failures
@@ -718,7 +717,7 @@ def test_named_gpu_is_opened_and_compiled_for(two_gpus):
     assert device.environment("").device == "NVIDIA H100"
     assert notes[DEVICE_UUID] == "GPU-abababab-abab-abab-abab-ababababab01"
     assert notes["pci_bus_id"] == "0000:1C:00.0"
-    backend.require_working(device, backend.open_compiler())
+    backend.run_empty_kernel(device, backend.open_compiler())
     with pytest.raises(LaunchFailed, match="no kernel image"):
         device.load(choose_one("cuda", ["0"]).open_compiler().compile(Program(EMPTY, (), ())))
 

@@ -14,7 +14,7 @@ import pytest
 
 import harness
 from harness.core.records import Config, Input, Outcome
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results.view import Results, read_results, the_one
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec

@@ -14,8 +14,8 @@ from harness.core.errors import BuildFailed
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
 from harness.measure.flags import fitted_to_backend, fitted_to_program
-from harness.measure.kernel_runner import BIT_EXACT
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.kernels.runner import BIT_EXACT
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec, load_spec
 from tests.helpers.fake_kernels import write_fake

@@ -11,8 +11,8 @@ import pytest
 from harness.core.errors import HostModuleError
 from harness.core.program import Fill
 from harness.core.records import Input
-from harness.measure.kernel_data import make_kernel_data
-from harness.measure.verify import NAN
+from harness.measure.kernels.data import make_kernel_data
+from harness.measure.trial.verify import NAN
 
 GIVEN = Input({"n": 4})
 GOOD = """\

@@ -14,10 +14,9 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import Program
 from harness.core.records import Config, Input, Outcome
 from harness.host import Launch, Read
-from harness.measure.host_module import TrackedConfig
-from harness.measure.kernel_data import KernelData, make_kernel_data
-from harness.measure.kernel_job import KernelJob
-from harness.measure.kernel_runner import KernelRunner, measure_interleaved, measure_kernel
+from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
+from harness.measure.kernels.runner import KernelRunner, measure_interleaved, measure_kernel
+from harness.measure.trial.host_module import TrackedConfig
 from harness.stats.timing import Sampling
 from tests.helpers.fake_kernels import fake_job
 from tests.helpers.fakes import Array, FakeCompiler, FakeDevice, Kernel

@@ -15,8 +15,8 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.program import Binary, Program
 from harness.core.records import Config, Measurement, Outcome
-from harness.measure.backends.base import Compiler
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.device.base import Compiler
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
 from tests.helpers.fake_kernels import FOUR, write_fake
 from tests.helpers.fakes import FAKE_HOST, FakeBackend, FakeCompiler, read_journal

@@ -15,8 +15,8 @@ from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.nvrtc import Nvrtc
 from harness.measure.cuda.occupancy import occupancy
 from harness.measure.devices import Backend
-from harness.measure.kernel_data import make_kernel_data
-from harness.measure.verify import Tolerance, verify
+from harness.measure.kernels.data import make_kernel_data
+from harness.measure.trial.verify import Tolerance, verify
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import load_spec

@@ -14,7 +14,8 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary, Program
-from harness.measure.build_cache import digests
+from harness.measure.builds.cache import digests
+from harness.measure.builds.elf import sections
 from harness.measure.cuda import cubin, nvcc
 from harness.measure.cuda.binary import (
     Resources,
@@ -23,7 +24,6 @@ from harness.measure.cuda.binary import (
 )
 from harness.measure.cuda.nvcc import Nvcc, find_nvcc
 from harness.measure.cuda.nvrtc import Nvrtc
-from harness.measure.elf import sections
 from tests.helpers.compilers import BOTH, needs_nvcc
 from tests.helpers.planted import SOON_S, is_running, until
 

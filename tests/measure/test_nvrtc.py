@@ -14,10 +14,10 @@ import pytest
 from harness.commands.check import main as check
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.program import Binary, Program
-from harness.measure.build_cache import BuildCache, digests
+from harness.measure.builds.cache import BuildCache, digests
+from harness.measure.builds.elf import sections
 from harness.measure.cuda import binary, nvrtc
 from harness.measure.cuda.nvrtc import Nvrtc, load_nvrtc
-from harness.measure.elf import sections
 from tests.helpers.compilers import needs_nvrtc
 from tests.measure.test_nvcc import SOURCE, program
 

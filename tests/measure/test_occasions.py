@@ -12,8 +12,8 @@ import pytest
 
 from harness.core.observations import SM_CLOCK_MHZ, THROTTLED_SAMPLES
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
-from harness.measure.kernels import KernelMeasurer
-from harness.measure.occasions import SEARCH_SEED, Block, join, over_occasions, split_rounds
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.trial.occasions import SEARCH_SEED, Block, join, over_occasions, split_rounds
 from harness.space import ConstrainedSpace, Space
 from tests.helpers.fake_kernels import FOUR, DeviceBackend, measure_kernels_here, write_fake
 from tests.helpers.fakes import KERNELS, FakeDevice, Kernel

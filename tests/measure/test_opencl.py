@@ -386,7 +386,7 @@ def test_options_of_the_environment_are_part_of_the_identity(
 
 
 BUILD = """
-from harness.measure.backends.base import Program
+from harness.measure.device.base import Program
 from harness.measure.opencl.driver import OpenClCompiler, find_device
 from harness.measure.opencl.device import OpenClDevice
 text = "kernel void f(global float *y) { y[get_global_id(0)] = 1; }"

@@ -15,8 +15,8 @@ import pytest
 from harness.core.observations import UNCLAIMED
 from harness.core.program import Argument, Binary, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason, Timing
-from harness.measure.kernels import KernelMeasurer
-from harness.measure.plausibility import (
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.trial.plausibility import (
     FLOOR_S,
     GPU_FLOOR_S,
     why_too_good,

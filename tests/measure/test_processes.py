@@ -22,10 +22,9 @@ import pytest
 
 from harness.core.errors import BuildFailed, UsageError
 from harness.core.program import Binary
-from harness.measure.build_queue import BuildWorker
-from harness.measure.child import Child, ChildLost, repeated
-from harness.measure.forked import ForkLost, run_forked
-from harness.measure.run_folder import RunFolder
+from harness.measure.builds.queue import BuildWorker
+from harness.measure.process.child import Child, ChildLost, ForkLost, repeated, run_forked
+from harness.measure.process.run_folder import RunFolder
 from tests.helpers.planted import FAULTS, SOON_S, descendants, is_running, until
 
 ROOT = Path(__file__).parents[2]
@@ -178,7 +177,7 @@ def test_deadline_does_not_pass_while_the_machine_sleeps(
 ) -> None:
     run(child, abs, -1)  # so that it has started
     clock = itertools.chain([0.0], itertools.repeat(3600.0))
-    monkeypatch.setattr("harness.measure.child.time.time", lambda: next(clock))
+    monkeypatch.setattr("harness.measure.process.child.time.time", lambda: next(clock))
     run(child, time.sleep, 1.2, timeout_s=1.0)
     with pytest.raises(ChildLost, match="did not end"):
         run(child, time.sleep, SOON_S, timeout_s=0.2)
@@ -228,7 +227,7 @@ def test_failure_while_the_temporary_folder_is_full_is_no_outcome(
     worker: BuildWorker[Any] = BuildWorker(Opens())
     with pytest.raises(BuildFailed):
         worker.compile(None)
-    monkeypatch.setattr("harness.measure.run_folder.room_bytes", lambda folder: 0)
+    monkeypatch.setattr("harness.measure.process.run_folder.room_bytes", lambda folder: 0)
     with pytest.raises(OSError, match="No space left on device"):
         worker.compile(None)
 
@@ -237,7 +236,7 @@ def test_failure_while_the_temporary_folder_is_full_is_no_outcome(
 
 OWNER = """
 import subprocess, sys, time
-from harness.measure.run_folder import RunFolder
+from harness.measure.process.run_folder import RunFolder
 folder = RunFolder()
 program = subprocess.Popen(["sleep", "600"], cwd=folder.path, start_new_session=True)
 print(folder.path, program.pid, folder._waiting.pid, flush=True)
@@ -313,10 +312,10 @@ import sys
 from pathlib import Path
 from harness.measure.devices import choose
 from harness.core.records import Config, Input
-from harness.measure.run_folder import RunFolder
+from harness.measure.process.run_folder import RunFolder
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 
 if __name__ == "__main__":
     spec = load_spec(Path(sys.argv[1])).with_measure({"timeout_s": 60})

@@ -22,11 +22,11 @@ from harness.core.records import (
     StopReason,
     Timing,
 )
-from harness.measure.occasions import Block
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.proof import Reference, without_unshown_gain
 from harness.measure.programs.runner import ProgramJob, ProgramResult
 from harness.measure.programs.worker import ProgramFacts, ProgramWorker
+from harness.measure.trial.occasions import Block
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from harness.stats.timing import time_ratio

@@ -18,8 +18,8 @@ import pytest
 
 from harness.core.errors import HostTooSlow
 from harness.core.records import Environment, Outcome
-from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_runner import measure_interleaved, measure_kernel
+from harness.measure.kernels.data import KernelData
+from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.sensors import energy as energy_module
 from harness.measure.sensors import nvml as nvml_module
 from harness.measure.sensors.energy import (

@@ -25,7 +25,7 @@ from harness.commands.check.targets import architecture_target, target_spaces
 from harness.commands.tune import main as tune
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.devices import Backend
-from harness.measure.kernels import KernelMeasurer
+from harness.measure.kernels.measurer import KernelMeasurer
 from harness.results import campaigns, read_measurements, reading
 from harness.space import ConstrainedSpace, Space
 from harness.space.launches import make_program

@@ -17,12 +17,12 @@ from harness.core.errors import HostTooSlow, OutOfDeviceMemory
 from harness.core.observations import HOST_RETRIES, RUNS_PER_SAMPLE
 from harness.core.program import Fill, Launch
 from harness.core.records import Config, Measurement, Outcome, StopReason
-from harness.measure import kernel_checks, kernel_runner
-from harness.measure.kernel_checks import CheckTime, adds_to_fill, why_astray
-from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_job import KernelJob, Twin
-from harness.measure.kernel_runner import BIT_EXACT, measure_interleaved, measure_kernel
-from harness.measure.verify import FILLS
+from harness.measure.kernels import checks as kernel_checks
+from harness.measure.kernels import runner as kernel_runner
+from harness.measure.kernels.checks import CheckTime, adds_to_fill, why_astray
+from harness.measure.kernels.data import KernelData, KernelJob, Twin
+from harness.measure.kernels.runner import BIT_EXACT, measure_interleaved, measure_kernel
+from harness.measure.trial.verify import FILLS
 from tests.helpers.fake_kernels import fake_job
 from tests.helpers.fakes import KERNELS, Array, FakeDevice, Kernel
 

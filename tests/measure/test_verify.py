@@ -13,7 +13,14 @@ from hypothesis.extra import numpy as hnp
 
 from harness.measure.opencl.device import OpenClDevice
 from harness.measure.opencl.driver import find_device
-from harness.measure.verify import FILLS, Tolerance, describe_wrong, is_comparable, size_of, verify
+from harness.measure.trial.verify import (
+    FILLS,
+    Tolerance,
+    describe_wrong,
+    is_comparable,
+    size_of,
+    verify,
+)
 
 WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 NUMBERS = ["bool", *WHOLE, "float16", "float32", "float64", "complex64", "complex128"]

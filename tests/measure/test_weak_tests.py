@@ -8,9 +8,9 @@ import pytest
 
 from harness.commands import check, tune
 from harness.core.records import Input
-from harness.measure import kernel_checks as weak
-from harness.measure.kernel_data import make_kernel_data
-from harness.measure.verify import Tolerance
+from harness.measure.kernels import checks as weak
+from harness.measure.kernels.data import make_kernel_data
+from harness.measure.trial.verify import Tolerance
 
 GIVEN = Input({"n": 64})
 

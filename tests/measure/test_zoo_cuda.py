@@ -9,8 +9,8 @@ import pytest
 
 from harness.core.records import Config, Input, Outcome
 from harness.measure.devices import choose
-from harness.measure.kernels import KernelMeasurer
-from harness.measure.occasions import new_seed
+from harness.measure.kernels.measurer import KernelMeasurer
+from harness.measure.trial.occasions import new_seed
 from harness.space import ConstrainedSpace
 from harness.space_file import load_spec
 from harness.stats.interleaved import is_shown

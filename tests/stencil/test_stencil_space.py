@@ -17,8 +17,8 @@ from harness.commands.stencil import main
 from harness.commands.tune import main as tune
 from harness.core.errors import HostModuleError, UsageError
 from harness.measure.devices import Backend
-from harness.measure.host_module import TrackedConfig
-from harness.measure.kernel_data import make_kernel_data
+from harness.measure.kernels.data import make_kernel_data
+from harness.measure.trial.host_module import TrackedConfig
 from harness.results.view import read_results
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec

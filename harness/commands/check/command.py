@@ -51,10 +51,10 @@ from harness.core.records import Config, Value
 from harness.core.text import counted, escaped
 from harness.display.formats import make_console
 from harness.display.text import print_line
-from harness.measure.build_queue import BuildQueue
-from harness.measure.host_module import TrackedConfig
+from harness.measure.builds.queue import BuildQueue
 from harness.measure.inventory import inventory
-from harness.measure.kernel_data import KernelData, make_kernel_data
+from harness.measure.kernels.data import KernelData, make_kernel_data
+from harness.measure.trial.host_module import TrackedConfig
 from harness.space_file import Spec, load_specs, space_schema
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from harness.commands.check.targets import CompileTarget, fitted_spec, target_sp
 from harness.core.errors import BuildFailed, ExpressionError
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import Build, Config, Input
-from harness.measure.backends.base import why_unloadable
-from harness.measure.build_queue import BuildQueue
+from harness.measure.builds.queue import BuildQueue
 from harness.measure.cuda.cubin import kernel_symbol, packed_arguments, parameter_places
 from harness.measure.cuda.occupancy import Occupancy, occupancy
-from harness.measure.kernel_data import KernelData
+from harness.measure.device.base import why_unloadable
+from harness.measure.kernels.data import KernelData
 from harness.space import ConstrainedSpace
 from harness.space.launches import make_program
 from harness.space_file import Parameter, Spec

@@ -12,9 +12,9 @@ from harness.commands.check.targets import checked_spaces
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.machine import usable_cores
 from harness.core.records import Config
-from harness.measure.build_queue import BuildQueue
-from harness.measure.child import Child, ChildLost
+from harness.measure.builds.queue import BuildQueue
 from harness.measure.flags import fitted_to_program
+from harness.measure.process.child import Child, ChildLost
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.measurer import backend_of, command_build
 from harness.measure.programs.worker import ProgramBuildWorker

@@ -14,7 +14,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.program import Program
 from harness.core.records import DeviceLimits, Input, Value
-from harness.measure.build_queue import BuildQueue
+from harness.measure.builds.queue import BuildQueue
 from harness.measure.choose import with_arch, with_cuda_compiler
 from harness.measure.cuda.compilers import first_usable
 from harness.measure.cuda.occupancy import multiprocessor

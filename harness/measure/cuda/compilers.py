@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.backends.base import Compiler
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.nvrtc import Nvrtc
+from harness.measure.device.base import Compiler
 
 NVCC, NVRTC = "nvcc", "nvrtc"
 CUDA_COMPILERS: Mapping[str, type[Nvcc] | type[Nvrtc]] = {NVCC: Nvcc, NVRTC: Nvrtc}

@@ -18,13 +18,13 @@ import numpy.typing as npt
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.backends.base import why_unloadable
-from harness.measure.backends.driver_device import DriverDevice
-from harness.measure.clock_watch import ClockWatch
+from harness.measure.clocks.watch import ClockWatch
 from harness.measure.cuda import probe
 from harness.measure.cuda.gpus import CudaGpu, driver_version, load_driver, require_driver
 from harness.measure.cuda.module import CudaModule
 from harness.measure.cuda.stream import TimedStream
+from harness.measure.device.base import why_unloadable
+from harness.measure.device.driver_device import DriverDevice
 
 _KEPT_MODULES = 2  # of a configuration and its twin
 
@@ -87,7 +87,6 @@ class CudaDevice(DriverDevice):
 
     @cached_property
     def limits(self) -> DeviceLimits:
-        """The device's limits on a launch."""
         ask = self._attribute
         return DeviceLimits(
             max_group_size=ask("MAX_THREADS_PER_BLOCK"),

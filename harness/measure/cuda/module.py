@@ -14,9 +14,6 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import ANY_CARVEOUT, Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
-from harness.measure.backends.base import three, why_unlaunchable
-from harness.measure.backends.driver_device import KEPT_LAUNCHES
-from harness.measure.backends.guard_zones import BoundArray
 from harness.measure.cuda.calls import CudaDriver, LaunchShape
 from harness.measure.cuda.cubin import (
     ParameterPlace,
@@ -25,6 +22,9 @@ from harness.measure.cuda.cubin import (
     parameter_places,
     variable_names,
 )
+from harness.measure.device.base import three, why_unlaunchable
+from harness.measure.device.driver_device import KEPT_LAUNCHES
+from harness.measure.device.guard_zones import BoundArray
 
 Bound = Mapping[str, BoundArray | np.generic]
 """The bound arguments of a device; another object after each `bind`."""

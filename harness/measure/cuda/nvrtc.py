@@ -22,7 +22,7 @@ from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import cache_folder
 from harness.core.flag_file import with_values
 from harness.core.program import Binary, Program
-from harness.measure.build_cache import digests
+from harness.measure.builds.cache import digests
 from harness.measure.cuda.binary import (
     SOURCE_NAME,
     checked_arch,
@@ -31,7 +31,7 @@ from harness.measure.cuda.binary import (
     readable_log,
     why_untracked,
 )
-from harness.measure.forked import ForkLost, run_forked
+from harness.measure.process.child import ForkLost, run_forked
 from harness.source.kernel_source import included_texts
 
 COMPILE_TIMEOUT_S = 120.0

@@ -136,7 +136,7 @@ class SmClock:
     device's. The GPU's time has steps of 32 ns to 1 us, and more on some. Both kernels therefore
     wait for the beginning of a step, and the second one for the end of a least interval. Launches
     must not begin in step with the GPU's time, which times them as well (see
-    harness.measure.clock_tick): the first kernel takes a whole number of steps. Every method may
+    harness.measure.clocks.tick): the first kernel takes a whole number of steps. Every method may
     raise the driver's errors.
     """
 

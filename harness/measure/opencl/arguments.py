@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Launch
-from harness.measure.backends.guard_zones import BoundArray
+from harness.measure.device.guard_zones import BoundArray
 
 VECTOR_HINT = '; pass a structure of its size, such as np.void((x, y), "f4, f4") for a float2'
 

@@ -17,9 +17,9 @@ from harness.core.errors import BuildFailed, LaunchFailed
 from harness.core.kernel_name import plain_name
 from harness.core.program import ANY_CARVEOUT, Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.backends.base import three, why_unlaunchable
-from harness.measure.backends.driver_device import KEPT_LAUNCHES, DriverDevice
-from harness.measure.backends.guard_zones import BoundArray, StrayWrite
+from harness.measure.device.base import three, why_unlaunchable
+from harness.measure.device.driver_device import KEPT_LAUNCHES, DriverDevice
+from harness.measure.device.guard_zones import BoundArray, StrayWrite
 from harness.measure.opencl.arguments import KernelParameter, local_position, why_unfit
 from harness.measure.opencl.driver import (
     DeviceName,

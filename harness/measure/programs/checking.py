@@ -9,8 +9,8 @@ from pathlib import Path
 
 from harness.core.errors import HostModuleError
 from harness.core.records import Value
-from harness.measure.host_module import load_host
 from harness.measure.programs.outputs import WrongOutput
+from harness.measure.trial.host_module import load_host
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError
 from harness.core.flag_file import with_copies
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.build_queue import BuildQueue
-from harness.measure.child import Child, ChildLost, repeated
+from harness.measure.builds.queue import BuildQueue
 from harness.measure.flags import fitted_to_program
 from harness.measure.local import LocalMeasurer
-from harness.measure.occasions import ONE_OCCASION, Block
+from harness.measure.process.child import Child, ChildLost, repeated
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.proof import (
     Reference,
@@ -29,6 +28,7 @@ from harness.measure.programs.runner import ProgramJob, ProgramResult
 from harness.measure.programs.worker import ProgramBuildWorker, ProgramWorker
 from harness.measure.sensors.energy import ENERGY_S
 from harness.measure.sensors.nvml import energy_notices
+from harness.measure.trial.occasions import ONE_OCCASION, Block
 from harness.space import Space
 from harness.space_file import Spec
 
@@ -121,7 +121,6 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         self._references: dict[Input, Reference | HostModuleError] = {}
 
     def fitted(self, spec: Spec) -> Spec:
-        """Return the space without the flags that the program's compiler does not know."""
         return fitted_to_program(spec)
 
     def expect(self, space: Space, configs: Iterable[Config]) -> None:

@@ -16,7 +16,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.text import suggestion
 from harness.core.worst_element import WorstElement
 from harness.measure.programs.sandbox import STDERR, STDOUT
-from harness.measure.verify import Tolerance, verify
+from harness.measure.trial.verify import Tolerance, verify
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 
 _TICK_S = 1e-9

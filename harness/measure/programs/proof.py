@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from harness.core.observations import UNTIMED
 from harness.core.records import Measurement, Outcome
 from harness.core.text import format_time
-from harness.measure.plausibility import why_too_fast
 from harness.measure.programs.runner import ProgramResult
+from harness.measure.trial.plausibility import why_too_fast
 from harness.space_file import ProgramPlan
 from harness.stats.timing import time_ratio
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 from harness.core.errors import LaunchFailed
 from harness.core.observations import UNTIMED
 from harness.core.records import Measurement, Outcome
-from harness.measure import trial
-from harness.measure.child import is_from_outside
+from harness.measure.process.child import is_from_outside
+from harness.measure.process.run_folder import require_room
 from harness.measure.programs.building import command_words
 from harness.measure.programs.checking import Checker, CheckTimeout, ProgramRun
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
@@ -33,9 +33,9 @@ from harness.measure.programs.sandbox import (
     CommandResult,
     run_command,
 )
-from harness.measure.run_folder import require_room
 from harness.measure.sensors.energy import RaplCounter, energy_of_runs, joules
-from harness.measure.trial import Job, RunFailed
+from harness.measure.trial import trial
+from harness.measure.trial.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
 

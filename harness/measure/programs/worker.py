@@ -10,8 +10,7 @@ from typing import TypeVar
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.modules import ImportsApart
 from harness.core.records import Environment
-from harness.measure.build_queue import BuildWorker
-from harness.measure.occasions import Block
+from harness.measure.builds.queue import BuildWorker
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.outputs import Expected, WrongOutput
 from harness.measure.programs.proof import Reference
@@ -24,7 +23,8 @@ from harness.measure.programs.runner import (
 )
 from harness.measure.programs.sandbox import end_programs_when_terminated
 from harness.measure.sensors.energy import RaplCounter, SensorUnavailable
-from harness.measure.trial import RunFailed, outcome_of
+from harness.measure.trial.occasions import Block
+from harness.measure.trial.trial import RunFailed, outcome_of
 
 T = TypeVar("T")
 

@@ -20,15 +20,14 @@ from harness.core.records import (
     Measurement,
     Outcome,
 )
-from harness.measure.backends.base import Compiler, Device
+from harness.measure.device.base import Compiler, Device
 from harness.measure.devices import Backend
-from harness.measure.kernel_checks import weak_tests, why_overwritten
-from harness.measure.kernel_data import KernelData, make_kernel_data
-from harness.measure.kernel_job import KernelJob
-from harness.measure.kernel_runner import measure_interleaved, measure_kernel
-from harness.measure.occasions import SEARCH_SEED, Block, data_seeds
+from harness.measure.kernels.checks import weak_tests, why_overwritten
+from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
+from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.sensors.nvml import SensorFacts, Sensors, open_sensors, other_processes
-from harness.measure.verify import Tolerance
+from harness.measure.trial.occasions import SEARCH_SEED, Block, data_seeds
+from harness.measure.trial.verify import Tolerance
 
 T = TypeVar("T")
 

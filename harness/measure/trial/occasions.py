@@ -17,7 +17,7 @@ from typing import TypeVar
 from harness.core.observations import CLOCK_ERROR, COUNTS
 from harness.core.records import Measurement, Outcome, StopReason, Timing
 from harness.measure.sensors.nvml import THROTTLED
-from harness.measure.trial import Job
+from harness.measure.trial.trial import Job
 
 J = TypeVar("J", bound=Job)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -16,16 +16,25 @@ from harness.core.errors import (
     OutOfDeviceMemory,
 )
 from harness.core.records import Input
-from harness.measure import empty_kernel
-from harness.measure.child import Child, ChildLost, repeated
-from harness.measure.device_lock import device_locked
-from harness.measure.device_worker import DataLost, DeviceFacts, DeviceWorker
-from harness.measure.devices import Backend
-from harness.measure.occasions import SEARCH_SEED
+from harness.measure.devices import Backend, empty_kernel_advice
+from harness.measure.kernels.worker import DataLost, DeviceFacts, DeviceWorker
+from harness.measure.process.child import Child, ChildLost, repeated
+from harness.measure.process.device_lock import locked
+from harness.measure.trial.occasions import SEARCH_SEED
 
 _PREPARE_TIMEOUT_S = 600.0
 
 T = TypeVar("T")
+
+
+@contextmanager
+def device_locked(backend: Backend) -> Iterator[None]:
+    """Hold the lock of a backend's device."""
+    if backend.device is None:
+        yield
+        return
+    with locked(backend.device.identity, str(backend.device)):
+        yield
 
 
 class _DeviceProcess:
@@ -93,7 +102,7 @@ class DeviceClient:
         except ChildLost as lost:
             raise BackendUnavailable(
                 f"an empty kernel does not run on the {self._language} device: its process {lost}\n"
-                f"{empty_kernel.advice(self._language)}"
+                f"{empty_kernel_advice(self._language)}"
             ) from None
 
     def argument_names(self, problem: Input) -> tuple[str, ...]:

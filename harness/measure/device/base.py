@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from harness.core.program import Argument, Binary, Contents, Launch, Program
 from harness.core.records import Build, DeviceLimits, Environment
-from harness.measure.backends.guard_zones import StrayWrite
-from harness.measure.clock_watch import ClockWatch
+from harness.measure.clocks.watch import ClockWatch
+from harness.measure.device.guard_zones import StrayWrite
 
 
 class Compiler(Protocol):

@@ -1,7 +1,7 @@
 """One configuration on one input while it is measured: verify, warm up, sample, verify again.
 
 A trial runs in the worker process that owns the device. It knows when to run, to verify and to
-stop; a `Runner` knows how: `harness.measure.kernel_runner` for kernels,
+stop; a `Runner` knows how: `harness.measure.kernels.runner` for kernels,
 `harness.measure.programs.runner` for programs. A failure of the configuration is an outcome,
 never an exception.
 """
@@ -21,7 +21,7 @@ from harness.core.observations import CLOCK_ERROR, HOST_RETRIES, RUNS_PER_SAMPLE
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.core.worst_element import WorstElement
-from harness.measure.clock_tick import clock_error, run_sample
+from harness.measure.clocks.tick import clock_error, run_sample
 from harness.stats.timing import Sampling
 
 _LONGEST_WARMUP = 20

@@ -17,10 +17,10 @@ import numpy.typing as npt
 from harness.core.errors import HostModuleError
 from harness.core.program import Argument, Fill
 from harness.core.records import Input
-from harness.measure.backends.base import Device
-from harness.measure.host_module import Array
-from harness.measure.kernel_data import KernelData, make_arguments
-from harness.measure.verify import Tolerance, verify
+from harness.measure.device.base import Device
+from harness.measure.kernels.data import KernelData, make_arguments
+from harness.measure.trial.host_module import Array
+from harness.measure.trial.verify import Tolerance, verify
 
 CHECK_SHARE = 0.05
 """Verifications that a measurement could do without take at most this share of its time; and so

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from harness.core.observations import UNCLAIMED
 from harness.core.records import Measurement
 from harness.core.text import format_time
-from harness.measure.occasions import DATA_SETS
+from harness.measure.trial.occasions import DATA_SETS
 
 MAX_SPEEDUP = 10.0
 """A configuration with a higher speed-up over the default is measured again on new data."""

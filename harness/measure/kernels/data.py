@@ -1,11 +1,12 @@
-"""One input of a kernel: the arguments that a host module makes, and the outputs it expects."""
+"""What the measurement of a kernel needs: its job; and the data of one input, the arguments that a
+host module makes and the outputs that it expects."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +15,13 @@ from typing import cast
 import numpy as np
 
 from harness.core.errors import HostModuleError, LaunchFailed
-from harness.core.program import Argument, Contents, Fill
-from harness.core.records import Config, Input
-from harness.measure.host_module import Array, HostModule, Steps, TrackedConfig
-from harness.measure.verify import NAN, size_of
+from harness.core.program import Argument, Binary, Contents, Fill, Launch
+from harness.core.records import Config, Input, Measurement, Outcome
+from harness.measure.cuda.occupancy import observe_occupancy
+from harness.measure.process.child import ChildLost
+from harness.measure.trial.host_module import Array, HostModule, Steps, TrackedConfig
+from harness.measure.trial.trial import Job, outcome_of
+from harness.measure.trial.verify import NAN, Tolerance, size_of
 
 
 @dataclass
@@ -28,7 +32,7 @@ class KernelData:
     In CUDA, `constants` are not passed: they fill the module's variables of their names. `made_s`
     are the seconds that arguments() and reference() took.
 
-    `twin_outputs` are the outputs that harness.measure.kernel_runner compares others with bit for
+    `twin_outputs` are the outputs that harness.measure.kernels.runner compares others with bit for
     bit, by what produced them. What the device holds `is_clean` where every run since the data were
     copied to it was found to have written only what it may.
     """
@@ -143,3 +147,65 @@ def make_arguments(host: HostModule, problem: Input, seed: int) -> dict[str, Arg
     digest = hashlib.sha256(f"{seed}:{problem.json}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
     return host.arguments(problem, rng)
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The same configuration without compiler flags, whose output must be equal bit for bit.
+
+    With `must_repeat` the configuration fails where the twin's own output differs between runs.
+    """
+
+    config: Config
+    binary: Binary
+    launches: tuple[Launch, ...]
+    must_repeat: bool
+
+    def is_run_by(self, binary: Binary, launches: tuple[Launch, ...]) -> bool:
+        """Say whether these launches are the twin's own, of the same machine code."""
+        code = binary.build.binary_sha256
+        return code is not None and (code, launches) == (
+            self.binary.build.binary_sha256,
+            self.launches,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelJob(Job):
+    """What the measurement of a kernel needs.
+
+    Where `launches` is empty, the host module yields the launches of a run, which may be of these
+    `functions`. `arch` is the NVIDIA architecture that occupancy is computed for.
+    """
+
+    launches: tuple[Launch, ...]
+    tolerance: Tolerance
+    arch: str | None = None
+    functions: tuple[str, ...] = ()
+    twin: Twin | None = None
+
+    def observed(self, blocks: Iterable[tuple[int, int]] = ()) -> dict[str, float]:
+        """Return the occupancy of the build under its launches' blocks and these others."""
+        every = (*(launch.block for launch in self.launches), *blocks)
+        return observe_occupancy(self.arch, self.binary.build, every)
+
+
+def failed_job(job: KernelJob, error: ChildLost | LaunchFailed, timeout_s: float) -> Measurement:
+    """Return the measurement of a configuration whose process was lost, or whose device broke."""
+    wall_s = 0.0
+    if isinstance(error, LaunchFailed):
+        outcome, message = outcome_of(error), str(error)
+    elif error.hung:
+        outcome, wall_s = Outcome.TIMEOUT, timeout_s
+        message = f"it did not end within {timeout_s:g} s and was killed (measure.timeout_s)"
+    else:
+        outcome, message = Outcome.CRASHED, f"the kernel's process {error}"
+    return Measurement(
+        job.config,
+        job.input,
+        outcome,
+        build=job.binary.build,
+        message=message,
+        wall_s=wall_s,
+        observed=job.observed(),
+    )

@@ -15,9 +15,9 @@ from typing import Generic, Protocol, TypeVar
 from harness.core.errors import BuildFailed
 from harness.core.machine import spare_cores
 from harness.core.program import Binary, Buildable
-from harness.measure.build_cache import BuildCache
-from harness.measure.child import Child, ChildLost, repeated
-from harness.measure.run_folder import require_room
+from harness.measure.builds.cache import BuildCache
+from harness.measure.process.child import Child, ChildLost, repeated
+from harness.measure.process.run_folder import require_room
 
 BUILD_TIMEOUT_S = 150.0
 """Longer than nvcc's own limit, at which nvcc's children are ended as well."""

@@ -14,18 +14,17 @@ from harness.core.errors import HostTooSlow, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Fill, Launch
 from harness.core.records import Measurement, Outcome
 from harness.core.worst_element import WorstElement
-from harness.measure import trial
-from harness.measure.backends.base import Device
-from harness.measure.clock_tick import delay_randomly
-from harness.measure.clock_watch import SampleClocks
-from harness.measure.host_module import Array, TrackedConfig
-from harness.measure.kernel_checks import CheckTime, same_bytes, why_added, why_astray
-from harness.measure.kernel_data import KernelData
-from harness.measure.kernel_job import KernelJob, Twin
+from harness.measure.clocks.tick import delay_randomly
+from harness.measure.clocks.watch import SampleClocks
+from harness.measure.device.base import Device
+from harness.measure.kernels.checks import CheckTime, same_bytes, why_added, why_astray
+from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.sensors.energy import LONGEST_LAUNCH
 from harness.measure.sensors.nvml import SensorLog, Sensors
-from harness.measure.trial import HostRetries, RunFailed
-from harness.measure.verify import FILLS, Tolerance, describe_wrong, verify
+from harness.measure.trial import trial
+from harness.measure.trial.host_module import Array, TrackedConfig
+from harness.measure.trial.trial import HostRetries, RunFailed
+from harness.measure.trial.verify import FILLS, Tolerance, describe_wrong, verify
 
 BIT_EXACT = "bit_exact"
 """The observation of a configuration with a twin: 1 where its output equals the twin's, 0 where
@@ -116,7 +115,6 @@ class KernelRunner:
 
     @property
     def wall_s(self) -> float:
-        """The seconds since this runner was made."""
         return time.perf_counter() - self._began_s
 
     @property
@@ -126,7 +124,6 @@ class KernelRunner:
 
     @property
     def host_read(self) -> tuple[str, ...]:
-        """The parameters that the host module has read, sorted."""
         return tuple(sorted(self._config.read))
 
     def prepare(self) -> Iterator[float]:

@@ -40,7 +40,7 @@ from harness.core.modules import load_module
 from harness.core.program import Argument, Read
 from harness.core.program import Launch as Launch
 from harness.core.records import Config, Input, Value
-from harness.measure.verify import is_comparable
+from harness.measure.trial.verify import is_comparable
 
 Array = npt.NDArray[Any]
 

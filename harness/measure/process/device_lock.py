@@ -17,19 +17,8 @@ from harness.core.errors import DeviceBusy
 from harness.core.files import CACHE_ADVICE, cache_folder, unwritable
 from harness.core.invocation import command_line
 from harness.core.locks import FileHeld, locked_file
-from harness.measure.devices import Backend
 
 _LONGEST_COMMAND = 300
-
-
-@contextlib.contextmanager
-def device_locked(backend: Backend) -> Iterator[None]:
-    """Hold the lock of a backend's device; see `locked`."""
-    if backend.device is None:
-        yield
-        return
-    with locked(backend.device.identity, str(backend.device)):
-        yield
 
 
 @contextlib.contextmanager

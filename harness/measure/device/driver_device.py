@@ -14,15 +14,15 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Contents, Fill
 from harness.core.records import COLD
-from harness.measure.backends.guard_zones import BoundArray as BoundArray
-from harness.measure.backends.guard_zones import (
+from harness.measure.clocks.tick import MOST_WORK, find_tick
+from harness.measure.clocks.watch import ClockWatch
+from harness.measure.device.guard_zones import BoundArray as BoundArray
+from harness.measure.device.guard_zones import (
     StrayWrite,
     stray_write,
     zone_bytes,
     zone_content,
 )
-from harness.measure.clock_tick import MOST_WORK, find_tick
-from harness.measure.clock_watch import ClockWatch
 
 _FILLED_BYTES = 1 << 18  # at most, to see the clock's tick
 
@@ -165,11 +165,9 @@ class DriverDevice(ABC):
 
     @property
     def holds_all(self) -> bool:
-        """Whether all sets of arguments are on the device at once."""
         return len(self._bound_sets) == len(self._sets)
 
     def turn_to(self, number: int) -> None:
-        """Let all that follows be about this one of the sets of arguments."""
         if number not in self._bound_sets:
             self._strays += self.stray_writes()
             self._release_sets()
@@ -208,7 +206,6 @@ class DriverDevice(ABC):
         return None
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Overwrite one array argument; ValueError unless shape and dtype are as bound."""
         bound = self._bound_like(name, array)
         with self._errors(f"writing {name}"):
             self._write(bound.whole, bound.begin, _plain(array))
@@ -284,7 +281,6 @@ class DriverDevice(ABC):
         return array
 
     def stray_writes(self) -> list[StrayWrite]:
-        """Return what was written into the guard zones since the last call, and repair them."""
         found, self._strays = self._strays, []
         with self._errors("reading the memory around the arguments"):
             for arguments, _ in self._bound_sets.values():

@@ -19,26 +19,26 @@ from harness.core.machine import spare_cores, usable_cores
 from harness.core.observations import UNCLAIMED
 from harness.core.program import Launch, Program
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.measure.build_queue import BuildQueue
-from harness.measure.child import ChildLost
-from harness.measure.clock_tick import GPU_LEAST_TIME_S
-from harness.measure.clock_watch import GPU_WARMUP_S
-from harness.measure.device_client import DeviceClient
-from harness.measure.device_worker import DeviceWorker, Together
+from harness.measure.builds.queue import BuildQueue
+from harness.measure.clocks.tick import GPU_LEAST_TIME_S
+from harness.measure.clocks.watch import GPU_WARMUP_S
 from harness.measure.devices import Backend
 from harness.measure.flags import fitted_to_backend
-from harness.measure.kernel_job import KernelJob, Twin, failed_job
+from harness.measure.kernels.client import DeviceClient
+from harness.measure.kernels.data import KernelJob, Twin, failed_job
+from harness.measure.kernels.worker import DeviceWorker, Together
 from harness.measure.local import LocalMeasurer
-from harness.measure.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED, Block, new_seed
-from harness.measure.plausibility import (
+from harness.measure.process.child import ChildLost
+from harness.measure.sensors.energy import DEADLINE, ENERGY_S
+from harness.measure.sensors.nvml import energy_notices, processes_notice
+from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED, Block, new_seed
+from harness.measure.trial.plausibility import (
     FLOOR_S,
     GPU_FLOOR_S,
     why_too_good,
     without_unshown_gain,
 )
-from harness.measure.sensors.energy import DEADLINE, ENERGY_S
-from harness.measure.sensors.nvml import energy_notices, processes_notice
-from harness.measure.verify import Tolerance
+from harness.measure.trial.verify import Tolerance
 from harness.space import Space
 from harness.space.launches import make_program
 from harness.space_file import Spec
@@ -127,7 +127,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         return self._backend.cuda_compiler
 
     def fitted(self, spec: Spec) -> Spec:
-        """Return the space without the flags that the device's compiler does not know."""
         compiler, identity = self._backend.compiler, self.environment.compiler
         build = self._builds.finish
         return fitted_to_backend(spec, compiler, self._facts.arch, identity, build)
@@ -175,7 +174,6 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         super().recall(problem, measured)
 
     def close(self) -> None:
-        """End all worker processes at once."""
         self._device.close()
         if self._owns_builds:
             super().close()

@@ -1,1 +1,0 @@
-"""Backends, one file each: where configurations are compiled and run."""

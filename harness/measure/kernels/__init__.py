@@ -1,0 +1,1 @@
+"""Measure kernels: one process owns the device and runs them, others compile them."""
