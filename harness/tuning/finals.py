@@ -20,7 +20,11 @@ from harness.analysis.inputs import (
     report_input,
 )
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
+<<<<<<< HEAD
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED
+=======
+from harness.measure.occasions import DATA_SETS, ONE_OCCASION
+>>>>>>> trust
 from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
 from harness.space import Space
 from harness.stats.interleaved import is_shown, refuted
@@ -29,9 +33,6 @@ from harness.tuning.interleaved import is_complete, measure_interleaved
 from harness.tuning.state import State
 
 _BESIDE_BASELINES = 20  # rounds, where winners are compared with named baselines
-
-CHOICE_SEEDS = (SEARCH_SEED, SEARCH_SEED)
-"""The seeds of the rounds that choose: the data of the search, with new loads and allocations."""
 
 FINAL_OCCASIONS = 6
 
@@ -113,7 +114,8 @@ def _choices(state: State, problem: Input, rivals: Sequence[Config]) -> Interlea
     if len(rivals) < 2 or state.measurer.is_replay:
         return []
     rounds = max(2, _rounds(state, problem))
-    return _measured(state, problem, rivals, CHOICE, rounds, CHOICE_SEEDS)
+    seeds = (state.data_seed(problem) + 2 * DATA_SETS,)  # no data of the finals
+    return _measured(state, problem, rivals, CHOICE, rounds, seeds)
 
 
 def _judged(

@@ -20,7 +20,7 @@ from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import FINAL
 from harness.results.view import Results, read_results, the_one
 from harness.tuning import Stages
-from harness.tuning.finals import CHOICE_SEEDS, FINAL_OCCASIONS
+from harness.tuning.finals import FINAL_OCCASIONS
 from harness.tuning.interleaved import is_complete
 from tests.helpers.replays import FormulaMeasurer, in_occasions, make_spec, opened
 from tests.helpers.results_examples import query, tamper
@@ -87,7 +87,9 @@ class Staged(FormulaMeasurer):
 
 
 def _stage(seeds: tuple[int, ...]) -> str:
-    return {ONE_OCCASION: "search", CHOICE_SEEDS: "choice"}.get(seeds, "finals")
+    if seeds == ONE_OCCASION:
+        return "search"
+    return "choice" if len(seeds) == 1 else "finals"
 
 
 def block(config: Config) -> int:

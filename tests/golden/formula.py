@@ -47,9 +47,9 @@ class FormulaGpu(FormulaMeasurer):
         time_s = _time_s(problem, config)
         if problem["m"] == 1024 and config["BLOCK"] == 256:
             time_s *= self._slower
-        # A run draws the seeds of its finals; the times are the same whatever it draws.
-        data = [2 + (seed != seeds[0]) if seed else 0 for seed in seeds]
-        asked = (self.environment.device, self._slower, dict(problem), dict(config), rounds, data)
+        # Seeds are drawn. These are for the search and candidates, the choice, and the finals.
+        stage = (0,) if 0 in seeds else (2,) if len(seeds) == 1 else (2, 2, 2, 3, 3, 3)
+        asked = (self.environment.device, self._slower, dict(problem), dict(config), rounds, stage)
         drawn = random.Random(json.dumps(asked, sort_keys=True))
         samples_s = [time_s * drawn.uniform(1 - NOISE, 1 + NOISE) for _ in range(rounds)]
         power_w = 100.0 + config["BLOCK"] / 4 + 20 * (config["LAYOUT"] == "row")  # type: ignore[operator]
