@@ -20,11 +20,7 @@ from harness.analysis.inputs import (
     report_input,
 )
 from harness.core.records import Config, Input, Interleaved, Measurement, Outcome
-<<<<<<< HEAD
-from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED
-=======
-from harness.measure.occasions import DATA_SETS, ONE_OCCASION
->>>>>>> trust
+from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION
 from harness.results import CANDIDATE, CHOICE, EXHAUSTED, FINAL
 from harness.space import Space
 from harness.stats.interleaved import is_shown, refuted
