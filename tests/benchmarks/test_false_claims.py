@@ -74,7 +74,7 @@ def test_a_burden_begins_after_some_launches_and_stays() -> None:
 
 
 def test_the_study_counts_the_claims_of_real_campaigns() -> None:
-    tally = trials("normal", Effect(), 2, 1, 1, ("compare",))
+    tally = trials("normal", Effect(), 2, 0, 1, ("compare",))
     assert tally.trials == Counter(
         {"tune": 4, "tune campaigns": 2, "compare inputs": 4}
         | dict.fromkeys(("compare", "rerun", "burden", "burden rerun"), 1)
@@ -85,7 +85,7 @@ def test_the_study_counts_the_claims_of_real_campaigns() -> None:
 def test_true_differences_are_found() -> None:
     faster = trials("normal", Effect(faster=0.2), 2, 0, 1, ())
     assert faster.claims["tune"] == faster.trials["tune"] == 4
-    slower = trials("normal", Effect(slower=0.2), 2, 1, 1, ("compare",))
+    slower = trials("normal", Effect(slower=0.2), 2, 0, 1, ("compare",))
     assert (slower.claims["tune"], slower.claims["compare inputs"]) == (0, 2 * 2)
 
 
