@@ -16,10 +16,8 @@ from collections.abc import Callable, Sequence
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
-from harness.measure.trial.occasions import new_seed
 from harness.models.encoding.inputs import nearest_first
 from harness.models.transfer_prior import TransferData
-from harness.results.notes import DATA_SEED
 from harness.search import (
     MAX_FREE_IN_A_ROW,
     EndReason,
@@ -149,7 +147,7 @@ class Searching:
                 search,
                 seeds=self.seeds(problem, before),
                 transfer=self.transfer_data(problem, before),
-                notes={DATA_SEED: str(new_seed()), **state.stored_sources.notes(search.plan)},
+                notes=state.stored_sources.notes(search.plan),
             )
             found = search_input(prepared, options)
         state.runs[problem], self.searched[problem] = found.run_id, found

@@ -218,8 +218,8 @@ class State:
         self.interleaved(problem, stage).append(found)
 
     def data_seed(self, problem: Input) -> int:
-        """Return the seed of the data of an input's finals: it was drawn when the input's run
-        began, and stored with it, or is now. A campaign that goes on has the same."""
+        """Return the seed of the new data of an input: it is drawn when it is first asked for, and
+        stored with the run. A campaign that goes on has the same."""
         store, run_id = self.store, self.runs[problem]
         text = store.note_of(run_id, DATA_SEED)
         if text is None:
