@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -238,12 +239,20 @@ def test_process_that_cannot_be_started_is_one_clear_error(
 
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(map(int, os.listdir("/proc/self/fd")))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 3, limits[1]))
+    opened: list[int] = []  # closed numbers below the limit are free too
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 4, limits[1]))
     try:
+        with contextlib.suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(3):
+            os.close(opened.pop())
         with pytest.raises(UsageError, match=r"Too many open files"):
             run()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for number in opened:
+            os.close(number)
 
 
 def test_processes_end_with_their_measurer(run: Callable[..., Run]) -> None:

@@ -220,8 +220,8 @@ def _starter(_pid: int) -> ThreadPoolExecutor:
 
 def _start(make_worker: Callable[[], object]) -> _Process:
     """Start a process in a session of its own: no Ctrl-C or Ctrl-Z reaches it."""
-    folder = run_folder()
     try:
+        folder = run_folder()
         ours, theirs = socket.socketpair()
         with theirs:
             stderr = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (closed at its end)
