@@ -18,7 +18,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.worker import DeviceWorker
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
-from harness.measure.programs.worker import ProgramWorker
+from harness.measure.programs.runner import ProgramWorker
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import FOUR, fake_job
 from tests.helpers.fakes import FakeBackend, FakeDevice
@@ -151,7 +151,7 @@ def measure_in_turns(measurers: Sequence[Measurer], specs: Sequence[Spec]) -> No
 
 
 def started_by(worker: ProgramWorker) -> tuple[int, str]:
-    return os.getpid(), worker._plan.folder.name
+    return os.getpid(), worker._backend.plan.folder.name
 
 
 def test_programs_beside_others_share_a_process_and_find_their_own_helpers(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Run one configuration of a program on one input; every run has a folder of its own, so that
-nothing is left over from the run before."""
+"""Run one configuration of a program on one input, in a process with one worker; every run has a
+folder of its own, so that nothing is left over from the run before."""
 
 from __future__ import annotations
 
@@ -11,33 +11,49 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from harness.core.errors import LaunchFailed
+from harness.core.errors import HostModuleError, LaunchFailed
+from harness.core.modules import ImportsApart
 from harness.core.observations import UNTIMED
-from harness.core.records import Measurement, Outcome
+from harness.core.records import Environment, Measurement, Outcome
 from harness.measure.process.child import is_from_outside
 from harness.measure.process.run_folder import require_room
-from harness.measure.programs.building import command_words
-from harness.measure.programs.checking import Checker, CheckTimeout, ProgramRun
-from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
+from harness.measure.programs.building import CommandBackend, run_filled
+from harness.measure.programs.outputs import (
+    Checker,
+    CheckTimeout,
+    Expected,
+    ProgramRun,
+    Written,
+    WrongOutput,
+    reported_s,
+)
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,
-    Bounds,
     CannotStart,
     CommandResult,
-    run_command,
+    end_programs_when_terminated,
 )
-from harness.measure.sensors.energy import RaplCounter, energy_of_runs, joules
+from harness.measure.sensors.energy import (
+    RaplCounter,
+    SensorUnavailable,
+    energy_of_runs,
+    joules,
+)
 from harness.measure.trial import trial
-from harness.measure.trial.trial import Job, RunFailed
+from harness.measure.trial.occasions import Block
+from harness.measure.trial.plausibility import why_too_fast
+from harness.measure.trial.trial import Job, RunFailed, outcome_of
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
+
+T = TypeVar("T")
 
 _IN_HOME = (
     "XDG_CACHE_HOME",
@@ -50,12 +66,23 @@ _CLOCKS_APART = 1.05
 _CLOCKS_APART_S = 1e-3
 
 
+@dataclass(frozen=True)
+class Reference:
+    """The default's result on an input: its output and its time, whether it writes words at all,
+    and whether it wrote the same words twice."""
+
+    output: bytes
+    time_s: float
+    has_words: bool
+    has_same_shape: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProgramJob(Job):
     """What the measurement of a program needs.
 
-    The output must equal `expected`, a file or the default's output. Of `shape` only the words are
-    compared, and an output with other words is no failure.
+    The output must equal `expected`, a file or the default's output. Where nothing verifies it,
+    the run must not seem to have ended early, beside the `reference`; the default has none.
     """
 
     words: tuple[str, ...]
@@ -63,15 +90,7 @@ class ProgramJob(Job):
     files: tuple[Path, ...]
     timeout_s: float
     expected: Path | bytes | None = None
-    shape: bytes | None = None
-
-
-@dataclass(frozen=True)
-class ProgramResult:
-    """A measurement, and whether an output had other words than the default's."""
-
-    measurement: Measurement
-    has_other_shape: bool = False
+    reference: Reference | None = None
 
 
 class OneRun(NamedTuple):
@@ -83,38 +102,95 @@ class OneRun(NamedTuple):
     output: bytes
 
 
-def measure_program(plan: ProgramPlan, job: ProgramJob) -> ProgramResult:
-    """Measure one configuration by itself; raises HostModuleError."""
-    with opened(plan, job) as runner:
-        return runner.result(trial.measure(runner))
+class ProgramWorker:
+    """Run programs; the command of a run ends with its process."""
+
+    def __init__(self, backend: CommandBackend) -> None:
+        self._backend = backend
+        self._imports = ImportsApart()
+        end_programs_when_terminated()
+
+    def serve(self, backend: CommandBackend, method: Callable[..., T], *args: object) -> T:
+        """Call a method for one of the spaces that this process measures."""
+        self._backend = backend
+        self._imports.turn_to(backend.plan.folder)
+        return method(self, *args)
+
+    def describe(self) -> tuple[Environment, str | None]:
+        """Return the environment, and why energy cannot be measured, None where it can; raises
+        BackendUnavailable."""
+        why_no_energy = None
+        try:
+            RaplCounter()
+        except SensorUnavailable as error:
+            why_no_energy = str(error)
+        return self._backend.environment(), why_no_energy
+
+    def run(self, job: ProgramJob) -> Measurement:
+        """Measure one configuration by itself; raises HostModuleError."""
+        import scipy.special  # noqa: F401  (harness.stats.timing needs it, while a deadline runs)
+
+        with self._opened(job) as runner:
+            return runner.judged(trial.measure(runner))
+
+    def run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[Measurement]:
+        """Measure several configurations, one sample of each per round; each has its own deadline.
+
+        Raises HostModuleError.
+        """
+        with ExitStack() as stack:
+            runners = [stack.enter_context(self._opened(job)) for job in jobs]
+            measured = trial.measure_interleaved(runners, block.rounds, block.order)
+            return [runner.judged(m) for runner, m in zip(runners, measured, strict=True)]
+
+    def take_reference(self, job: ProgramJob) -> Reference:
+        """Run the default configuration twice; other outputs are compared with the first.
+
+        Raises HostModuleError where a run fails, or where the second output differs though all
+        outputs must equal the first.
+        """
+        plan, default = self._backend.plan, f"the default configuration ({job.config})"
+        try:
+            with self._opened(job) as runner:
+                first, second = (runner.run_once(keeps_output=True) for _ in range(2))
+        except (LaunchFailed, RunFailed) as error:
+            home = _about_home(job) if isinstance(error, RunFailed) else ""
+            raise HostModuleError(
+                f"{default} does not work, so that no other can be compared with it: "
+                f"{outcome_of(error)}: {error}{home}"
+            ) from None
+        expected = Expected(first.output, plan.verify, plan.time)
+        if plan.verify.against == "baseline":
+            try:
+                expected.check(second.output)
+            except WrongOutput as error:
+                raise HostModuleError(
+                    f"{default} does not write the same twice: {error}; leave lines that change "
+                    "out with verify.ignore, or set verify.rtol or verify.atol"
+                ) from None
+        return Reference(
+            output=first.output,
+            time_s=min(first.time_s, second.time_s),
+            has_words=not expected.is_empty,
+            has_same_shape=expected.has_shape_of(second.output),
+        )
+
+    @contextmanager
+    def _opened(self, job: ProgramJob) -> Iterator[ProgramRunner]:
+        """Make a runner in a folder of its own, which is removed afterwards."""
+        with _emptied_folder("program-") as folder:
+            yield ProgramRunner(self._backend.plan, job, folder)
 
 
-def measure_interleaved(
-    plan: ProgramPlan, jobs: Sequence[ProgramJob], rounds: int, order: int = 0
-) -> list[ProgramResult]:
-    """Measure several configurations, one sample of each per round; each has its own deadline.
-
-    `order` seeds their order in each round. Raises HostModuleError.
-    """
-    with ExitStack() as stack:
-        runners = [stack.enter_context(opened(plan, job)) for job in jobs]
-        measured = trial.measure_interleaved(runners, rounds, order)
-        pairs = zip(measured, runners, strict=True)
-        return [runner.result(each) for each, runner in pairs]
-
-
-def run_twice(plan: ProgramPlan, job: ProgramJob) -> tuple[OneRun, OneRun]:
-    """Run a configuration twice, with their outputs; raises LaunchFailed and RunFailed where a run
-    fails."""
-    with opened(plan, job) as runner:
-        return runner.run_once(keeps_output=True), runner.run_once(keeps_output=True)
-
-
-@contextmanager
-def opened(plan: ProgramPlan, job: ProgramJob) -> Iterator[ProgramRunner]:
-    """Make a runner in a folder of its own, which is removed afterwards."""
-    with _emptied_folder("program-") as folder:
-        yield ProgramRunner(plan, job, folder)
+def _about_home(job: ProgramJob) -> str:
+    """Return what a program misses that works for its user, for a message."""
+    if "HOME" in dict(job.variables):
+        return ""
+    home = os.environ.get("HOME", "/home/me")
+    return (
+        "; HOME is an empty folder in each run: where the program needs files of yours, write "
+        f"`environment: {{HOME: {home}}}` under `program`"
+    )
 
 
 @contextmanager
@@ -140,7 +216,7 @@ class ProgramRunner:
 
     def __init__(self, plan: ProgramPlan, job: ProgramJob, folder: Path) -> None:
         self.job = job
-        self.has_other_shape = False
+        self._has_other_shape = False
         self.host_read = ()
         self.wall_s = 0.0  # of its own runs: other configurations may be interleaved with it
         self._plan = plan
@@ -150,7 +226,7 @@ class ProgramRunner:
         self._counter = RaplCounter().read_j if job.energy_s else None
         content = job.expected.read_bytes() if isinstance(job.expected, Path) else job.expected
         self._expected = self._as_expected(content)
-        self._shape = self._as_expected(job.shape)
+        self._shape = self._as_expected(job.reference.output if job.reference else None)
         self._checker = None if plan.host is None else Checker(plan.host)
 
     def _as_expected(self, content: bytes | None) -> Expected | None:
@@ -200,9 +276,22 @@ class ProgramRunner:
         many processes it left running where it did, and the energy where it is measured."""
         return self._observed
 
-    def result(self, measurement: Measurement) -> ProgramResult:
-        """Return a measurement of this runner with what only its runs know."""
-        return ProgramResult(measurement, self.has_other_shape)
+    def judged(self, measured: Measurement) -> Measurement:
+        """Return a measurement of this runner; without its time where nothing verifies the output,
+        and the program seems to have ended early: it must at least write what the default writes,
+        numbers apart."""
+        reference = self.job.reference
+        if reference is None or measured.outcome is not Outcome.OK:
+            return measured
+        if self._has_other_shape and reference.has_same_shape:
+            return without_time(
+                measured, "it does not write what the default writes, as if it had ended early"
+            )
+        too_fast = why_too_fast(measured.time_s, reference.time_s)
+        if too_fast is None or reference.has_words:
+            return measured
+        reason = f"{too_fast}, and since the default writes nothing, it may have ended early"
+        return without_time(measured, f"{reason}; verify an output")
 
     def run_once(self, keeps_output: bool = False) -> OneRun:
         """Run and verify once; return the output as well where it `keeps_output`.
@@ -262,16 +351,15 @@ class ProgramRunner:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
         job, plan = self.job, self._plan
         seeded = [word.replace(SEED_MARK, str(seed)) for word in job.words]
-        words = command_words(seeded, plan.shell, program, plan.folder)
         set_by_space = {name: text.replace(SEED_MARK, str(seed)) for name, text in job.variables}
         limits = plan.limits
         left_s = job.timeout_s - self.wall_s
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))
-        bounds = Bounds(limits.memory_mb << 20, limits.output_mb << 20, deadline_s)
         try:
             variables = {**home_variables(home), **set_by_space}
             begin_j = joules(self._counter)
-            result = run_command(words, written.folder, written.streams, bounds, variables)
+            folders = written.folder, written.streams
+            result = run_filled(plan, seeded, program, folders, deadline_s, variables)
             end_j = joules(self._counter)
             if begin_j is not None and end_j is not None:
                 result = dataclasses.replace(result, energy_j=end_j - begin_j)
@@ -317,7 +405,7 @@ class ProgramRunner:
             )
             self._checker.check(run, timeout_s)
         if self._shape is not None and not self._shape.has_shape_of(written.content(name)):
-            self.has_other_shape = True
+            self._has_other_shape = True
 
     def _time_s(self, written: Written, result: CommandResult) -> float:
         if self._plan.time is None:
@@ -329,6 +417,12 @@ class ProgramRunner:
                 f"`unit: {self._plan.time.unit}` of program.time right?"
             )
         return time_s
+
+
+def without_time(measured: Measurement, reason: str) -> Measurement:
+    """Return a measurement whose time does not count, and why."""
+    message = f"its time does not count: {reason}"
+    return dataclasses.replace(measured, outcome=Outcome.IMPLAUSIBLE, timing=None, message=message)
 
 
 def home_variables(home: Path) -> dict[str, str]:
