@@ -8,7 +8,7 @@ import json
 import math
 import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -233,14 +233,16 @@ class Expected:
         if _words(found) != _words(expected):
             raise WrongOutput(_first_difference(self.verify.output, found, expected))
         rtol, atol = self.verify.rtol or 0.0, self.verify.atol or 0.0
-        numbers = list(_NUMBER.finditer(found))
-        pairs = list(zip((n[0] for n in numbers), _NUMBER.findall(expected), strict=True))
-        wrong = [w for k, pair in enumerate(pairs) for w in _wrong(k, *pair, rtol, atol)]
-        if wrong:
-            _, index, got, want, allowed = max(wrong)
-            name, count = self.verify.output, len(pairs)
-            worst = WorstElement(name, (index,), got, want, allowed, len(wrong), count)
-            position = _position(found, numbers[index].end())
+        pairs = list(zip(_NUMBER.findall(found), _NUMBER.findall(expected), strict=True))
+        excess = [_excess(*pair, rtol, atol) for pair in pairs]
+        most = max(excess, default=0.0)
+        if most > 0:
+            index = excess.index(most)
+            got, want = map(_parsed, pairs[index])
+            allowed = atol + rtol * abs(want) if math.isfinite(want) else 0.0
+            name, count = self.verify.output, sum(number > 0 for number in excess)
+            worst = WorstElement(name, (index,), got, want, allowed, count, len(pairs))
+            position = _position(found, [*_NUMBER.finditer(found)][index].end())
             difference = str(worst).removeprefix(f"{name}[{index}] ")
             raise WrongOutput(f"{position} of {name} {difference}", worst)
 
@@ -263,26 +265,21 @@ def _words(text: str) -> list[str]:
     return _NUMBER.sub("0", text).split()
 
 
-def _wrong(
-    index: int, found: str, expected: str, rtol: float, atol: float
-) -> Iterator[tuple[float, int, float, float, float]]:
-    """Yield how far a number is outside its tolerance, its index, itself, the expected number and
-    the tolerance; nothing for a right one. Numbers beyond all floats are right if equally spelled.
+def _excess(found: str, expected: str, rtol: float, atol: float) -> float:
+    """Return how far a number is outside its tolerance; at most 0 for a right one.
+
+    Numbers beyond all floats are right if equally spelled.
     """
-    if found == expected:
-        return
     got, want = _parsed(found), _parsed(expected)
-    if got == want and math.isfinite(want):
-        return
-    allowed, excess = 0.0, math.inf
+    if found == expected or (got == want and math.isfinite(want)):
+        return 0.0
     if math.isfinite(got) and math.isfinite(want):
         allowed = atol + rtol * abs(want)
         rounding = _ROUNDING * (abs(got) + abs(want)) if allowed else 0.0
-        excess = abs(got - want) - allowed - rounding
-    elif str(got) == str(want) and not re.search(r"\d", found + expected):
-        return  # both are nan, or the same infinity
-    if excess > 0:
-        yield excess, index, got, want, allowed
+        return abs(got - want) - allowed - rounding
+    # Both may be nan, or the same infinity.
+    is_equal = str(got) == str(want) and not re.search(r"\d", found + expected)
+    return 0.0 if is_equal else math.inf
 
 
 def _parsed(text: str) -> float:
