@@ -18,7 +18,7 @@ from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.worker import DeviceWorker
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
-from harness.measure.programs.runner import ProgramWorker
+from harness.measure.programs.worker import ProgramWorker
 from harness.space_file import Spec, load_spec
 from tests.helpers.fake_kernels import FOUR, fake_job
 from tests.helpers.fakes import FakeBackend, FakeDevice

@@ -28,7 +28,7 @@ from harness.commands.check.program import try_program
 from harness.core.errors import BackendUnavailable, HostModuleError, LaunchFailed, UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.measure.choose import open_measurer
-from harness.measure.programs import runner
+from harness.measure.programs import runner, worker
 from harness.measure.programs.building import backend_of, command_build
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
@@ -513,6 +513,7 @@ ENERGY = ("precision: 0}", "precision: 0, energy: true}")
 def test_energy_of_a_program_is_that_of_its_samples(
     measure: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(worker, "RaplCounter", Joules)
     monkeypatch.setattr(runner, "RaplCounter", Joules)
     assert measure("slow", ENERGY).observed["energy_j"] == 3
     assert "energy_j" not in measure("slow").observed, "nobody asked"

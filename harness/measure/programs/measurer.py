@@ -28,7 +28,8 @@ from harness.measure.programs.building import (
     backend_of,
     command_build,
 )
-from harness.measure.programs.runner import ProgramJob, ProgramWorker, Reference, without_time
+from harness.measure.programs.runner import ProgramJob, Reference, without_time
+from harness.measure.programs.worker import ProgramWorker
 from harness.measure.sensors.energy import ENERGY_S
 from harness.measure.sensors.nvml import energy_notices
 from harness.measure.trial.occasions import ONE_OCCASION, Block

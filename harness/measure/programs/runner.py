@@ -11,19 +11,18 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from harness.core.errors import HostModuleError, LaunchFailed
-from harness.core.modules import ImportsApart
+from harness.core.errors import LaunchFailed
 from harness.core.observations import UNTIMED
-from harness.core.records import Environment, Measurement, Outcome
+from harness.core.records import Measurement, Outcome
 from harness.measure.process.child import is_from_outside
 from harness.measure.process.run_folder import require_room
-from harness.measure.programs.building import CommandBackend, run_filled
+from harness.measure.programs.building import run_filled
 from harness.measure.programs.outputs import (
     Checker,
     CheckTimeout,
@@ -33,27 +32,12 @@ from harness.measure.programs.outputs import (
     WrongOutput,
     reported_s,
 )
-from harness.measure.programs.sandbox import (
-    STDERR,
-    STDOUT,
-    CannotStart,
-    CommandResult,
-    end_programs_when_terminated,
-)
-from harness.measure.sensors.energy import (
-    RaplCounter,
-    SensorUnavailable,
-    energy_of_runs,
-    joules,
-)
-from harness.measure.trial import trial
-from harness.measure.trial.occasions import Block
+from harness.measure.programs.sandbox import STDERR, STDOUT, CannotStart, CommandResult
+from harness.measure.sensors.energy import RaplCounter, energy_of_runs, joules
 from harness.measure.trial.plausibility import why_too_fast
-from harness.measure.trial.trial import Job, RunFailed, outcome_of
+from harness.measure.trial.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
-
-T = TypeVar("T")
 
 _IN_HOME = (
     "XDG_CACHE_HOME",
@@ -102,99 +86,8 @@ class OneRun(NamedTuple):
     output: bytes
 
 
-class ProgramWorker:
-    """Run programs; the command of a run ends with its process."""
-
-    def __init__(self, backend: CommandBackend) -> None:
-        self._backend = backend
-        self._imports = ImportsApart()
-        end_programs_when_terminated()
-
-    def serve(self, backend: CommandBackend, method: Callable[..., T], *args: object) -> T:
-        """Call a method for one of the spaces that this process measures."""
-        self._backend = backend
-        self._imports.turn_to(backend.plan.folder)
-        return method(self, *args)
-
-    def describe(self) -> tuple[Environment, str | None]:
-        """Return the environment, and why energy cannot be measured, None where it can; raises
-        BackendUnavailable."""
-        why_no_energy = None
-        try:
-            RaplCounter()
-        except SensorUnavailable as error:
-            why_no_energy = str(error)
-        return self._backend.environment(), why_no_energy
-
-    def run(self, job: ProgramJob) -> Measurement:
-        """Measure one configuration by itself; raises HostModuleError."""
-        import scipy.special  # noqa: F401  (harness.stats.timing needs it, while a deadline runs)
-
-        with self._opened(job) as runner:
-            return runner.judged(trial.measure(runner))
-
-    def run_interleaved(self, jobs: Sequence[ProgramJob], block: Block) -> list[Measurement]:
-        """Measure several configurations, one sample of each per round; each has its own deadline.
-
-        Raises HostModuleError.
-        """
-        with ExitStack() as stack:
-            runners = [stack.enter_context(self._opened(job)) for job in jobs]
-            measured = trial.measure_interleaved(runners, block.rounds, block.order)
-            return [runner.judged(m) for runner, m in zip(runners, measured, strict=True)]
-
-    def take_reference(self, job: ProgramJob) -> Reference:
-        """Run the default configuration twice; other outputs are compared with the first.
-
-        Raises HostModuleError where a run fails, or where the second output differs though all
-        outputs must equal the first.
-        """
-        plan, default = self._backend.plan, f"the default configuration ({job.config})"
-        try:
-            with self._opened(job) as runner:
-                first, second = (runner.run_once(keeps_output=True) for _ in range(2))
-        except (LaunchFailed, RunFailed) as error:
-            home = _about_home(job) if isinstance(error, RunFailed) else ""
-            raise HostModuleError(
-                f"{default} does not work, so that no other can be compared with it: "
-                f"{outcome_of(error)}: {error}{home}"
-            ) from None
-        expected = Expected(first.output, plan.verify, plan.time)
-        if plan.verify.against == "baseline":
-            try:
-                expected.check(second.output)
-            except WrongOutput as error:
-                raise HostModuleError(
-                    f"{default} does not write the same twice: {error}; leave lines that change "
-                    "out with verify.ignore, or set verify.rtol or verify.atol"
-                ) from None
-        return Reference(
-            output=first.output,
-            time_s=min(first.time_s, second.time_s),
-            has_words=not expected.is_empty,
-            has_same_shape=expected.has_shape_of(second.output),
-        )
-
-    @contextmanager
-    def _opened(self, job: ProgramJob) -> Iterator[ProgramRunner]:
-        """Make a runner in a folder of its own, which is removed afterwards."""
-        with _emptied_folder("program-") as folder:
-            yield ProgramRunner(self._backend.plan, job, folder)
-
-
-def _about_home(job: ProgramJob) -> str:
-    """Return what a program misses that works for its user, for a message."""
-    if "HOME" in dict(job.variables):
-        return ""
-    home = os.environ.get("HOME", "/home/me")
-    return (
-        "; HOME is an empty folder in each run: where the program needs files of yours, write "
-        f"`environment: {{HOME: {home}}}` under `program`"
-    )
-
-
 @contextmanager
-def _emptied_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+def emptied_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Make a folder, and remove it afterwards; what a program has protected, or nested too deep,
     stays."""
     folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
@@ -311,7 +204,7 @@ class ProgramRunner:
     def _run_timed(self, keeps_output: bool) -> OneRun:
         began_s = time.perf_counter()
         try:
-            with _emptied_folder("run-", self._folder) as folder:
+            with emptied_folder("run-", self._folder) as folder:
                 found = self._run(folder, keeps_output)
         finally:
             self.wall_s += time.perf_counter() - began_s
