@@ -134,7 +134,7 @@ def judge(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Judge:
     the default."""
     measure_programs_here(monkeypatch)
     facts = Environment("command", "fake", "", "", "none", ()), None
-    monkeypatch.setattr(ProgramWorker, "describe", lambda _: facts)
+    monkeypatch.setattr(ProgramWorker, "describe", lambda *_: facts)
 
     def judged(mode: str, burden: str, seed: int) -> tuple[Measurement, Measurement, Measurement]:
         machine = Machine(BURDENS[burden], random.Random(seed))

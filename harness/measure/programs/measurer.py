@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from harness.core.errors import BackendUnavailable, BuildFailed, HostModuleError
@@ -60,13 +59,13 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
         Raises BackendUnavailable where the compiler is missing, UsageError for a space of kernels.
         """
-        self._backend = backend = backend_of(spec)
+        backend = backend_of(spec)
         self._plan = backend.plan
         self._is_guest = owner is not None
-        self._child: Child = owner._child if owner else Child(partial(ProgramWorker, backend))
+        self._child: Child = owner._child if owner else Child(ProgramWorker)
         try:
             environment, why_no_energy = self._call(
-                ProgramWorker.describe, timeout_s=_DESCRIBE_TIMEOUT_S
+                ProgramWorker.describe, backend, timeout_s=_DESCRIBE_TIMEOUT_S
             )
             builds = BuildQueue(backend, environment.compiler, ProgramBuildWorker, builders)
         except ChildLost as lost:
@@ -116,9 +115,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     def _call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Call a method of ProgramWorker; raises what it raises, or ChildLost."""
-        serve: Callable[..., T] = ProgramWorker.serve
-        call = partial(self._child.call, serve, self._backend, method, *args, timeout_s=timeout_s)
-        return repeated(call)
+        return repeated(partial(self._child.call, method, *args, timeout_s=timeout_s))
 
     def _call_alone(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Call a method while nothing is built."""
@@ -174,47 +171,24 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         if isinstance(binary, Measurement):
             return binary
         is_default = config == space.canonical(space.default)
-        job = self._job_of(problem, config, binary, reference, is_default)
-        return dataclasses.replace(job, best_s=best_s)
+        job = self._job_of(problem, config, binary)
+        return dataclasses.replace(job, reference=reference, is_default=is_default, best_s=best_s)
 
-    def _job_of(
-        self,
-        problem: Input,
-        config: Config,
-        binary: Binary,
-        reference: Reference | None = None,
-        is_default: bool = True,
-    ) -> ProgramJob:
-        plan = self._plan
-        expected: Path | bytes | None = plan.expected_file(problem)
-        if reference is not None and plan.verify.against == "baseline":
-            expected = reference.output
-        # The default itself seems fast where the machine was busy when its reference was taken.
-        is_compared = plan.verify.against == "nothing" and not is_default
-        words, variables = self._command(problem, config)
+    def _job_of(self, problem: Input, config: Config, binary: Binary) -> ProgramJob:
+        """Return what the runs of a reference need."""
         return ProgramJob(
             config=config,
             input=problem,
             binary=binary,
             sampling=self._sampling,
-            words=words,
-            variables=variables,
-            files=plan.files_for(problem),
-            timeout_s=self._spec.measure.timeout_s,
-            expected=expected,
-            reference=reference if is_compared else None,
             energy_s=self._energy_s,
+            plan=self._plan,
+            timeout_s=self._spec.measure.timeout_s,
         )
 
-    def _command(
-        self, problem: Input, config: Config
-    ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """Return the words of a run, and its environment variables."""
+    def _launched(self, space: Space, problem: Input, config: Config) -> tuple[object, ...]:
         values = {**config, **problem}
         return self._plan.run_words(values), self._plan.variables(values)
-
-    def _launched(self, space: Space, problem: Input, config: Config) -> tuple[object, ...]:
-        return self._command(problem, config)
 
     # ------------------------------------------------------------------------------- measuring
 

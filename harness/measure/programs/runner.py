@@ -63,18 +63,13 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramJob(Job):
-    """What the measurement of a program needs.
+    """What the measurement of a program needs; the first runs of the default, which take it, have
+    no `reference`."""
 
-    The output must equal `expected`, a file or the default's output. Where nothing verifies it,
-    the run must not seem to have ended early, beside the `reference`; the default has none.
-    """
-
-    words: tuple[str, ...]
-    variables: tuple[tuple[str, str], ...]
-    files: tuple[Path, ...]
+    plan: ProgramPlan
     timeout_s: float
-    expected: Path | bytes | None = None
     reference: Reference | None = None
+    is_default: bool = True
 
 
 class OneRun(NamedTuple):
@@ -107,24 +102,29 @@ class ProgramRunner:
 
     tick_s = 0.0
 
-    def __init__(self, plan: ProgramPlan, job: ProgramJob, folder: Path) -> None:
+    def __init__(self, job: ProgramJob, folder: Path) -> None:
         self.job = job
         self._has_other_shape = False
         self.host_read = ()
         self.wall_s = 0.0  # of its own runs: other configurations may be interleaved with it
-        self._plan = plan
+        self._plan = plan = job.plan
         self._folder = folder
         self._samples: list[OneRun] = []
         self._observed: dict[str, float] = {}
         self._counter = RaplCounter().read_j if job.energy_s else None
-        content = job.expected.read_bytes() if isinstance(job.expected, Path) else job.expected
-        self._expected = self._as_expected(content)
-        self._shape = self._as_expected(job.reference.output if job.reference else None)
+        values = {**job.config, **job.input}
+        self._words, self._variables = plan.run_words(values), plan.variables(values)
         self._checker = None if plan.host is None else Checker(plan.host)
-
-    def _as_expected(self, content: bytes | None) -> Expected | None:
-        plan = self._plan
-        return None if content is None else Expected(content, plan.verify, plan.time)
+        self._expected: Expected | None = None
+        self._shape: Expected | None = None  # its words alone are compared
+        file, against = plan.expected_file(job.input), plan.verify.against
+        if file is not None:
+            self._expected = Expected(file.read_bytes(), plan.verify, plan.time)
+        elif job.reference is not None and against == "baseline":
+            self._expected = Expected(job.reference.output, plan.verify, plan.time)
+        elif job.reference is not None and against == "nothing" and not job.is_default:
+            # The default itself seems fast where the machine was busy when it was taken.
+            self._shape = Expected(job.reference.output, plan.verify, plan.time)
 
     def prepare(self) -> Iterator[float]:
         """Make the warm-up runs, which are verified like all others."""
@@ -174,7 +174,7 @@ class ProgramRunner:
         and the program seems to have ended early: it must at least write what the default writes,
         numbers apart."""
         reference = self.job.reference
-        if reference is None or measured.outcome is not Outcome.OK:
+        if reference is None or self._shape is None or measured.outcome is not Outcome.OK:
             return measured
         if self._has_other_shape and reference.has_same_shape:
             return without_time(
@@ -218,7 +218,7 @@ class ProgramRunner:
     def _run(self, folder: Path, keeps_output: bool) -> OneRun:
         written = Written(folder / "work", folder)
         written.folder.mkdir()
-        for path in self.job.files:
+        for path in self._plan.files_for(self.job.input):
             shutil.copy(path, written.folder)
         home = folder / "home"
         home.mkdir()
@@ -243,8 +243,8 @@ class ProgramRunner:
     def _run_command(self, written: Written, program: Path, home: Path, seed: int) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
         job, plan = self.job, self._plan
-        seeded = [word.replace(SEED_MARK, str(seed)) for word in job.words]
-        set_by_space = {name: text.replace(SEED_MARK, str(seed)) for name, text in job.variables}
+        seeded = [word.replace(SEED_MARK, str(seed)) for word in self._words]
+        set_by_space = {name: text.replace(SEED_MARK, str(seed)) for name, text in self._variables}
         limits = plan.limits
         left_s = job.timeout_s - self.wall_s
         deadline_s = max(0.0, min(left_s, limits.deadline_s or left_s))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TypeVar
 
 from harness.core.errors import HostModuleError, LaunchFailed
 from harness.core.modules import ImportsApart
@@ -19,24 +18,15 @@ from harness.measure.trial import trial
 from harness.measure.trial.occasions import Block
 from harness.measure.trial.trial import RunFailed, outcome_of
 
-T = TypeVar("T")
-
 
 class ProgramWorker:
     """Run programs; the command of a run ends with its process."""
 
-    def __init__(self, backend: CommandBackend) -> None:
-        self._backend = backend
+    def __init__(self) -> None:
         self._imports = ImportsApart()
         end_programs_when_terminated()
 
-    def serve(self, backend: CommandBackend, method: Callable[..., T], *args: object) -> T:
-        """Call a method for one of the spaces that this process measures."""
-        self._backend = backend
-        self._imports.turn_to(backend.plan.folder)
-        return method(self, *args)
-
-    def describe(self) -> tuple[Environment, str | None]:
+    def describe(self, backend: CommandBackend) -> tuple[Environment, str | None]:
         """Return the environment, and why energy cannot be measured, None where it can; raises
         BackendUnavailable."""
         why_no_energy = None
@@ -44,7 +34,7 @@ class ProgramWorker:
             RaplCounter()
         except SensorUnavailable as error:
             why_no_energy = str(error)
-        return self._backend.environment(), why_no_energy
+        return backend.environment(), why_no_energy
 
     def run(self, job: ProgramJob) -> Measurement:
         """Measure one configuration by itself; raises HostModuleError."""
@@ -69,7 +59,7 @@ class ProgramWorker:
         Raises HostModuleError where a run fails, or where the second output differs though all
         outputs must equal the first.
         """
-        plan, default = self._backend.plan, f"the default configuration ({job.config})"
+        plan, default = job.plan, f"the default configuration ({job.config})"
         try:
             with self._opened(job) as runner:
                 first, second = (runner.run_once(keeps_output=True) for _ in range(2))
@@ -98,13 +88,14 @@ class ProgramWorker:
     @contextmanager
     def _opened(self, job: ProgramJob) -> Iterator[ProgramRunner]:
         """Make a runner in a folder of its own, which is removed afterwards."""
+        self._imports.turn_to(job.plan.folder)
         with emptied_folder("program-") as folder:
-            yield ProgramRunner(self._backend.plan, job, folder)
+            yield ProgramRunner(job, folder)
 
 
 def _about_home(job: ProgramJob) -> str:
     """Return what a program misses that works for its user, for a message."""
-    if "HOME" in dict(job.variables):
+    if "HOME" in dict(job.plan.environment):
         return ""
     home = os.environ.get("HOME", "/home/me")
     return (
