@@ -13,8 +13,11 @@ from harness.core.records import Config, Input, Value
 from harness.dispatch.dispatcher import KernelFile
 from harness.dispatch.program import DispatchProgram
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.programs.measurer import backend_of, command_build
-from harness.measure.programs.worker import ProgramBuildWorker
+from harness.measure.programs.building import (
+    ProgramBuildWorker,
+    backend_of,
+    command_build,
+)
 from harness.space import ConstrainedSpace
 from harness.space_file import ProgramPlan, Spec
 from harness.space_file.command_line import SOURCE, why_not_built_once

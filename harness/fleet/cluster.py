@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,8 @@ from harness.core.errors import BackendUnavailable, HarnessError, UsageError
 from harness.core.invocation import command_line
 from harness.core.text import counted
 from harness.fleet import agent
-from harness.fleet.address import check_certificates, load_distributed
-from harness.fleet.offer import Offer, OfferedDevice
+from harness.fleet.agent import FleetDevice, Offer
+from harness.fleet.scheduler import check_certificates, load_distributed
 
 _LOOK_S, _WAIT_S, _CONNECT_S, _CLOSE_S = 0.5, 1.0, 10.0, 5.0
 _SILENT_S = 30.0
@@ -41,37 +41,6 @@ class WorkerLost(BackendUnavailable):
 
 class SchedulerLost(HarnessError):
     """The scheduler has ended, or cannot be reached any more: no worker can."""
-
-
-@dataclass(frozen=True)
-class FleetDevice:
-    """A device that a worker offers, the machine that it is in, and the worker's address."""
-
-    offered: OfferedDevice
-    host_name: str
-    address: str
-
-    @property
-    def name(self) -> str:
-        """The name for messages."""
-        backend = self.offered.backend
-        if backend is None:
-            return self.host_name
-        return f"{self.host_name} device {backend.device.index if backend.device else 0}"
-
-
-@dataclass(frozen=True)
-class Member:
-    """A worker of the cluster, by its address, and what it offers."""
-
-    address: str
-    offer: Offer
-
-    @property
-    def devices(self) -> list[FleetDevice]:
-        """The devices that it offers."""
-        host_name = self.offer.host_name
-        return [FleetDevice(each, host_name, self.address) for each in self.offer.devices]
 
 
 class Cluster:
@@ -103,8 +72,9 @@ class Cluster:
         except (OSError, ValueError, TimeoutError) as error:
             raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
 
-    def wait_for_members(self, wait_s: float, least: int = 1) -> list[Member]:
-        """Return the workers once there are so many; wait at most so long, and say so.
+    def wait_for_devices(self, wait_s: float, least: int = 1) -> list[FleetDevice]:
+        """Return the devices of the workers once there are so many workers; wait at most so long,
+        and say so.
 
         Raises BackendUnavailable where there are fewer, UsageError for one of another version of
         harness.
@@ -117,34 +87,35 @@ class Cluster:
                 self._say(f"waiting for up to {wait_s:g} s {where}")
                 is_said = True
             time.sleep(_LOOK_S / 5)
-        members, reasons = list[Member](), list[str]()
+        devices, workers, reasons = list[FleetDevice](), 0, ""
         for address in sorted(self.alive()):
             try:
-                members.append(self.member(address))
+                devices += self.devices_of(address)
+                workers += 1
             except BackendUnavailable as error:
-                reasons.append(str(error))
-        if len(members) < least:
-            listed = "".join(f"\n  {reason}" for reason in reasons)
+                reasons += f"\n  {error}"
+        if workers < least:
             raise BackendUnavailable(
-                f"{self._address} has {counted(len(members), 'worker')} after {wait_s:g} s, and "
-                f"{least} must be there. {self._start}{listed}"
+                f"{self._address} has {counted(workers, 'worker')} after {wait_s:g} s, and "
+                f"{least} must be there. {self._start}{reasons}"
             )
-        return members
+        return devices
 
     @property
     def _start(self) -> str:
         return f"On each machine that shall measure, run: {command_line('worker', self._address)}"
 
-    def member(self, address: str) -> Member:
-        """Return a worker; raises BackendUnavailable, UsageError for another version of harness."""
+    def devices_of(self, address: str) -> list[FleetDevice]:
+        """Return what a worker offers; raises BackendUnavailable, UsageError for another version of
+        harness."""
         offer = self._done(address, agent.offer)
         version = getattr(offer, "harness_version", "of another kind")
         if not isinstance(offer, Offer) or version != harness.__version__:
             raise UsageError(
-                f"the worker {getattr(offer, 'host_name', '')} ({address}) has harness {version}, "
-                f"this machine {harness.__version__}; install the same version"
+                f"the worker {address} has harness {version}, this machine {harness.__version__}; "
+                "install the same version"
             )
-        return Member(address, offer)
+        return [replace(device, address=address) for device in offer.devices]
 
     def start(self, address: str, kind: Callable[..., object], *args: object) -> Any:
         """Make an actor on a worker, which lives as long as what is returned; raises WorkerLost."""
@@ -245,10 +216,10 @@ class Cluster:
             raise self._scheduler_lost()
         # By this machine's clock: the scheduler's may differ, and all workers may be silent.
         now_s = time.monotonic()
-        heard = {address: each["last_seen"] for address, each in self._workers.items()}
         before, self._heard = self._heard, {}
-        for address, last_seen in heard.items():
+        for address, worker in self._workers.items():
             seen, since_s = before.get(address, (None, now_s))
+            last_seen = worker["last_seen"]
             self._heard[address] = last_seen, since_s if seen == last_seen else now_s
         self._alive = frozenset(
             address for address, (_, since_s) in self._heard.items() if now_s - since_s < _SILENT_S

@@ -25,8 +25,8 @@ DOORS = {
         "harness/api/schemas.py",
     ),
     "pydantic_core": ("harness/space_file/", "harness/core/named_values.py"),
-    "distributed": ("harness/fleet/address.py",),
-    "dask": ("harness/fleet/address.py",),
+    "distributed": ("harness/fleet/scheduler.py",),
+    "dask": ("harness/fleet/scheduler.py",),
     "pyopencl": (
         "harness/measure/opencl/driver.py",
         "harness/dispatch/loaders/opencl.py",

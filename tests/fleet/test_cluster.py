@@ -14,7 +14,7 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.fleet import agent
-from harness.fleet.offer import Offer
+from harness.fleet.agent import FleetDevice, Offer
 from tests.helpers.dask_workers import local_workers
 from tests.helpers.planted import until
 
@@ -24,7 +24,7 @@ from harness.fleet.cluster import Cluster, SchedulerLost, WorkerLost
 
 WAITS = threading.Event()
 ASKED = threading.Event()
-OFFER = Offer("0.1.0", "here", ())
+OFFER = Offer("0.1.0", (FleetDevice("cpu", "a CPU", "here", None),))
 Two = tuple[Any, Cluster, list[str]]
 
 
@@ -88,10 +88,10 @@ def test_calls_of_many_threads_are_each_answered(
     assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
     if not reaches:  # the scheduler does
         monkeypatch.setattr("harness.fleet.cluster._connected", _unreachable)
-    members = cluster.wait_for_members(60, 2)
-    assert [member.offer for member in members] == [OFFER, OFFER]
-    actors = {member.address: cluster.start(member.address, Echo) for member in members}
-    address = members[0].address
+    devices = cluster.wait_for_devices(60, 2)
+    assert [(device.uuid, device.host_name) for device in devices] == [("cpu", "here")] * 2
+    actors = {device.address: cluster.start(device.address, Echo) for device in devices}
+    address = devices[0].address
     with ThreadPoolExecutor(9) as threads:
         waiting = threads.submit(cluster.call, address, actors[address], "wait")
         echoes = threads.map(
@@ -218,18 +218,18 @@ def test_a_scheduler_that_hangs_is_lost() -> None:
     cluster.close()
 
 
-@pytest.mark.parametrize("offer", [Offer("0.0.1", "here", ()), {"version": 2}])
+@pytest.mark.parametrize("offer", [Offer("0.0.1", ()), {"version": 2}])
 def test_a_worker_of_another_version_is_refused(
     two: Two, monkeypatch: pytest.MonkeyPatch, offer: Any
 ) -> None:
     monkeypatch.setattr(agent, "_offers", [offer])
     with pytest.raises(UsageError, match=r"has harness .*install the same version"):
-        two[1].wait_for_members(60, 2)
+        two[1].wait_for_devices(60, 2)
 
 
 def test_too_few_workers_are_an_error(two: Two) -> None:
     with pytest.raises(BackendUnavailable, match="3 must be there"):
-        two[1].wait_for_members(0.1, 3)
+        two[1].wait_for_devices(0.1, 3)
 
 
 def test_no_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,4 +248,4 @@ def test_a_worker_under_a_nanny_says_how_to_start_it(
 ) -> None:
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
     with pytest.raises(BackendUnavailable, match=r"start it with `harness\.worker ADDRESS`"):
-        two[1].wait_for_members(60, 1)
+        two[1].wait_for_devices(60, 1)

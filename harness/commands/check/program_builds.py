@@ -15,9 +15,13 @@ from harness.core.records import Config
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.flags import fitted_to_program
 from harness.measure.process.child import Child, ChildLost
-from harness.measure.programs.building import CommandBackend, CommandBuild
-from harness.measure.programs.measurer import backend_of, command_build
-from harness.measure.programs.worker import ProgramBuildWorker
+from harness.measure.programs.building import (
+    CommandBackend,
+    CommandBuild,
+    ProgramBuildWorker,
+    backend_of,
+    command_build,
+)
 from harness.space_file import Parameter, Spec
 
 _ASK_TIMEOUT_S = 300.0
@@ -100,6 +104,6 @@ def _identity(backend: CommandBackend) -> str:
     """Ask for the compiler's identity in a process of its own, where its commands end with it."""
     with closing(Child(partial(ProgramBuildWorker, backend))) as child:
         try:
-            return child.call(ProgramBuildWorker.identity, timeout_s=_ASK_TIMEOUT_S)
+            return child.call(ProgramBuildWorker.identity, backend, timeout_s=_ASK_TIMEOUT_S)
         except ChildLost as lost:
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
