@@ -30,7 +30,7 @@ from harness.search import (
     resolve_techniques,
     search_input,
 )
-from harness.search.transfer.sources import TransferSources
+from harness.search.transfer import TransferSources
 
 ALIASES = {"opentuner": "AUCBanditMetaTechniqueA"}
 _MEMORY = "sqlite://"
