@@ -23,9 +23,9 @@ from pydantic import BeforeValidator, Field, StrictStr, ValidationError
 from harness.core.errors import RecordingError, SpecError
 from harness.core.records import Outcome, Value
 from harness.core.text import printable
-from harness.recordings.builder import typed
 from harness.recordings.cells import CsvFile, listed_value, readings, whole_or_real
 from harness.recordings.kernel_tuner import plain_value
+from harness.recordings.recording import typed
 from harness.recordings.t4 import UNITS
 from harness.space_file import Spec, read_document
 from harness.space_file.messages import describe_errors

@@ -14,8 +14,7 @@ from pathlib import Path
 from harness.core.errors import RecordingError, UsageError
 from harness.core.records import Outcome, Value
 from harness.core.text import printable
-from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
-from harness.recordings.cells import CsvFile, Row, check_columns
+from harness.recordings.cells import CsvFile, Row, check_columns, column_values
 from harness.recordings.columns import (
     Columns,
     columns_of_space,
@@ -30,7 +29,7 @@ from harness.recordings.files import (
     read_bounded,
     recording_name,
 )
-from harness.recordings.recording import Recording
+from harness.recordings.recording import RecordedOutcome, Recording, RecordingBuilder, typed
 from harness.space_file import Spec
 
 KIND = "CSV"
@@ -98,7 +97,7 @@ def _missing_mapping(file: CsvFile, mapping: Path | None, path: Path) -> str:
 
 def _read(file: CsvFile, columns: Columns, identity: bytes) -> Recording:
     """Read the rows. The digest of `identity` identifies the recording."""
-    builder = RecordingBuilder(file.path, columns.features, list(columns.parameters))
+    builder = RecordingBuilder(file.path, columns.features, list(columns.parameters), column_values)
     _add_rows(file, columns, builder)
     return builder.finish(
         title=columns.title or recording_name(file.path),

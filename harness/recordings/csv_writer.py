@@ -11,8 +11,8 @@ from typing import Any, TextIO
 from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY
 from harness.core.records import Measurement, Value, shown
-from harness.recordings.builder import typed
 from harness.recordings.cells import listed_value
+from harness.recordings.recording import typed
 
 TECHNIQUE = "technique"
 _OWN = (TECHNIQUE, "time_s", "outcome", "message")
