@@ -43,7 +43,7 @@ _WRITE_EVERY_S = 0.25  # for replayed measurements
 
 
 @dataclass(frozen=True)
-class _Test:
+class _Answer:
     """A request with its answer, and the id of the measurement's row if it was stored before."""
 
     request: Request
@@ -93,7 +93,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
         self._repeated: list[tuple[Request, Request]] = []
         self._idle = 0
         self._has_ended = False  # a self-contained technique asks for nothing more
-        self._unwritten: list[_Test] = []
+        self._unwritten: list[_Answer] = []
         self._written_at = time.monotonic()
         self._next_test = search.store.next_ordinal(run_id)
         super().__init__(
@@ -254,7 +254,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
             self.test_count -= 1
         if stored is None or config.digest not in self.tables.tested:
             row_id = None if stored is None else stored.id
-            self._unwritten.append(_Test(request, result, measurement, row_id))
+            self._unwritten.append(_Answer(request, result, measurement, row_id))
             is_replay, waits_s = search.measurer.is_replay, time.monotonic() - self._written_at
             if not is_replay or waits_s >= _WRITE_EVERY_S:
                 self.write()
