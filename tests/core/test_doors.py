@@ -21,7 +21,7 @@ DOORS = {
     # The documents of --json have their schemas from it.
     "pydantic": (
         "harness/space_file/",
-        "harness/recordings/columns.py",
+        "harness/recordings/csv_mapping.py",
         "harness/api/schemas.py",
     ),
     "pydantic_core": ("harness/space_file/", "harness/core/named_values.py"),
