@@ -12,7 +12,7 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
-from harness.measure.device.guard_zones import (
+from harness.measure.device.bound import (
     ZONE_BYTES,
     StrayWrite,
     stray_write,

@@ -25,7 +25,7 @@ from harness.measure.cuda.gpus import (
     list_gpus,
     load_driver,
 )
-from harness.measure.device.base import why_unlaunchable
+from harness.measure.device.bound import why_unlaunchable
 from harness.measure.devices import choose
 from harness.measure.opencl import driver as opencl
 from tests.helpers.compilers import needs_nvcc

@@ -30,7 +30,7 @@ from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, requ
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.pycuda import PyCudaDriver
 from harness.measure.cuda.stream import HELD_AT_ONCE, LIMIT_NS
-from harness.measure.device.guard_zones import ZONE_BYTES
+from harness.measure.device.bound import ZONE_BYTES
 from harness.measure.devices import choose_one, run_empty_kernel
 from harness.measure.sensors.nvml import SensorFacts, open_sensors
 from harness.measure.trial.verify import NAN

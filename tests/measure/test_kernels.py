@@ -18,7 +18,7 @@ from harness.core.errors import (
     LaunchFailed,
 )
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason
-from harness.measure.device.guard_zones import StrayWrite
+from harness.measure.device.bound import StrayWrite
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.kernels.worker import DeviceWorker
