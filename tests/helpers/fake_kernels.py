@@ -86,10 +86,12 @@ class DeviceBackend(FakeBackend):
 
 
 def fake_worker(folder: Path, device: FakeDevice, host: str = FAKE_HOST) -> DeviceWorker:
-    """Make the worker of a device, with a host module that is written to a folder."""
+    """Make the worker of a device, which has an input's data of a host module."""
     path = folder / "twice.py"
     path.write_text(host)
-    return DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device), path)
+    worker = DeviceWorker(DeviceBackend("fake", "fake", "a fake", opened=device))
+    worker.prepare(path, FOUR)
+    return worker
 
 
 def measure_kernels_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,7 +289,7 @@ class SharedWorker:
     """The worker of a process that measurers use one after the other: each has a worker there."""
 
     def __init__(self) -> None:
-        self._made_by = b""
+        self._number = 0
         self._worker: object = None
 
     @property
@@ -297,10 +297,10 @@ class SharedWorker:
         """Say whether the worker in use may not be used again."""
         return getattr(self._worker, "is_spoilt", False)
 
-    def call(self, made_by: bytes, method: Callable[..., T], *args: object) -> T:
-        """Call a method of a worker, which is made at first use."""
-        if self._made_by != made_by:
-            self._made_by, self._worker = made_by, pickle.loads(made_by)()
+    def call(self, number: int, made_by: bytes, method: Callable[..., T], *args: object) -> T:
+        """Call a method of the worker of this number, which is made at first use."""
+        if self._number != number:
+            self._number, self._worker = number, pickle.loads(made_by)()
         return method(self._worker, *args)
 
 
@@ -315,17 +315,7 @@ class HereChild:
         self._make_worker = make_worker
         self._worker: object = None
 
-    def start(self) -> int:
-        """Return the generation."""
-        return self.generation
-
-    def call(
-        self,
-        method: Callable[..., T],
-        *args: object,
-        timeout_s: float,
-        generation: int | None = None,
-    ) -> T:
+    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Call the method."""
         with self._working:
             self._worker = self._make_worker() if self._worker is None else self._worker

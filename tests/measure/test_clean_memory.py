@@ -22,7 +22,7 @@ from harness.measure.device.bound import (
 from harness.measure.kernels.data import KernelJob
 from harness.measure.kernels.worker import DataLost, DeviceWorker
 from harness.measure.trial.occasions import Block
-from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker
+from tests.helpers.fake_kernels import fake_job, fake_worker
 from tests.helpers.fakes import Array, FakeDevice
 
 OVERRUN = StrayWrite("y", 1670, behind=True)
@@ -113,7 +113,6 @@ def worker(tmp_path: Path) -> DeviceWorker:
     """A worker with a device that can be spoilt, and the data of an input on it."""
     worker = fake_worker(tmp_path, device := Spoilable(), HOST)
     give_kernels(device, worker)
-    worker.prepare(FOUR)
     return worker
 
 

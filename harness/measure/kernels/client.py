@@ -37,24 +37,6 @@ def device_locked(backend: Backend) -> Iterator[None]:
         yield
 
 
-class _DeviceProcess:
-    """The process that owns the device, and what its clients know of it: which data each host
-    module has there, and whether a configuration has run in it."""
-
-    def __init__(self, make_worker: Callable[[], DeviceWorker]) -> None:
-        self.child = Child(make_worker)
-        self.generation = 0
-        self.prepared: dict[Path, tuple[Input, int]] = {}
-        self.is_used = False
-
-    def start(self) -> None:
-        """Start the process where there is none, of which nothing is known yet."""
-        if self.child.start() != self.generation:
-            self.generation = self.child.generation
-            self.prepared.clear()
-            self.is_used = False
-
-
 class DeviceClient:
     """The process that owns the device, and which inputs of one host module it has prepared.
 
@@ -65,21 +47,16 @@ class DeviceClient:
     def __init__(self, host: Path, backend: Backend, owner: DeviceClient | None = None) -> None:
         self._host = host
         self._language = backend.language
-        self._is_guest = owner is not None
-        self._process: _DeviceProcess
+        self._owner = owner or self
         self._lock = ExitStack()
-        if owner is None:
-            with ExitStack() as lock:  # which is free again where no process can be started
-                lock.enter_context(device_locked(backend))
-                self._process = _DeviceProcess(partial(DeviceWorker, backend, host))
-                self._lock = lock.pop_all()
-        else:
-            self._process = owner._process
         self._names: dict[Input, tuple[str, ...]] = {}
-
-    @property
-    def _child(self) -> Child:
-        return self._process.child
+        self._child: Child
+        self._used = 0  # the generation of the process in which a configuration ran last
+        if owner is None:
+            self._lock.enter_context(device_locked(backend))
+            self._child = Child(partial(DeviceWorker, backend))
+        else:
+            self._child = owner._child
 
     def _call(self, method: Callable[..., T], *args: object) -> T:
         call = partial(self._child.call, method, *args, timeout_s=_PREPARE_TIMEOUT_S)
@@ -112,41 +89,29 @@ class DeviceClient:
         return self._names[problem]
 
     def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
-        """Make the data of an input in the process; raises HostModuleError.
+        """Have the data of an input in the process; raises HostModuleError.
 
         Data that did fit before may fit again in a new process, and any other error of the driver
         may be due to this process.
         """
-        try:
-            return self._make_data(problem, seed)
-        except OutOfDeviceMemory as error:
-            if problem not in self._names:
-                raise _does_not_fit(error) from None
-        except LaunchFailed:
-            pass
-        self._child.replace()
-        try:
-            self._make_data(problem, seed)
-        except OutOfDeviceMemory as error:
-            raise _does_not_fit(error) from None
-        except LaunchFailed as error:
-            self._child.replace()  # the next input shall not find it broken
-            raise HostModuleError(f"its data cannot be copied to the device: {error}") from None
-
-    def _make_data(self, problem: Input, seed: int) -> None:
-        self._process.prepared.pop(self._host, None)
-        prepare = DeviceWorker.prepare
-        try:
-            self._names[problem] = self._call(
-                DeviceWorker.serve, self._host, prepare, problem, seed
-            )
-        except ChildLost as lost:
-            raise HostModuleError(
-                f"{self._host}: the process that made the data of ({problem}) {lost}; "
-                "is there enough memory, and time?"
-            ) from None
-        self._process.start()
-        self._process.prepared[self._host] = problem, seed
+        for is_last in (False, True):
+            try:
+                self._names[problem] = self._call(DeviceWorker.prepare, self._host, problem, seed)
+                return
+            except OutOfDeviceMemory as error:
+                if is_last or problem not in self._names:
+                    raise _does_not_fit(error) from None
+            except (DataLost, LaunchFailed) as error:
+                if is_last:
+                    self._child.replace()  # the next input shall not find it broken
+                    text = f"its data cannot be copied to the device: {error}"
+                    raise HostModuleError(text) from None
+            except ChildLost as lost:
+                raise HostModuleError(
+                    f"{self._host}: the process that made the data of ({problem}) {lost}; "
+                    "is there enough memory, and time?"
+                ) from None
+            self._child.replace()
 
     def run(
         self,
@@ -156,32 +121,28 @@ class DeviceClient:
         timeout_s: float,
         seed: int = SEARCH_SEED,
     ) -> T:
-        """Call a method of DeviceWorker while the process holds the data of an input and a seed.
+        """Call a method of DeviceWorker while the process has the data of an input and a seed.
 
-        Raises ChildLost, and HostModuleError where the data cannot be made any more.
+        It is called again where the process was lost by chance, or crashed and an earlier
+        configuration may have spoilt it. Raises ChildLost, and HostModuleError where the data
+        cannot be made any more.
         """
-
-        def run() -> T:
-            self._process.start()
-            if self._process.prepared.get(self._host) != (problem, seed):
-                self._prepare(problem, seed)
-            self._process.is_used = True
-            generation = self._process.generation
-            call = partial(self._child.call, DeviceWorker.serve, self._host, method, *args)
+        is_last, owner = False, self._owner
+        while True:
+            self._prepare(problem, seed)
+            is_used = owner._used == self._child.generation
+            owner._used = self._child.generation
             try:
-                result: T = call(timeout_s=timeout_s, generation=generation)
-            except DataLost as lost:
-                raise ChildLost(f"has lost its data: {lost}", by_chance=True) from None
-            return result
-
-        self._process.start()
-        # An earlier configuration may have spoilt the process.
-        return repeated(run, may_be_spoilt=self._process.is_used)
+                return self._child.call(method, *args, timeout_s=timeout_s)
+            except ChildLost as lost:
+                if is_last or not (lost.by_chance or (is_used and not lost.hung)):
+                    raise
+            is_last = True
 
     def close(self) -> None:
         """End the process, and free the device, unless they are another client's."""
         with self._lock:
-            if not self._is_guest:
+            if self._owner is self:
                 self._child.close()
 
 

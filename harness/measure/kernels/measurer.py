@@ -30,7 +30,7 @@ from harness.measure.kernels.worker import DeviceWorker, Together
 from harness.measure.local import LocalMeasurer
 from harness.measure.process.child import ChildLost
 from harness.measure.sensors.energy import DEADLINE, ENERGY_S
-from harness.measure.sensors.nvml import energy_notices, processes_notice
+from harness.measure.sensors.nvml import energy_notices
 from harness.measure.trial.occasions import DATA_SETS, ONE_OCCASION, SEARCH_SEED, Block, new_seed
 from harness.measure.trial.plausibility import (
     FLOOR_S,
@@ -113,13 +113,12 @@ class KernelMeasurer(LocalMeasurer[Program, KernelJob]):
         self._floor_s = FLOOR_S if self._facts.shares_cpu else GPU_FLOOR_S
         self._times: dict[tuple[Input, Config], float] = {}
         self._believed: set[tuple[Input, Config]] = set()  # of times that are too good, otherwise
-        sensors = self._facts.sensors
+        no_energy = self._facts.no_energy
         self.notices: tuple[str, ...] = (
-            *processes_notice(self._facts.others),
-            *sensors.denied,
-            *energy_notices(spec.measure.energy, sensors.no_energy),
+            *self._facts.notices,
+            *energy_notices(spec.measure.energy, no_energy),
         )
-        self._energy_s = ENERGY_S * (spec.measure.energy and sensors.no_energy is None)
+        self._energy_s = ENERGY_S * (spec.measure.energy and no_energy is None)
 
     @property
     def cuda_compiler(self) -> str:

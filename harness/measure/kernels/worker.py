@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from harness.core.errors import LaunchFailed
 from harness.core.modules import ImportsApart
@@ -25,24 +25,29 @@ from harness.measure.devices import Backend
 from harness.measure.kernels.checks import weak_tests, why_overwritten
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
-from harness.measure.sensors.nvml import SensorFacts, Sensors, open_sensors, other_processes
+from harness.measure.process.child import ChildLost
+from harness.measure.sensors.nvml import (
+    Sensors,
+    open_sensors,
+    other_processes,
+    processes_notice,
+)
 from harness.measure.trial.occasions import SEARCH_SEED, Block, data_seeds
 from harness.measure.trial.verify import Tolerance
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
     """What is known of the device. `arch` is an NVIDIA architecture such as `sm_90`, or None;
-    `others` are the processes of others that use the device."""
+    `no_energy` is why energy cannot be measured, None where it can; `notices` are what the user
+    should know."""
 
     environment: Environment
     limits: DeviceLimits
     shares_cpu: bool
     arch: str | None
-    sensors: SensorFacts
-    others: tuple[str, ...] = ()
+    no_energy: str | None
+    notices: tuple[str, ...]
 
 
 class Together(NamedTuple):
@@ -56,8 +61,11 @@ class Together(NamedTuple):
     holds_all: bool = True
 
 
-class DataLost(Exception):
+class DataLost(ChildLost):
     """The device does not take the data of an input any more, which a new process may change."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, by_chance=True)
 
 
 @dataclass
@@ -77,14 +85,12 @@ class DeviceWorker:
     device, or the memory of this process, cannot be trusted any more, the worker `is_spoilt`.
     """
 
-    def __init__(self, backend: Backend, host: Path) -> None:
+    def __init__(self, backend: Backend) -> None:
         self.is_spoilt = False
         self._backend = backend
-        self._host = host
         self._data: dict[Path, _DeviceData] = {}
         self._bound: _DeviceData | None = None
         self._imports = ImportsApart()
-        self._imports.turn_to(host)
 
     @cached_property
     def _device(self) -> Device:
@@ -113,8 +119,8 @@ class DeviceWorker:
             limits=device.limits,
             shares_cpu=device.shares_cpu,
             arch=compiler.arch,
-            sensors=self._sensors.facts,
-            others=others,
+            no_energy=self._sensors.no_energy,
+            notices=(*processes_notice(others), *self._sensors.denied),
         )
 
     def require_working(self) -> None:
@@ -129,28 +135,27 @@ class DeviceWorker:
         device = self._backend.device
         return () if device is None else other_processes(device.bus_id, device.instance)
 
-    def serve(self, host: Path, method: Callable[..., T], *args: object) -> T:
-        """Call a method for a host module."""
-        if host != self._host:
-            self._imports.turn_to(host)
-            self._host = host
-        return method(self, *args)
+    def prepare(self, host: Path, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
+        """Have the data of an input on the device for what runs next, made by a host module unless
+        they are there; return the arguments' names.
 
-    def prepare(self, problem: Input, seed: int = SEARCH_SEED) -> tuple[str, ...]:
-        """Make the data of an input and copy it to the device; return the arguments' names.
-
-        Raises HostModuleError, or LaunchFailed where the data does not fit on the device.
+        Raises HostModuleError, DataLost, or LaunchFailed where the data does not fit on the device.
         """
-        self._data.pop(self._host, None)  # frees the memory of the input before
-        self._bound = None
-        sets = [make_kernel_data(self._host, problem, each) for each in data_seeds(seed)]
-        self._device.bind(*(data.arguments for data in sets))
-        self._bound = self._data[self._host] = _DeviceData(problem, seed, sets)
-        return tuple(sets[0].arguments)
+        self._imports.turn_to(host)
+        data = self._data.get(host)
+        if data is None or (data.problem, data.seed) != (problem, seed):
+            data = self._bound = None
+            self._data.pop(host, None)  # frees the memory of the input before
+            sets = [make_kernel_data(host, problem, each) for each in data_seeds(seed)]
+            self._device.bind(*(each.arguments for each in sets))
+            data = self._bound = self._data[host] = _DeviceData(problem, seed, sets)
+        elif data is not self._bound:
+            self._copy(data)
+        return tuple(data.sets[0].arguments)
 
     def run(self, job: KernelJob) -> Measurement:
         """Measure one configuration on the prepared data; raises DataLost."""
-        data = self._prepared(job.input, SEARCH_SEED)
+        data = self._prepared
         measured = measure_kernel(self._device, data.sets[0], job, self._sensors)
         if _is_wrong(measured) and not data.fresh and self._is_overwritten(data):
             # An earlier one may have overwritten a part that was not checked: measure on new data.
@@ -162,7 +167,7 @@ class DeviceWorker:
 
     def weak_tests(self, problem: Input, tolerance: Tolerance) -> list[str]:
         """Return what verification would let pass on the prepared input."""
-        return list(weak_tests(problem, self._prepared(problem, SEARCH_SEED).sets[0], tolerance))
+        return list(weak_tests(problem, self._prepared.sets[0], tolerance))
 
     def run_interleaved(self, jobs: Sequence[KernelJob], block: Block) -> Together:
         """Measure several configurations of one input, one sample of each per round.
@@ -170,7 +175,7 @@ class DeviceWorker:
         Raises DataLost. One that overwrites an input makes the others' results wrong, so that after
         a wrong result of several this worker is spoilt.
         """
-        data = self._prepared(jobs[0].input, block.seed)
+        data = self._prepared
         if block.is_reloaded:
             self._device.unload()
         if not data.fresh:
@@ -186,14 +191,12 @@ class DeviceWorker:
             self.is_spoilt = True
         return Together(measured, complete, self._device.holds_all)
 
-    def _prepared(self, problem: Input, seed: int) -> _DeviceData:
-        """Return the data of the host module, on the device; raises DataLost."""
-        data = self._data[self._host]
-        if (data.problem, data.seed) != (problem, seed):
-            raise RuntimeError(f"the data of ({problem}) are not prepared")
-        if data is not self._bound:
-            self._copy(data)
-        return data
+    @property
+    def _prepared(self) -> _DeviceData:
+        """The data that were prepared last; raises DataLost in a new process."""
+        if self._bound is None:
+            raise DataLost("nothing is prepared")
+        return self._bound
 
     def _is_overwritten(self, data: _DeviceData) -> bool:
         """Whether the device holds other inputs of the search than were copied to it."""
