@@ -223,7 +223,7 @@ def _share(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
 
     Starting new ones, and PoCL's compiler in them, takes longer than to measure a kernel.
     """
-    for module, shared in zip(("kernels.client", "builds.queue"), pair, strict=True):
+    for module, shared in zip(("kernels.device_process", "builds.queue"), pair, strict=True):
         monkeypatch.setattr(f"harness.measure.{module}.Child", partial(_Lent, shared))
 
 

@@ -20,7 +20,7 @@ from harness.measure.device.bound import (
     zone_content,
 )
 from harness.measure.kernels.data import KernelJob
-from harness.measure.kernels.worker import DataLost, DeviceWorker
+from harness.measure.kernels.device_process import DataLost, DeviceWorker
 from harness.measure.trial.occasions import Block
 from tests.helpers.fake_kernels import fake_job, fake_worker
 from tests.helpers.fakes import Array, FakeDevice

@@ -15,12 +15,12 @@ from harness.core.program import Launch
 from harness.core.records import DeviceLimits
 from harness.measure.cuda import gpus as cuda
 from harness.measure.cuda import probe
-from harness.measure.cuda.compilers import first_usable
 from harness.measure.cuda.cubin import pack_arguments
 from harness.measure.cuda.gpus import (
     CudaGpu,
     describe_package,
     driver_version,
+    first_usable,
     forbidden_files,
     list_gpus,
     load_driver,

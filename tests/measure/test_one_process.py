@@ -14,8 +14,8 @@ import pytest
 from benchmarks.equal_code import write_space
 from harness.core.records import Outcome
 from harness.measure.devices import Backend
+from harness.measure.kernels.device_process import DeviceWorker
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.kernels.worker import DeviceWorker
 from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.measure.programs.worker import ProgramWorker

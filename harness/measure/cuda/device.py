@@ -18,7 +18,7 @@ import numpy.typing as npt
 from harness.core.errors import BackendUnavailable, LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Binary, Launch
 from harness.core.records import DEVICE_UUID, WARM, DeviceLimits, Environment
-from harness.measure.clocks.watch import ClockWatch
+from harness.measure.clocks import ClockWatch
 from harness.measure.cuda import probe
 from harness.measure.cuda.gpus import CudaGpu, driver_version, load_driver, require_driver
 from harness.measure.cuda.module import CudaModule

@@ -14,7 +14,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.program import ANY_CARVEOUT, Launch
 from harness.core.records import DeviceLimits
 from harness.core.text import first_few
-from harness.measure.cuda.calls import CudaDriver, LaunchShape
+from harness.measure.cuda.bindings import CudaDriver, LaunchShape
 from harness.measure.cuda.cubin import (
     ParameterPlace,
     kernel_symbol,

@@ -17,8 +17,7 @@ import numpy.typing as npt
 from harness.core.errors import LaunchFailed, OutOfDeviceMemory
 from harness.core.program import Argument, Binary, Contents, Fill, Launch, Program
 from harness.core.records import COLD, DeviceLimits, Environment
-from harness.measure.clocks.tick import MOST_WORK, find_tick
-from harness.measure.clocks.watch import ClockWatch
+from harness.measure.clocks import MOST_WORK, ClockWatch, find_tick
 from harness.measure.device.bound import (
     Bound,
     BoundArray,

@@ -15,13 +15,12 @@ from harness.core.observations import HOST_RETRIES
 from harness.core.program import Fill, Launch
 from harness.core.records import Measurement, Outcome
 from harness.core.worst_element import WorstElement
-from harness.measure.clocks.tick import delay_randomly
-from harness.measure.clocks.watch import SampleClocks
+from harness.measure.clocks import SampleClocks, delay_randomly
 from harness.measure.device.base import Device
 from harness.measure.kernels.checks import CheckTime, same_bytes, why_added, why_astray
 from harness.measure.kernels.data import KernelData, KernelJob, Twin
 from harness.measure.sensors.energy import LONGEST_LAUNCH, measure_energy
-from harness.measure.sensors.nvml import Sensors, of_both
+from harness.measure.sensors.nvml import NO_SENSORS, Sensors, of_both
 from harness.measure.trial import trial
 from harness.measure.trial.host_module import Array, TrackedConfig
 from harness.measure.trial.trial import RunFailed
@@ -30,8 +29,6 @@ from harness.measure.trial.verify import FILLS, Tolerance, describe_wrong, verif
 BIT_EXACT = "bit_exact"
 """The observation of a configuration with a twin: 1 where its output equals the twin's, 0 where
 the twin's own output differs from run to run, so that nothing can be compared."""
-
-NO_SENSORS = Sensors()
 
 _EXACT = Tolerance(0.0, 0.0)
 _MOST_TRIES = 5  # the host may be too slow by chance for so many runs, one after the other
@@ -380,9 +377,7 @@ class KernelRunner:
         yield self._launch_all(waiting)
 
     def _launch_all(self, launches: Sequence[Launch]) -> float:
-        if not launches:
-            return 0.0
-        elapsed_s = self._launch(launches)
+        elapsed_s = self._launch(launches) if launches else 0.0
         self._blocks |= {launch.block for launch in launches}
         return elapsed_s
 

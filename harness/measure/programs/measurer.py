@@ -16,7 +16,7 @@ from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.flags import fitted_to_program
-from harness.measure.local import LocalMeasurer
+from harness.measure.measurer import LocalMeasurer
 from harness.measure.process.child import Child, ChildLost, repeated
 from harness.measure.programs.building import CommandBackend, CommandBuild
 from harness.measure.programs.proof import (

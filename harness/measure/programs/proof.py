@@ -16,7 +16,7 @@ from harness.core.observations import UNTIMED
 from harness.core.records import Measurement, Outcome
 from harness.core.text import format_time
 from harness.measure.programs.runner import ProgramResult
-from harness.measure.trial.plausibility import why_too_fast
+from harness.measure.trial.occasions import why_too_fast
 from harness.space_file import ProgramPlan
 from harness.stats.timing import time_ratio
 

@@ -230,6 +230,9 @@ class Sensors:
         return {} if self.gpu is None else self.gpu.state()
 
 
+NO_SENSORS = Sensors()
+
+
 def open_sensors(environment: Environment, shares_cpu: bool) -> Sensors:
     """Open what there is; `shares_cpu` means that the device is the processor itself."""
     gpu, counter, no_energy = None, None, None

@@ -21,7 +21,7 @@ from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE
 from harness.core.program import Binary
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing
 from harness.core.worst_element import WorstElement
-from harness.measure.clocks.tick import clock_error, run_sample
+from harness.measure.clocks import clock_error, run_sample
 from harness.stats.timing import Sampling
 
 _LONGEST_WARMUP = 20

@@ -1,16 +1,24 @@
-"""The worker of the device's process: it owns the device, and the data of one input on it."""
+"""The process that owns the device: its worker, with the data of inputs, and its client, which has
+them prepared there, and replaces a process that is spoilt.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from harness.core.errors import LaunchFailed
+from harness.core.errors import (
+    BackendUnavailable,
+    DataDoesNotFit,
+    HostModuleError,
+    LaunchFailed,
+    OutOfDeviceMemory,
+)
 from harness.core.modules import ImportsApart
 from harness.core.records import (
     OTHER_PROCESSES,
@@ -21,11 +29,12 @@ from harness.core.records import (
     Outcome,
 )
 from harness.measure.device.base import Compiler, Device
-from harness.measure.devices import Backend
+from harness.measure.devices import Backend, empty_kernel_advice
 from harness.measure.kernels.checks import weak_tests, why_overwritten
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
-from harness.measure.process.child import ChildLost
+from harness.measure.process.child import Child, ChildLost, repeated
+from harness.measure.process.device_lock import locked
 from harness.measure.sensors.nvml import (
     Sensors,
     open_sensors,
@@ -235,3 +244,134 @@ class DeviceWorker:
 
 def _is_wrong(measured: Measurement) -> bool:
     return measured.outcome is Outcome.WRONG_RESULT
+
+
+_PREPARE_TIMEOUT_S = 600.0
+
+T = TypeVar("T")
+
+
+@contextmanager
+def device_locked(backend: Backend) -> Iterator[None]:
+    """Hold the lock of a backend's device."""
+    if backend.device is None:
+        yield
+        return
+    with locked(backend.device.identity, str(backend.device)):
+        yield
+
+
+class DeviceClient:
+    """The process that owns the device, and which inputs of one host module it has prepared.
+
+    A client with an `owner` uses the process of that client, and must be closed before it. Another
+    one locks its device: raises DeviceBusy where another process measures on it.
+    """
+
+    def __init__(self, host: Path, backend: Backend, owner: DeviceClient | None = None) -> None:
+        self._host = host
+        self._language = backend.language
+        self._owner = owner or self
+        self._lock = ExitStack()
+        self._names: dict[Input, tuple[str, ...]] = {}
+        self._child: Child
+        self._used = 0  # the generation of the process in which a configuration ran last
+        if owner is None:
+            self._lock.enter_context(device_locked(backend))
+            self._child = Child(partial(DeviceWorker, backend))
+        else:
+            self._child = owner._child
+
+    def _call(self, method: Callable[..., T], *args: object) -> T:
+        call = partial(self._child.call, method, *args, timeout_s=_PREPARE_TIMEOUT_S)
+        return repeated(call)
+
+    def describe(self) -> DeviceFacts:
+        """Open the device and describe it; raises BackendUnavailable."""
+        try:
+            return self._call(DeviceWorker.describe)
+        except ChildLost as lost:
+            raise BackendUnavailable(
+                f"the process that opens the {self._language} device {lost}; see whether the "
+                "driver's own tools work (clinfo, nvidia-smi)"
+            ) from None
+
+    def require_working(self) -> None:
+        """Raise BackendUnavailable where an empty kernel does not run on the device."""
+        try:
+            self._call(DeviceWorker.require_working)
+        except ChildLost as lost:
+            raise BackendUnavailable(
+                f"an empty kernel does not run on the {self._language} device: its process {lost}\n"
+                f"{empty_kernel_advice(self._language)}"
+            ) from None
+
+    def argument_names(self, problem: Input) -> tuple[str, ...]:
+        """Return the names of the kernel's arguments; raises HostModuleError."""
+        if problem not in self._names:
+            self._prepare(problem)
+        return self._names[problem]
+
+    def _prepare(self, problem: Input, seed: int = SEARCH_SEED) -> None:
+        """Have the data of an input in the process; raises HostModuleError.
+
+        Data that did fit before may fit again in a new process, and any other error of the driver
+        may be due to this process.
+        """
+        for is_last in (False, True):
+            try:
+                self._names[problem] = self._call(DeviceWorker.prepare, self._host, problem, seed)
+                return
+            except OutOfDeviceMemory as error:
+                if is_last or problem not in self._names:
+                    raise _does_not_fit(error) from None
+            except (DataLost, LaunchFailed) as error:
+                if is_last:
+                    self._child.replace()  # the next input shall not find it broken
+                    text = f"its data cannot be copied to the device: {error}"
+                    raise HostModuleError(text) from None
+            except ChildLost as lost:
+                raise HostModuleError(
+                    f"{self._host}: the process that made the data of ({problem}) {lost}; "
+                    "is there enough memory, and time?"
+                ) from None
+            self._child.replace()
+
+    def run(
+        self,
+        problem: Input,
+        method: Callable[..., T],
+        *args: object,
+        timeout_s: float,
+        seed: int = SEARCH_SEED,
+    ) -> T:
+        """Call a method of DeviceWorker while the process has the data of an input and a seed.
+
+        It is called again where the process was lost by chance, or crashed and an earlier
+        configuration may have spoilt it. Raises ChildLost, and HostModuleError where the data
+        cannot be made any more.
+        """
+        is_last, owner = False, self._owner
+        while True:
+            self._prepare(problem, seed)
+            is_used = owner._used == self._child.generation
+            owner._used = self._child.generation
+            try:
+                return self._child.call(method, *args, timeout_s=timeout_s)
+            except ChildLost as lost:
+                if is_last or not (lost.by_chance or (is_used and not lost.hung)):
+                    raise
+            is_last = True
+
+    def close(self) -> None:
+        """End the process, and free the device, unless they are another client's."""
+        with self._lock:
+            if self._owner is self:
+                self._child.close()
+
+
+def _does_not_fit(error: OutOfDeviceMemory) -> DataDoesNotFit:
+    return DataDoesNotFit(
+        f"its data does not fit on the device: {error}. Run the same command again when other "
+        "programs have ended. If the data is too large even then, leave the input out with --inputs"
+    )
