@@ -19,11 +19,10 @@ from harness.core.invocation import command_line
 from harness.core.program import Binary, Launch, Program
 from harness.core.records import WARM
 from harness.core.text import nearest, suggestion
-from harness.measure.builds.cache import BuildCache
+from harness.measure.builds.queue import BuildCache
 from harness.measure.cuda import gpus
-from harness.measure.cuda.compilers import NVCC, first_usable, open_cuda_compiler
 from harness.measure.cuda.device import CudaDevice
-from harness.measure.cuda.gpus import MIG, VISIBLE, CudaGpu
+from harness.measure.cuda.gpus import MIG, NVCC, VISIBLE, CudaGpu, first_usable, open_cuda_compiler
 from harness.measure.cuda.nvcc import ENVIRONMENT
 from harness.measure.device.base import Compiler, Device
 from harness.measure.opencl import device as opencl_device

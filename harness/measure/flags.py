@@ -24,8 +24,8 @@ from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.kept import Kept, content_key
 from harness.core.program import Binary, Program, family
 from harness.core.records import Value
-from harness.measure.builds.warnings import conflicts
-from harness.measure.cuda.compilers import NVRTC, name_of
+from harness.measure.builds.compiled import conflicts
+from harness.measure.cuda.gpus import NVRTC, name_of
 from harness.measure.cuda.nvcc import ENVIRONMENT, find_nvcc, run_in_group, supported_archs
 from harness.space_file import Notice, Parameter, ProgramPlan, Spec
 from harness.space_file.flag_expansion import NamedFlags

@@ -7,8 +7,14 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from harness.core.errors import BackendUnavailable
-from harness.measure.cuda.compilers import first_usable
-from harness.measure.cuda.gpus import VISIBLE, CudaGpu, list_gpus, load_driver, require_driver
+from harness.measure.cuda.gpus import (
+    VISIBLE,
+    CudaGpu,
+    first_usable,
+    list_gpus,
+    load_driver,
+    require_driver,
+)
 from harness.measure.devices import ListedDevice, device_line
 from harness.measure.opencl import driver as opencl
 from harness.measure.process.device_lock import holder_of

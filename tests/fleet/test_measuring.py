@@ -108,7 +108,7 @@ def test_the_environment_and_notices_are_the_workers(
     faults: Spec, remote: Measurer, module_opencl: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
-    lock = "harness.measure.kernels.client.device_locked"
+    lock = "harness.measure.kernels.device_process.device_locked"
     monkeypatch.setattr(lock, lambda _: contextlib.nullcontext())
     with contextlib.closing(KernelMeasurer(faults, module_opencl)) as local:
         assert local.environment == remote.environment

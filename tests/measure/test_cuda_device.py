@@ -30,9 +30,9 @@ from harness.measure.cuda.gpus import BINDINGS, PACKAGE, PYCUDA, list_gpus, requ
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.cuda.pycuda import PyCudaDriver
 from harness.measure.cuda.stream import HELD_AT_ONCE, LIMIT_NS
-from harness.measure.device.guard_zones import ZONE_BYTES
+from harness.measure.device.bound import ZONE_BYTES
 from harness.measure.devices import choose_one, run_empty_kernel
-from harness.measure.sensors.nvml import SensorFacts, open_sensors
+from harness.measure.sensors.nvml import open_sensors
 from harness.measure.trial.verify import NAN
 from tests.helpers.stub_driver import StubDriver, needs_pycuda
 from tests.helpers.stub_nvml import BUS, Script
@@ -694,7 +694,7 @@ def test_binary_with_too_much_shared_memory_is_refused_before_the_driver_is_call
 def test_nvml_finds_the_gpu_that_cuda_names(device: CudaDevice, nvml: Script) -> None:
     nvml(gpus=["0000:FF:00.0", BUS])
     sensors = open_sensors(device.environment("nvcc"), device.shares_cpu)
-    assert sensors.facts == SensorFacts()
+    assert (sensors.no_energy, sensors.denied) == (None, ())
     assert sensors.counter is not None
     assert sensors.state()["temperature_c"] > 0
 

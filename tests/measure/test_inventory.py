@@ -10,7 +10,7 @@ import pytest
 from harness.commands import check, compare
 from harness.core.errors import BackendUnavailable
 from harness.measure import inventory
-from harness.measure.kernels.client import device_locked
+from harness.measure.kernels.device_process import device_locked
 from harness.measure.opencl import driver as opencl
 from tests.helpers.stub_nvml import Script
 from tests.measure.test_device_lock import CPU, EQUAL, H100, of

@@ -121,24 +121,18 @@ def end_once(journal: Path, number: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("number", "may_be_spoilt", "calls"),
-    [
-        (signal.SIGKILL, False, 2),
-        (signal.SIGTERM, False, 2),
-        (signal.SIGSEGV, False, 1),
-        (signal.SIGSEGV, True, 2),
-    ],
+    ("number", "calls"), [(signal.SIGKILL, 2), (signal.SIGTERM, 2), (signal.SIGSEGV, 1)]
 )
-def test_call_whose_process_was_killed_from_outside_or_spoilt_is_repeated_once(
-    child: Child, tmp_path: Path, number: signal.Signals, may_be_spoilt: bool, calls: int
+def test_call_whose_process_was_killed_from_outside_is_repeated_once(
+    child: Child, tmp_path: Path, number: signal.Signals, calls: int
 ) -> None:
     journal = tmp_path / "journal"
     call = partial(run, child, end_once, journal, number)
     if calls == 1:
         with pytest.raises(ChildLost, match="SIGSEGV"):
-            repeated(call, may_be_spoilt=may_be_spoilt)
+            repeated(call)
     else:
-        assert repeated(call, may_be_spoilt=may_be_spoilt) != os.getpid()
+        assert repeated(call) != os.getpid()
     assert journal.read_text().count("called") == calls
 
 

@@ -14,7 +14,7 @@ from harness.core.kernel_name import without_references
 from harness.core.program import Binary, Program
 from harness.core.records import Build
 from harness.core.text import nearest
-from harness.measure.builds.warnings import require_obeyed
+from harness.measure.builds.compiled import require_obeyed
 from harness.measure.cuda.cubin import machine_code_sha256, readable
 from harness.source.kernel_source import INCLUDE
 

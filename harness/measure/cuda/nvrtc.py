@@ -22,7 +22,7 @@ from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.files import cache_folder
 from harness.core.flag_file import with_values
 from harness.core.program import Binary, Program
-from harness.measure.builds.cache import digests
+from harness.measure.builds.queue import digests
 from harness.measure.cuda.binary import (
     SOURCE_NAME,
     checked_arch,

@@ -62,13 +62,13 @@ class ChildLost(Exception):
         self.by_chance = by_chance
 
 
-def repeated(call: Callable[[], T], *, may_be_spoilt: bool = False) -> T:
+def repeated(call: Callable[[], T]) -> T:
     """Return what a call of a child returns, the second time where its process was killed from
-    outside, or crashed and `may_be_spoilt` by an earlier call."""
+    outside."""
     try:
         return call()
     except ChildLost as lost:
-        if not lost.by_chance and (lost.hung or not may_be_spoilt):
+        if not lost.by_chance:
             raise
     return call()
 
@@ -134,22 +134,13 @@ class Child:
         self._is_closed = False
         self.generation = 0
 
-    def call(
-        self,
-        method: Callable[..., T],
-        *args: object,
-        timeout_s: float,
-        generation: int | None = None,
-    ) -> T:
+    def call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
         """Return what a function of the worker and `args` returns, or raise what it raises.
 
-        Raises ChildLost, also where a process of this `generation` is not there any more, and
-        UsageError where the disk is full or no process can be started.
+        Raises ChildLost, and UsageError where the disk is full or no process can be started.
         """
         request = ForkingPickler.dumps((method, args))
         process = self._running()
-        if generation not in (None, self.generation):
-            raise ChildLost("ended while it was idle", by_chance=True)
         try:
             process.connection.send_bytes(request)
             if not process.hears(timeout_s):
@@ -180,11 +171,6 @@ class Child:
         with self._lock:
             self._is_closed = True
         self.replace()
-
-    def start(self) -> int:
-        """Start the process unless it runs; return its generation."""
-        self._running()
-        return self.generation
 
     def _running(self) -> _Process:
         if self._process is not None and self._process.has_ended():

@@ -22,9 +22,8 @@ from harness.core.invocation import command_line
 from harness.core.machine import notes, processor, usable_cores
 from harness.core.program import Binary
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input
-from harness.measure.builds.elf import executed_sha256
+from harness.measure.builds.compiled import executed_sha256, require_obeyed
 from harness.measure.builds.queue import BuildWorker
-from harness.measure.builds.warnings import require_obeyed
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,

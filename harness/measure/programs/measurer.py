@@ -19,7 +19,7 @@ from harness.core.records import Config, Input, Measurement, Outcome
 from harness.core.text import format_time
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.flags import fitted_to_program
-from harness.measure.local import LocalMeasurer
+from harness.measure.measurer import LocalMeasurer
 from harness.measure.process.child import Child, ChildLost, repeated
 from harness.measure.programs.building import (
     CommandBuild,

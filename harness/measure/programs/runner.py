@@ -34,7 +34,7 @@ from harness.measure.programs.outputs import (
 )
 from harness.measure.programs.sandbox import STDERR, STDOUT, CannotStart, CommandResult
 from harness.measure.sensors.energy import RaplCounter, energy_of_runs, joules
-from harness.measure.trial.plausibility import why_too_fast
+from harness.measure.trial.occasions import why_too_fast
 from harness.measure.trial.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
