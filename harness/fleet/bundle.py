@@ -187,8 +187,8 @@ def _imported(path: Path, folder: Path) -> Iterator[Path]:
             names = [node.module or alias.name for alias in node.names]
         else:
             continue
-        for top in {name.partition(".")[0] for name in names}:
-            if (folder / f"{top}.py").is_file():
-                yield folder / f"{top}.py"
-            elif (folder / top / "__init__.py").is_file():
-                yield from (folder / top).rglob("*.py")
+        for top in [folder / name.partition(".")[0] for name in names]:
+            if top.with_suffix(".py").is_file():
+                yield top.with_suffix(".py")
+            elif (top / "__init__.py").is_file():
+                yield from top.rglob("*.py")

@@ -12,7 +12,6 @@ import hashlib
 import os
 import re
 import shlex
-import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from harness.core.errors import BackendUnavailable, BuildFailed
 from harness.core.kept import Kept, content_key
+from harness.core.machine import find_program
 from harness.core.program import Binary, Program, family
 from harness.core.records import Value
 from harness.measure.builds.warnings import conflicts
@@ -81,8 +81,7 @@ def _probed(plan: ProgramPlan, compiler: str) -> ProbedCompiler | None:
     words = [word for template in plan.build for word in shlex.split(template.text)]
     if plan.shell or not words or family(Path(words[0]).name) != family(compiler):
         return None
-    has_folder = words[0] != Path(words[0]).name
-    found = shutil.which(plan.folder.absolute() / words[0] if has_folder else words[0])
+    found = find_program(words[0], plan.folder)
     if found is None:
         return None
     executable = Path(found)

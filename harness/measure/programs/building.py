@@ -8,7 +8,6 @@ import platform
 import re
 import resource
 import shlex
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -19,11 +18,10 @@ from pathlib import Path
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.flag_file import FlagFile, with_copies, with_values
 from harness.core.invocation import command_line
-from harness.core.machine import notes, processor, usable_cores
+from harness.core.machine import find_program, notes, processor, usable_cores
 from harness.core.program import Binary
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input
 from harness.measure.builds.elf import executed_sha256
-from harness.measure.builds.queue import BuildWorker
 from harness.measure.builds.warnings import require_obeyed
 from harness.measure.programs.sandbox import (
     STDERR,
@@ -127,15 +125,14 @@ class CommandBackend:
     compiler: str | None
 
     def open_compiler(self) -> CommandBackend:
-        """Return this; raises BackendUnavailable outside Linux."""
-        if not hasattr(resource, "prlimit"):
-            raise BackendUnavailable("the command backend needs Linux, to limit programs")
+        """Let the command of a build end with this process, which only builds."""
+        end_programs_when_terminated()
         return self
 
     def environment(self) -> Environment:
         """Return the environment; raises BackendUnavailable where program.device fails, or the
         compiler is missing."""
-        identity = self.open_compiler().identity
+        identity = self.identity
         device = f"{processor() or platform.machine()}, {usable_cores()} cores"
         if self.plan.device is not None:
             device = self._named_device(self.plan.device)
@@ -167,8 +164,10 @@ class CommandBackend:
         """The compiler's name, version and digest, the environment's flags, and the processor.
 
         The processor counts since the compiler may build for it alone. Raises BackendUnavailable
-        where the first word of the command is no program.
+        outside Linux, and where the first word of the command is no program.
         """
+        if not hasattr(resource, "prlimit"):
+            raise BackendUnavailable("the command backend needs Linux, to limit programs")
         extra = "".join(f" {name}={os.environ[name]}" for name in _VARIABLES if name in os.environ)
         return f"{self._named()} on {processor() or platform.machine()}{extra}"
 
@@ -177,24 +176,19 @@ class CommandBackend:
             return "no compiler"
         first = self.plan.build[0].text
         words = shlex.split(first) if self.plan.shell else [first]
-        path = self._found(words[0] if words else "")
-        named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
-        if self.plan.version is not None:
-            return f"{_answer(self.plan.version, 'program.version').splitlines()[0]} {named}"
-        if words[0] == Path(words[0]).name:  # a script might do anything with --version
-            return f"{_version([path, '--version'])} {named}".strip()
-        return named
-
-    def _found(self, name: str) -> str:
-        """Return the path of a program; one with a slash is relative to the space's folder."""
-        here = str((self.plan.folder / name).absolute())  # without a folder, PATH is searched
-        found = shutil.which(name if name == Path(name).name else here)
-        if found is None:
+        name = words[0] if words else ""
+        path = find_program(name, self.plan.folder)
+        if path is None:
             raise BackendUnavailable(
                 f"program.build begins with `{name}`, which is not found; install it, or name "
                 "another compiler"
             )
-        return found
+        named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
+        if self.plan.version is not None:
+            return f"{_answer(self.plan.version, 'program.version').splitlines()[0]} {named}"
+        if "/" not in name:  # a script might do anything with --version
+            return f"{_version([path, '--version'])} {named}".strip()
+        return named
 
     def compile(self, build: CommandBuild) -> Binary:
         """Build; raises BuildFailed with the compiler's log, or after a timeout."""
@@ -240,18 +234,6 @@ class CommandBackend:
             ),
             data,
         )
-
-
-class ProgramBuildWorker(BuildWorker[CommandBuild]):
-    """Build programs; the command of a build ends with its process."""
-
-    def __init__(self, backend: CommandBackend) -> None:
-        super().__init__(backend)
-        end_programs_when_terminated()
-
-    def identity(self, backend: CommandBackend) -> str:
-        """Return the compiler's identity; raises BackendUnavailable where it is missing."""
-        return backend.open_compiler().identity
 
 
 def run_filled(

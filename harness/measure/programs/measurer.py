@@ -23,7 +23,6 @@ from harness.measure.local import LocalMeasurer
 from harness.measure.process.child import Child, ChildLost, repeated
 from harness.measure.programs.building import (
     CommandBuild,
-    ProgramBuildWorker,
     backend_of,
     command_build,
 )
@@ -67,7 +66,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
             environment, why_no_energy = self._call(
                 ProgramWorker.describe, backend, timeout_s=_DESCRIBE_TIMEOUT_S
             )
-            builds = BuildQueue(backend, environment.compiler, ProgramBuildWorker, builders)
+            builds = BuildQueue(backend, environment.compiler, at_once=builders)
         except ChildLost as lost:
             self._leave_process()
             raise BackendUnavailable(f"the process that asks the compiler {lost}") from None

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import secrets
 import shutil
 import statistics
@@ -39,13 +40,7 @@ from harness.measure.trial.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
 
-_IN_HOME = (
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-    "XDG_RUNTIME_DIR",
-)
+_IN_HOME = re.compile(r"HOME|XDG_\w+_(HOME|DIR)")
 _CLOCKS_APART = 1.05
 _CLOCKS_APART_S = 1e-3
 
@@ -323,8 +318,7 @@ def home_variables(home: Path) -> dict[str, str]:
 
     A run could otherwise leave files at home for later runs, also for those of the default.
     """
-    moved = ("HOME", *(name for name in _IN_HOME if name in os.environ))
-    return dict.fromkeys(moved, str(home))
+    return dict.fromkeys(("HOME", *filter(_IN_HOME.fullmatch, os.environ)), str(home))
 
 
 def _last_words(written: Written) -> str:
