@@ -99,7 +99,13 @@ def pack(spec: Spec) -> Bundle:
     space = Path(os.path.abspath(spec.path))
     root = Path(os.path.commonpath([path.parent for path in (*paths, space)]))
     names = {path.relative_to(root).as_posix(): path for path in paths}
-    _require_small(spec, {name: path.stat().st_size for name, path in names.items()}, root)
+    sizes_bytes = {path: path.stat().st_size for path in paths}
+    size_bytes = sum(sizes_bytes.values())
+    if size_bytes > MOST_BYTES:
+        raise UsageError(
+            f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
+            f"{MOST_BYTES:,}; the largest is {max(paths, key=sizes_bytes.__getitem__)}"
+        )
     executables = tuple(name for name, path in names.items() if os.access(path, os.X_OK))
     contents = {name: path.read_bytes() for name, path in names.items()}
     # The space is not read from here: it makes the folder in which a program's paths begin.
@@ -150,17 +156,6 @@ def _own_commands(plan: ProgramPlan) -> Iterator[str]:
     sources = (source.command for _, source in plan.features)
     for words in (*first, plan.version, plan.device, *sources):
         yield from (str(word) for word in (words or ())[:1] if "/" in str(word))
-
-
-def _require_small(spec: Spec, sizes_bytes: Mapping[str, int], root: Path) -> None:
-    """Raise UsageError where files, by their paths below a folder, are too large to send."""
-    size_bytes = sum(sizes_bytes.values())
-    if size_bytes > MOST_BYTES:
-        largest = max(sizes_bytes, key=sizes_bytes.__getitem__)
-        raise UsageError(
-            f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
-            f"{MOST_BYTES:,}; the largest is {root / largest}"
-        )
 
 
 def _with_imports(host: Path) -> Iterable[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -187,7 +188,7 @@ class CommandBackend:
         if self.plan.version is not None:
             return f"{_answer(self.plan.version, 'program.version').splitlines()[0]} {named}"
         if "/" not in name:  # a script might do anything with --version
-            return f"{_version([path, '--version'])} {named}".strip()
+            return f"{_version(path)} {named}".strip()
         return named
 
     def compile(self, build: CommandBuild) -> Binary:
@@ -275,30 +276,27 @@ def read_text(path: Path) -> str:
     return path.read_bytes().decode(errors="replace")
 
 
-def _version(words: Sequence[str]) -> str:
+def _version(path: str) -> str:
     """Return the line with the version of a program; empty without one."""
-    result, output = _run_quickly(words)
-    lines = output.splitlines() if result.status == 0 else []
-    return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "")
+    with contextlib.suppress(BackendUnavailable):
+        lines = _answer([path, "--version"], "program.version").splitlines()
+        return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "")
+    return ""
 
 
 def _answer(words: Sequence[str], key: str) -> str:
     """Return the output of a command, which must print something; raises BackendUnavailable."""
-    try:
-        result, output = _run_quickly(words)
-    except CannotStart as error:
-        raise BackendUnavailable(f"{key}: {error}") from None
-    printed = output.strip()
+    with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
+        path = Path(folder)
+        try:
+            result = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))
+        except CannotStart as error:
+            raise BackendUnavailable(f"{key}: {error}") from None
+        printed = read_text(path / STDOUT)
+        if result.status != 0:
+            printed += read_text(path / STDERR)
+    printed = printed.strip()
     if result.status != 0 or not printed:
         reason = f" and printed: {printed[:300]}" if printed else " and printed nothing"
         raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {result.description}{reason}")
     return printed
-
-
-def _run_quickly(words: Sequence[str]) -> tuple[CommandResult, str]:
-    """Run a command; return its result and its output, with its errors where it failed."""
-    with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
-        path = Path(folder)
-        result = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))
-        output = read_text(path / STDOUT)
-        return result, output if result.status == 0 else output + read_text(path / STDERR)

@@ -26,7 +26,6 @@ from harness.measure.process.run_folder import require_room
 from harness.measure.programs.building import run_filled
 from harness.measure.programs.outputs import (
     Checker,
-    CheckTimeout,
     Expected,
     ProgramRun,
     Written,
@@ -229,11 +228,8 @@ class ProgramRunner:
             output = written.content(name) if keeps_output else b""
             self._verify(written, seed, left_s)
             return OneRun(self._time_s(written, result), result, output)
-        except CheckTimeout as error:
-            raise RunFailed(Outcome.TIMEOUT, str(error)) from None
         except WrongOutput as error:
-            message = f"{error}{_left_running(result)}"
-            raise RunFailed(Outcome.WRONG_RESULT, message, error.worst) from None
+            raise WrongOutput(f"{error}{_left_running(result)}", error.worst) from None
 
     def _run_command(self, written: Written, program: Path, home: Path, seed: int) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
@@ -274,11 +270,11 @@ class ProgramRunner:
         if result.status != plan.verify.exit_status:
             expected = f", expected {plan.verify.exit_status}"
             message = f"the program {result.description}{expected}{_last_words(written)}"
-            raise RunFailed(Outcome.WRONG_RESULT, message)
+            raise WrongOutput(message)
         return result
 
     def _verify(self, written: Written, seed: int, timeout_s: float) -> None:
-        """Compare and check what a run wrote; raise WrongOutput and CheckTimeout."""
+        """Compare and check what a run wrote; raise WrongOutput and RunFailed."""
         name = self._plan.verify.output
         if self._expected is not None:
             self._expected.check(written.content(name))
