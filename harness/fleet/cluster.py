@@ -18,7 +18,6 @@ from typing import Any
 import harness
 from harness.core.errors import BackendUnavailable, HarnessError, UsageError
 from harness.core.invocation import command_line
-from harness.core.text import counted
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
 from harness.fleet.scheduler import check_certificates, load_distributed
@@ -39,8 +38,8 @@ class WorkerLost(BackendUnavailable):
     """A worker left the cluster, does not answer any more, or answers with what nobody can read."""
 
 
-class TooFewWorkers(BackendUnavailable):
-    """Workers have not joined yet, or never will."""
+class NoWorker(BackendUnavailable):
+    """No worker has joined yet."""
 
 
 class SchedulerLost(HarnessError):
@@ -76,22 +75,20 @@ class Cluster:
         except (OSError, ValueError, TimeoutError) as error:
             raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
 
-    def devices(self, least: int = 1) -> list[FleetDevice]:
-        """Return the devices of the workers, of which there must be so many.
+    def devices(self) -> list[FleetDevice]:
+        """Return the devices of the workers.
 
-        Raises TooFewWorkers, UsageError for a worker of another version of harness.
+        Raises NoWorker where there is none, UsageError for one of another version of harness.
         """
-        devices, workers, reasons = list[FleetDevice](), 0, ""
+        devices, reasons = list[FleetDevice](), ""
         for address in sorted(self.alive()):
             try:
                 devices += self.devices_of(address)
-                workers += 1
             except BackendUnavailable as error:
                 reasons += f"\n  {error}"
-        if workers < least:
-            raise TooFewWorkers(
-                f"{self._address} has {counted(workers, 'worker')}, and {least} must be there. On "
-                "each machine that shall measure, run: "
+        if not devices:
+            raise NoWorker(
+                f"{self._address} has no worker. On each machine that shall measure, run: "
                 f"{command_line('worker', self._address)}{reasons}"
             )
         return devices

@@ -3,7 +3,6 @@ that join during a campaign."""
 
 from __future__ import annotations
 
-import dataclasses
 import queue
 import threading
 import time
@@ -16,9 +15,9 @@ from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, Us
 from harness.core.text import counted
 from harness.fleet.agent import Agent, FleetDevice
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Actor, Cluster, TooFewWorkers
+from harness.fleet.cluster import Actor, Cluster, NoWorker
 from harness.fleet.remote import RemoteMeasurer
-from harness.fleet.scheduler import check_address, local_cluster, local_count
+from harness.fleet.scheduler import check_address
 from harness.measure.devices import names_in
 from harness.measure.measurer import Measurer
 from harness.space_file import Spec
@@ -41,7 +40,7 @@ _AGAIN_S = 30.0
 class FleetRequest:
     """What a driver wants of a cluster.
 
-    `address` is a scheduler's, or `local:N`. Of devices of several models, `names` choose those
+    `address` is the scheduler's. Of devices of several models, `names` choose those
     whose model, UUID or machine is named; at most `most` devices are used.
     `driver` identifies the campaign to the workers. `say` shows what is waited for.
     """
@@ -60,26 +59,11 @@ def open_fleet(spec: Spec, request: FleetRequest) -> Iterator[Fleet]:
 
     Raises UsageError and BackendUnavailable.
     """
-    count = local_count(request.address)
-    if spec.program is not None and count is not None:
-        raise UsageError(
-            f"{spec.path} tunes a program, and a machine runs one program at a time, so "
-            "--cluster local:N would be no faster; leave --cluster out"
-        )
-    if count is None:
-        check_address(request.address, request.insecure)
-        yield from _connected(spec, request, 1)
-        return
-    with local_cluster(count, request.names) as address:
-        started = dataclasses.replace(request, address=address, names=())
-        yield from _connected(spec, started, count)
-
-
-def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[Fleet]:
+    check_address(request.address, request.insecure)
     cluster = Cluster.connect(request.address, request.say)
     try:
         fleet = Fleet(spec, request, cluster)
-        found = _waited_for(lambda: cluster.devices(least), request.say)
+        found = _waited_for(cluster.devices, request.say)
         _waited_for(lambda: fleet.open(found), request.say)
         yield fleet
     finally:
@@ -94,7 +78,7 @@ def _waited_for(attempt: Callable[[], T], say: Callable[[str], None]) -> T:
     while True:
         try:
             return attempt()
-        except (TooFewWorkers, DeviceBusy) as error:
+        except (NoWorker, DeviceBusy) as error:
             now_s = time.monotonic() - begin_s
             if now_s >= _WAIT_S:
                 raise

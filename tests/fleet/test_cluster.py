@@ -88,7 +88,7 @@ def test_calls_of_many_threads_are_each_answered(
     assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
     if not reaches:  # the scheduler does
         monkeypatch.setattr("harness.fleet.cluster._connected", _unreachable)
-    devices = cluster.devices(2)
+    devices = cluster.devices()
     assert [(device.uuid, device.host_name) for device in devices] == [("cpu", "here")] * 2
     actors = {device.address: cluster.start(device.address, Echo) for device in devices}
     address = devices[0].address
@@ -224,12 +224,16 @@ def test_a_worker_of_another_version_is_refused(
 ) -> None:
     monkeypatch.setattr(agent, "_offers", [offer])
     with pytest.raises(UsageError, match=r"has harness .*install the same version"):
-        two[1].devices(2)
+        two[1].devices()
 
 
-def test_too_few_workers_are_an_error(two: Two) -> None:
-    with pytest.raises(BackendUnavailable, match=r"has 2 workers, and 3 must be there\. On"):
-        two[1].devices(3)
+def test_a_cluster_without_workers_says_how_to_start_one() -> None:
+    with (
+        local_workers(0) as local,
+        contextlib.closing(Cluster.connect(local.scheduler_address, print)) as cluster,
+        pytest.raises(BackendUnavailable, match=r"has no worker\. On each machine .*worker tcp://"),
+    ):
+        cluster.devices()
 
 
 def test_no_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, Us
 from harness.fleet.agent import FleetDevice, OpenedDevice
 from harness.fleet.cluster import WorkerLost
 from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
-from harness.fleet.scheduler import check_address, check_can_serve, local_count
+from harness.fleet.scheduler import check_address
 from tests.fleet.programs import write_program
 
 
@@ -35,6 +35,7 @@ def test_an_encrypted_or_own_scheduler_may_be_used_and_an_open_one_insisted_on(
         ("tcp://node", "no address"),
         ("tls://node:port", "no address"),
         ("http://node:80", "no address"),
+        ("local:2", "for the devices of this machine alone, write --device all"),
     ],
 )
 def test_any_other_is_refused(address: str, reason: str) -> None:
@@ -42,21 +43,9 @@ def test_any_other_is_refused(address: str, reason: str) -> None:
         check_address(address)
 
 
-def test_a_worker_joins_a_scheduler_that_is_there() -> None:
-    with pytest.raises(UsageError, match=r"`local:2` is for --cluster of harness.tune"):
-        check_can_serve("local:2", insecure=False)
-
-
 def test_insisting_needs_a_cluster() -> None:
     with pytest.raises(UsageError, match="--insecure needs --cluster ADDRESS"):
         check_options(TuneOptions(space=Path("spaces/mvmul.yaml"), insecure=True))
-
-
-def test_a_local_cluster_has_a_number_of_workers() -> None:
-    assert local_count("local:3") == 3
-    assert local_count("tcp://127.0.0.1:1") is None
-    with pytest.raises(UsageError, match="number of workers"):
-        local_count("local:x")
 
 
 class FakeCluster:
@@ -71,7 +60,7 @@ class FakeCluster:
         """Return the addresses."""
         return frozenset(self.workers)
 
-    def devices(self, least: int) -> list[FleetDevice]:
+    def devices(self) -> list[FleetDevice]:
         """Return the devices of all workers."""
         return [each for address in self.workers for each in self.devices_of(address)]
 
@@ -120,7 +109,7 @@ def fleet_of(tmp_path: Path) -> Join:
     ) -> tuple[Fleet, Callable[[], set[str]]]:
         request = FleetRequest("tcp://127.0.0.1:1", names, most, False, "this", print)
         fleet = Fleet(spec, request, cast(Any, cluster))
-        fleet.open(cluster.devices(1))
+        fleet.open(cluster.devices())
 
         def look() -> set[str]:
             fleet.open_new()

@@ -29,7 +29,7 @@ from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
-from tests.fleet.programs import SPACE, write_program
+from tests.fleet.programs import write_program
 from tests.helpers.dask_workers import local_workers, worker_process
 from tests.helpers.planted import FAULTS, GIVEN, fault, space_of, until
 
@@ -243,12 +243,6 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         measurer.close()
         with _fleet(spec, machines, "another") as other:
             assert list(other.measurers) == list(fleet.measurers)
-
-
-def test_a_program_is_not_measured_by_several_workers_of_this_machine(tmp_path: Path) -> None:
-    spec = write_program(tmp_path, SPACE)
-    with pytest.raises(UsageError, match="one program at a time"), _fleet(spec, "local:2"):
-        pass
 
 
 def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPatch) -> None:
