@@ -1,6 +1,6 @@
 """Measure on other machines: a driver decides and writes, workers build and measure.
 
-scheduler   the scheduler's address, and Dask; how a worker serves it
+scheduler   the scheduler's address, and how a worker serves it
 cluster     on the driver: the workers of a cluster, what they offer, and calls of them
 measurers   on the driver: measurers of their devices, also of those that join during a campaign
 remote      on the driver: a measurer on a worker

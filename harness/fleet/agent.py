@@ -176,7 +176,7 @@ class Agent:
                 earlier.end()
             _agents.add(self)
 
-    async def call(self, method: str, *args: object) -> Any:
+    async def run(self, method: str, *args: object) -> Any:
         """Call another method in a thread; what is wrong with this worker is no fault of the
         user's."""
         function = partial(getattr(self, method), *args)

@@ -99,7 +99,13 @@ def pack(spec: Spec) -> Bundle:
     space = Path(os.path.abspath(spec.path))
     root = Path(os.path.commonpath([path.parent for path in (*paths, space)]))
     names = {path.relative_to(root).as_posix(): path for path in paths}
-    _require_small(spec, {name: path.stat().st_size for name, path in names.items()}, root)
+    sizes_bytes = {path: path.stat().st_size for path in paths}
+    size_bytes = sum(sizes_bytes.values())
+    if size_bytes > MOST_BYTES:
+        raise UsageError(
+            f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
+            f"{MOST_BYTES:,}; the largest is {max(paths, key=sizes_bytes.__getitem__)}"
+        )
     executables = tuple(name for name, path in names.items() if os.access(path, os.X_OK))
     contents = {name: path.read_bytes() for name, path in names.items()}
     # The space is not read from here: it makes the folder in which a program's paths begin.
@@ -152,17 +158,6 @@ def _own_commands(plan: ProgramPlan) -> Iterator[str]:
         yield from (str(word) for word in (words or ())[:1] if "/" in str(word))
 
 
-def _require_small(spec: Spec, sizes_bytes: Mapping[str, int], root: Path) -> None:
-    """Raise UsageError where files, by their paths below a folder, are too large to send."""
-    size_bytes = sum(sizes_bytes.values())
-    if size_bytes > MOST_BYTES:
-        largest = max(sizes_bytes, key=sizes_bytes.__getitem__)
-        raise UsageError(
-            f"the files of {spec.path} have {size_bytes:,} bytes, and a worker takes "
-            f"{MOST_BYTES:,}; the largest is {root / largest}"
-        )
-
-
 def _with_imports(host: Path) -> Iterable[Path]:
     """Return a Python file, and all files of its folder that it imports, directly or not."""
     found: dict[Path, None] = {}
@@ -187,8 +182,8 @@ def _imported(path: Path, folder: Path) -> Iterator[Path]:
             names = [node.module or alias.name for alias in node.names]
         else:
             continue
-        for top in {name.partition(".")[0] for name in names}:
-            if (folder / f"{top}.py").is_file():
-                yield folder / f"{top}.py"
-            elif (folder / top / "__init__.py").is_file():
-                yield from (folder / top).rglob("*.py")
+        for top in [folder / name.partition(".")[0] for name in names]:
+            if top.with_suffix(".py").is_file():
+                yield top.with_suffix(".py")
+            elif (top / "__init__.py").is_file():
+                yield from top.rglob("*.py")

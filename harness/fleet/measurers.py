@@ -3,32 +3,33 @@ that join during a campaign."""
 
 from __future__ import annotations
 
-import dataclasses
 import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.core.text import counted
-from harness.fleet.agent import FleetDevice
+from harness.fleet.agent import Agent, FleetDevice
 from harness.fleet.bundle import pack
-from harness.fleet.cluster import Cluster
-from harness.fleet.remote import RemoteAgent, RemoteMeasurer
-from harness.fleet.scheduler import check_address, local_cluster, local_count
+from harness.fleet.cluster import Actor, Cluster, NoWorker
+from harness.fleet.remote import RemoteMeasurer
+from harness.fleet.scheduler import check_address
 from harness.measure.devices import names_in
 from harness.measure.measurer import Measurer
 from harness.space_file import Spec
 
-JOIN_S = 60.0
-"""A cluster without workers is given so long for the first one to come."""
+T = TypeVar("T")
 
-_BUSY_S = 60.0
-"""A device whose driver was killed is free when its last measurement has ended."""
+_WAIT_S = 60.0
+"""The first worker is given so long to come, and a device whose driver was killed to end its last
+measurement."""
 
-_BUSY_LOOK_S = 1.0
+_SAY_S = 1.0
+_WAIT_LOOK_S = 0.1
 _LOOK_S = 2.0
 _ENDING_S = 5.0  # a device that takes longer to open is free again once its worker notices
 _AGAIN_S = 30.0
@@ -39,7 +40,7 @@ _AGAIN_S = 30.0
 class FleetRequest:
     """What a driver wants of a cluster.
 
-    `address` is a scheduler's, or `local:N`. Of devices of several models, `names` choose those
+    `address` is the scheduler's. Of devices of several models, `names` choose those
     whose model, UUID or machine is named; at most `most` devices are used.
     `driver` identifies the campaign to the workers. `say` shows what is waited for.
     """
@@ -58,29 +59,33 @@ def open_fleet(spec: Spec, request: FleetRequest) -> Iterator[Fleet]:
 
     Raises UsageError and BackendUnavailable.
     """
-    count = local_count(request.address)
-    if spec.program is not None and count is not None:
-        raise UsageError(
-            f"{spec.path} tunes a program, and a machine runs one program at a time, so "
-            "--cluster local:N would be no faster; leave --cluster out"
-        )
-    if count is None:
-        check_address(request.address, request.insecure)
-        yield from _connected(spec, request, 1)
-        return
-    with local_cluster(count, request.names) as address:
-        started = dataclasses.replace(request, address=address, names=())
-        yield from _connected(spec, started, count)
-
-
-def _connected(spec: Spec, request: FleetRequest, least: int) -> Iterator[Fleet]:
+    check_address(request.address, request.insecure)
     cluster = Cluster.connect(request.address, request.say)
     try:
         fleet = Fleet(spec, request, cluster)
-        fleet.open(cluster.wait_for_devices(JOIN_S, least))
+        found = _waited_for(cluster.devices, request.say)
+        _waited_for(lambda: fleet.open(found), request.say)
         yield fleet
     finally:
         cluster.close()
+
+
+def _waited_for(attempt: Callable[[], T], say: Callable[[str], None]) -> T:
+    """Return what an attempt returns; make it again for a while, and say so, where workers have not
+    joined yet, or all devices are used by other drivers, which may have ended."""
+    begin_s = time.monotonic()
+    is_said = False
+    while True:
+        try:
+            return attempt()
+        except (NoWorker, DeviceBusy) as error:
+            now_s = time.monotonic() - begin_s
+            if now_s >= _WAIT_S:
+                raise
+            if not is_said and now_s >= _SAY_S:
+                say(f"waiting for up to {_WAIT_S:g} s: {error}")
+                is_said = True
+        time.sleep(_WAIT_LOOK_S)
 
 
 class Fleet:
@@ -99,7 +104,7 @@ class Fleet:
         self._cluster = cluster
         self._bundle = pack(spec)
         self._names = [name.casefold() for name in names_in(request.names)]
-        self._agents: dict[str, RemoteAgent] = {}  # by the worker's address
+        self._agents: dict[str, Actor] = {}  # by the worker's address
         self._model = ""
         self._used: dict[str, str] = {}  # the address of the worker of a device in use, by its UUID
         self._offered: dict[str, Sequence[FleetDevice]] = {}  # by the worker's address
@@ -115,25 +120,26 @@ class Fleet:
     def open(self, found: Sequence[FleetDevice]) -> None:
         """Open a measurer for each device that fits and can be opened.
 
-        Where all are used by other drivers, which may have ended, waits and says so. Raises
-        BackendUnavailable where none can be opened.
+        Raises UsageError for devices of several models, and BackendUnavailable where none can be
+        opened; this is DeviceBusy where other campaigns use all.
         """
         self._there = {device.address for device in found}
         devices = self._chosen(found)[: self._request.most]
-        end_s = time.monotonic() + _BUSY_S
-        is_said = False
-        while True:
+        for device in devices:
+            name = device.name
+            if name in self.measurers:
+                name = f"{name}, {device.uuid}"
             try:
-                self._open_all(devices)
-            except DeviceBusy as error:
-                if time.monotonic() >= end_s:
+                self.measurers[name] = self._opened(device)
+            except BackendUnavailable as error:
+                if device is devices[-1] and not self.measurers:
+                    self.skipped.clear()
                     raise
-                if not is_said:
-                    self._request.say(f"waiting for up to {_BUSY_S:g} s: {error}")
-                is_said = True
-                time.sleep(_BUSY_LOOK_S)
-            else:
-                return
+                self.skipped.append(f"{name} is not used: {error}")
+            except BaseException:
+                for measurer in reversed(self.measurers.values()):
+                    measurer.close()
+                raise
 
     def _chosen(self, found: Sequence[FleetDevice]) -> list[FleetDevice]:
         """Return the devices to measure on, of one model, each of them once."""
@@ -169,29 +175,12 @@ class Fleet:
         is_named = not self._names or any(name in words for name in self._names)
         return self._is_kind(device) and has_source and is_named
 
-    def _open_all(self, devices: Sequence[FleetDevice]) -> None:
-        for device in devices:
-            name = device.name
-            if name in self.measurers:
-                name = f"{name}, {device.uuid}"
-            try:
-                self.measurers[name] = self._opened(device)
-            except BackendUnavailable as error:
-                if device is devices[-1] and not self.measurers:
-                    self.skipped.clear()
-                    raise
-                self.skipped.append(f"{name} is not used: {error}")
-            except BaseException:
-                for measurer in reversed(self.measurers.values()):
-                    measurer.close()
-                raise
-
     def _opened(self, device: FleetDevice) -> RemoteMeasurer:
         """Open the measurer of a device; those of one worker share an agent."""
         agent = self._agents.get(device.address)
         if agent is None or agent.is_lost:
-            driver = self._request.driver
-            agent = RemoteAgent(self._cluster, device.address, driver, self._bundle)
+            agent = self._cluster.start(device.address, Agent, self._request.driver)
+            agent.call("run", "store", self._bundle)
             self._agents[device.address] = agent
         measurer = RemoteMeasurer(agent, device.uuid)
         self._used[device.uuid] = device.address

@@ -1,40 +1,18 @@
-"""Measure on a worker: the driver's end of an agent."""
+"""Measure on a worker, whose agent has a measurer for each of its devices."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from harness.core.errors import BackendUnavailable, HarnessError
 from harness.core.records import Config, Input, Measurement
-from harness.fleet.agent import Agent, OpenedDevice
-from harness.fleet.bundle import Bundle
-from harness.fleet.cluster import Cluster, WorkerLost
+from harness.fleet.agent import OpenedDevice
+from harness.fleet.cluster import Actor
 from harness.measure.trial.occasions import ONE_OCCASION
 from harness.space import Space
 from harness.space_file import Spec
-
-
-class RemoteAgent:
-    """The agent of a worker for this driver; `is_lost` once a call of it has failed."""
-
-    def __init__(self, cluster: Cluster, address: str, driver: str, bundle: Bundle) -> None:
-        """Start the agent, and send it the user's files; raises BackendUnavailable."""
-        self._cluster = cluster
-        self._address = address
-        self._actor = cluster.start(address, Agent, driver)
-        self.is_lost = False
-        self.call("store", bundle)
-
-    def call(self, method: str, *args: object) -> Any:
-        """Call a method of the agent. Raises what it raises, and WorkerLost."""
-        try:
-            return self._cluster.call(self._address, self._actor, "call", method, *args)
-        except WorkerLost:
-            self.is_lost = True
-            raise
 
 
 class RemoteMeasurer:
@@ -42,12 +20,12 @@ class RemoteMeasurer:
 
     is_replay = False
 
-    def __init__(self, agent: RemoteAgent, uuid: str) -> None:
+    def __init__(self, agent: Actor, uuid: str) -> None:
         """Open the device; raises BackendUnavailable, DeviceBusy where another campaign measures on
         it."""
         self._agent = agent
         self._uuid = uuid
-        opened = agent.call("open", uuid)
+        opened = agent.call("run", "open", uuid)
         if not isinstance(opened, OpenedDevice):
             raise BackendUnavailable(f"the worker answered with a {type(opened).__name__}")
         self.environment = opened.environment
@@ -90,7 +68,7 @@ class RemoteMeasurer:
     def close(self) -> None:
         """Leave the device to others; a worker that is lost has left it."""
         with contextlib.suppress(HarnessError):
-            self._agent.call("close", self._uuid)
+            self._agent.call("run", "close", self._uuid)
 
     def _asked(
         self, problem: Input, configs: Sequence[Config], method: str, *args: object
@@ -98,13 +76,14 @@ class RemoteMeasurer:
         """Return the measurements of configurations; raises BackendUnavailable for others."""
         announced = self._recalled, self._expected
         self._recalled, self._expected = [], []
-        answer = self._agent.call("measure", self._uuid, announced, method, problem, *args)
+        asked = self._uuid, announced, method, problem, *args
+        answer = self._agent.call("run", "measure", *asked)
         try:
             found, self.notices = answer
             measured = [found] if isinstance(found, Measurement) else list(found)
-            asked = [(each.config, each.input) for each in measured]
+            given = [(each.config, each.input) for each in measured]
         except (AttributeError, TypeError, ValueError):
             raise BackendUnavailable(f"the worker answered with {answer!r:.100}") from None
-        if asked != [(config, problem) for config in configs]:
+        if given != [(config, problem) for config in configs]:
             raise BackendUnavailable("the worker answered for other configurations or inputs")
         return measured

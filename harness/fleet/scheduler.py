@@ -1,5 +1,7 @@
-"""The scheduler: its address, which may need encryption, how a worker serves it, and one of this
-machine. Dask's distributed is imported when it is first used, since that takes a second."""
+"""The scheduler: its address, which may need encryption, and how a worker serves it.
+
+Dask's distributed is imported when it is first used, since that takes a second.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,6 @@ import asyncio
 import contextlib
 import ipaddress
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,27 +16,9 @@ from urllib.parse import urlsplit
 
 from harness.core.errors import BackendUnavailable, UsageError
 from harness.fleet import agent
-from harness.measure.devices import choose_offered
-
-LOCAL = "local:"
-"""The beginning of an address that stands for a cluster on this machine, such as `local:2`."""
-
 
 _CONNECT_S = 30
 _ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
-def local_count(address: str) -> int | None:
-    """Return the number of workers of a cluster on this machine; None for a scheduler's address.
-
-    Raises UsageError for a number that is none.
-    """
-    if not address.startswith(LOCAL):
-        return None
-    text = address.removeprefix(LOCAL)
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
-        raise UsageError(f"--cluster {LOCAL}N needs a number of workers from 1, got {text!r}")
-    return int(text)
 
 
 def check_address(address: str, insecure: bool = False) -> None:
@@ -50,8 +31,8 @@ def check_address(address: str, insecure: bool = False) -> None:
         is_whole = False
     if not is_whole:
         raise UsageError(
-            f"`{address}` is no address of a scheduler; expected tls://HOST:PORT, "
-            "tcp://127.0.0.1:PORT or local:N"
+            f"`{address}` is no address of a scheduler; expected tls://HOST:PORT or "
+            "tcp://127.0.0.1:PORT (for the devices of this machine alone, write --device all)"
         )
     if parts.scheme == "tls" or insecure or _is_loopback(parts.hostname or ""):
         return
@@ -112,11 +93,6 @@ def check_certificates(address: str, role: str) -> None:
 def check_can_serve(address: str, insecure: bool) -> None:
     """Raise UsageError for an address that nobody should use, and for an encrypted one without a
     certificate; BackendUnavailable without Dask."""
-    if address.startswith(LOCAL):
-        raise UsageError(
-            f"`{address}` is for --cluster of harness.tune, which then starts its own workers; a "
-            "worker needs the address of a scheduler, such as tls://HOST:PORT"
-        )
     check_address(address, insecure)
     load_distributed()
     check_certificates(address, "worker")
@@ -144,48 +120,3 @@ async def _served(address: str) -> None:
     for number in _ENDING:
         loop.add_signal_handler(number, lambda: loop.create_task(serving.close()))
     await serving.finished()
-
-
-@contextlib.contextmanager
-def local_cluster(count: int, names: Sequence[str]) -> Iterator[str]:
-    """Start a scheduler and `count` workers on this machine, each with one of its devices; yield
-    the scheduler's address.
-
-    Raises UsageError for unknown devices, BackendUnavailable where there are too few.
-    """
-    distributed = load_distributed()
-    devices = choose_offered(names)
-    if len(devices) < count:
-        raise BackendUnavailable(
-            f"--cluster local:{count} needs {count} devices, but only {len(devices)} can be used "
-            f"here; write local:{len(devices)}"
-        )
-    with (
-        distributed.LocalCluster(
-            n_workers=0,
-            processes=False,
-            host="127.0.0.1",
-            protocol="tcp://",
-            dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        contextlib.ExitStack() as started,
-    ):
-        for backend in devices[:count]:
-            assert backend.device is not None, "a device of this machine has a name"
-            started.enter_context(_started(cluster.scheduler_address, backend.device.index))
-        yield cluster.scheduler_address
-
-
-@contextlib.contextmanager
-def _started(address: str, device: str) -> Iterator[None]:
-    """Run a worker for one device; it ends with the scheduler, which this process runs."""
-    command = [sys.executable, "-m", "harness.worker", address, "--device", device, "--quiet"]
-    process = subprocess.Popen(command)
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()

@@ -13,8 +13,8 @@ from harness.api.options import TuneOptions
 from harness.core.errors import BackendUnavailable, DeviceBusy, HarnessError, UsageError
 from harness.fleet.agent import FleetDevice, OpenedDevice
 from harness.fleet.cluster import WorkerLost
-from harness.fleet.measurers import Fleet, FleetRequest
-from harness.fleet.scheduler import check_address, check_can_serve, local_count
+from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
+from harness.fleet.scheduler import check_address
 from tests.fleet.programs import write_program
 
 
@@ -35,6 +35,7 @@ def test_an_encrypted_or_own_scheduler_may_be_used_and_an_open_one_insisted_on(
         ("tcp://node", "no address"),
         ("tls://node:port", "no address"),
         ("http://node:80", "no address"),
+        ("local:2", "for the devices of this machine alone, write --device all"),
     ],
 )
 def test_any_other_is_refused(address: str, reason: str) -> None:
@@ -42,21 +43,9 @@ def test_any_other_is_refused(address: str, reason: str) -> None:
         check_address(address)
 
 
-def test_a_worker_joins_a_scheduler_that_is_there() -> None:
-    with pytest.raises(UsageError, match=r"`local:2` is for --cluster of harness.tune"):
-        check_can_serve("local:2", insecure=False)
-
-
 def test_insisting_needs_a_cluster() -> None:
     with pytest.raises(UsageError, match="--insecure needs --cluster ADDRESS"):
         check_options(TuneOptions(space=Path("spaces/mvmul.yaml"), insecure=True))
-
-
-def test_a_local_cluster_has_a_number_of_workers() -> None:
-    assert local_count("local:3") == 3
-    assert local_count("tcp://127.0.0.1:1") is None
-    with pytest.raises(UsageError, match="number of workers"):
-        local_count("local:x")
 
 
 class FakeCluster:
@@ -71,6 +60,13 @@ class FakeCluster:
         """Return the addresses."""
         return frozenset(self.workers)
 
+    def devices(self) -> list[FleetDevice]:
+        """Return the devices of all workers."""
+        return [each for address in self.workers for each in self.devices_of(address)]
+
+    def close(self) -> None:
+        """Leave the cluster."""
+
     def devices_of(self, address: str) -> list[FleetDevice]:
         """Return a worker's devices; one without a device is of another version."""
         if not self.workers[address]:
@@ -82,10 +78,13 @@ class FakeCluster:
             for uuid in self.workers[address]
         ]
 
-    def start(self, *_: object) -> None:
-        """Start an agent."""
+    is_lost = False
 
-    def call(self, address: str, actor: None, _: str, method: str, *args: Any) -> Any:
+    def start(self, *_: object) -> FakeCluster:
+        """Start an agent, which this is itself."""
+        return self
+
+    def call(self, _: str, method: str, *args: Any) -> Any:
         """Open a device."""
         if method != "open":
             return None
@@ -107,11 +106,10 @@ def fleet_of(tmp_path: Path) -> Join:
         cluster: FakeCluster,
         names: Sequence[str] = ("GPU",),
         most: int = 9,
-        say: Callable[[str], None] = print,
     ) -> tuple[Fleet, Callable[[], set[str]]]:
-        request = FleetRequest("tcp://127.0.0.1:1", names, most, False, "this", say)
+        request = FleetRequest("tcp://127.0.0.1:1", names, most, False, "this", print)
         fleet = Fleet(spec, request, cast(Any, cluster))
-        fleet.open([each for address in cluster.workers for each in cluster.devices_of(address)])
+        fleet.open(cluster.devices())
 
         def look() -> set[str]:
             fleet.open_new()
@@ -195,10 +193,10 @@ def test_a_device_that_is_busy_is_left_out(fleet_of: Join) -> None:
     assert fleet.skipped == ["a is not used: another campaign measures on a"]
 
 
-def test_devices_that_are_all_busy_are_waited_for(
-    monkeypatch: pytest.MonkeyPatch, fleet_of: Join
+def test_devices_that_were_all_busy_are_opened_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.fleet.measurers._BUSY_LOOK_S", 0.0)
+    monkeypatch.setattr("harness.fleet.measurers._SAY_S", 0.0)
     cluster, said = FakeCluster(one=("a", "b")), list[str]()
     cluster.busy = dict.fromkeys("ab", DeviceBusy("another campaign measures on it"))
 
@@ -206,9 +204,10 @@ def test_devices_that_are_all_busy_are_waited_for(
         said.append(text)
         cluster.busy.clear()
 
-    fleet, _ = fleet_of(cluster, say=say)
-    assert list(fleet.measurers) == ["a", "b"]
-    assert fleet.skipped == []
+    monkeypatch.setattr("harness.fleet.measurers.Cluster.connect", lambda *_: cluster)
+    request = FleetRequest("tcp://127.0.0.1:1", (), 9, False, "this", say)
+    with open_fleet(write_program(tmp_path), request) as fleet:
+        assert (list(fleet.measurers), fleet.skipped) == (["a", "b"], [])
     assert said == ["waiting for up to 60 s: another campaign measures on it"]
 
 

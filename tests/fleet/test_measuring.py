@@ -29,7 +29,7 @@ from harness.measure.measurer import Measurer
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec, load_spec
-from tests.fleet.programs import SPACE, write_program
+from tests.fleet.programs import write_program
 from tests.helpers.dask_workers import local_workers, worker_process
 from tests.helpers.planted import FAULTS, GIVEN, fault, space_of, until
 
@@ -63,7 +63,7 @@ def scheduler(module_opencl: Backend) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(agent, "_offers", [Offer(harness.__version__, (device,))])
         patch.setattr(agent, "Agent", Garbled)
-        patch.setattr("harness.fleet.remote.Agent", Garbled)
+        patch.setattr("harness.fleet.measurers.Agent", Garbled)
         with local_workers(1) as local:
             yield local.scheduler_address
 
@@ -162,8 +162,7 @@ def test_two_campaigns_do_not_use_a_device_at_once(
     faults: Spec, remote: Measurer, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert remote.measure(space_of(faults, remote), GIVEN, fault("none"), None).timing
-    monkeypatch.setattr("harness.fleet.measurers._BUSY_S", 2.0)
-    monkeypatch.setattr("harness.fleet.measurers._BUSY_LOOK_S", 0.1)
+    monkeypatch.setattr("harness.fleet.measurers._WAIT_S", 2.0)
     said: list[str] = []
     with (
         pytest.raises(DeviceBusy, match=r"another campaign measures on a CPU of .*, that of this"),
@@ -213,7 +212,7 @@ def machines(monkeypatch: pytest.MonkeyPatch, own_cache: None) -> Iterator[str]:
 def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
     machines: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.fleet.measurers._BUSY_S", 0.0)
+    monkeypatch.setattr("harness.fleet.measurers._WAIT_S", 1.0)
     spec = write_program(tmp_path / "user")
     with contextlib.closing(ProgramMeasurer(spec)) as local:
         here = local.environment.fingerprint
@@ -244,12 +243,6 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         measurer.close()
         with _fleet(spec, machines, "another") as other:
             assert list(other.measurers) == list(fleet.measurers)
-
-
-def test_a_program_is_not_measured_by_several_workers_of_this_machine(tmp_path: Path) -> None:
-    spec = write_program(tmp_path, SPACE)
-    with pytest.raises(UsageError, match="one program at a time"), _fleet(spec, "local:2"):
-        pass
 
 
 def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPatch) -> None:

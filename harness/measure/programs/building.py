@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
 import re
 import resource
 import shlex
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,10 @@ from pathlib import Path
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.flag_file import FlagFile, with_copies, with_values
 from harness.core.invocation import command_line
-from harness.core.machine import notes, processor, usable_cores
+from harness.core.machine import find_program, notes, processor, usable_cores
 from harness.core.program import Binary
 from harness.core.records import Build, Config, DeviceLimits, Environment, Input
 from harness.measure.builds.compiled import executed_sha256, require_obeyed
-from harness.measure.builds.queue import BuildWorker
 from harness.measure.programs.sandbox import (
     STDERR,
     STDOUT,
@@ -126,15 +125,14 @@ class CommandBackend:
     compiler: str | None
 
     def open_compiler(self) -> CommandBackend:
-        """Return this; raises BackendUnavailable outside Linux."""
-        if not hasattr(resource, "prlimit"):
-            raise BackendUnavailable("the command backend needs Linux, to limit programs")
+        """Let the command of a build end with this process, which only builds."""
+        end_programs_when_terminated()
         return self
 
     def environment(self) -> Environment:
         """Return the environment; raises BackendUnavailable where program.device fails, or the
         compiler is missing."""
-        identity = self.open_compiler().identity
+        identity = self.identity
         device = f"{processor() or platform.machine()}, {usable_cores()} cores"
         if self.plan.device is not None:
             device = self._named_device(self.plan.device)
@@ -166,8 +164,10 @@ class CommandBackend:
         """The compiler's name, version and digest, the environment's flags, and the processor.
 
         The processor counts since the compiler may build for it alone. Raises BackendUnavailable
-        where the first word of the command is no program.
+        outside Linux, and where the first word of the command is no program.
         """
+        if not hasattr(resource, "prlimit"):
+            raise BackendUnavailable("the command backend needs Linux, to limit programs")
         extra = "".join(f" {name}={os.environ[name]}" for name in _VARIABLES if name in os.environ)
         return f"{self._named()} on {processor() or platform.machine()}{extra}"
 
@@ -176,24 +176,19 @@ class CommandBackend:
             return "no compiler"
         first = self.plan.build[0].text
         words = shlex.split(first) if self.plan.shell else [first]
-        path = self._found(words[0] if words else "")
-        named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
-        if self.plan.version is not None:
-            return f"{_answer(self.plan.version, 'program.version').splitlines()[0]} {named}"
-        if words[0] == Path(words[0]).name:  # a script might do anything with --version
-            return f"{_version([path, '--version'])} {named}".strip()
-        return named
-
-    def _found(self, name: str) -> str:
-        """Return the path of a program; one with a slash is relative to the space's folder."""
-        here = str((self.plan.folder / name).absolute())  # without a folder, PATH is searched
-        found = shutil.which(name if name == Path(name).name else here)
-        if found is None:
+        name = words[0] if words else ""
+        path = find_program(name, self.plan.folder)
+        if path is None:
             raise BackendUnavailable(
                 f"program.build begins with `{name}`, which is not found; install it, or name "
                 "another compiler"
             )
-        return found
+        named = f"{Path(path).name} {digest_of(Path(path))[:12]}"
+        if self.plan.version is not None:
+            return f"{_answer(self.plan.version, 'program.version').splitlines()[0]} {named}"
+        if "/" not in name:  # a script might do anything with --version
+            return f"{_version(path)} {named}".strip()
+        return named
 
     def compile(self, build: CommandBuild) -> Binary:
         """Build; raises BuildFailed with the compiler's log, or after a timeout."""
@@ -241,18 +236,6 @@ class CommandBackend:
         )
 
 
-class ProgramBuildWorker(BuildWorker[CommandBuild]):
-    """Build programs; the command of a build ends with its process."""
-
-    def __init__(self, backend: CommandBackend) -> None:
-        super().__init__(backend)
-        end_programs_when_terminated()
-
-    def identity(self, backend: CommandBackend) -> str:
-        """Return the compiler's identity; raises BackendUnavailable where it is missing."""
-        return backend.open_compiler().identity
-
-
 def run_filled(
     plan: ProgramPlan,
     words: Sequence[str],
@@ -292,30 +275,27 @@ def read_text(path: Path) -> str:
     return path.read_bytes().decode(errors="replace")
 
 
-def _version(words: Sequence[str]) -> str:
+def _version(path: str) -> str:
     """Return the line with the version of a program; empty without one."""
-    result, output = _run_quickly(words)
-    lines = output.splitlines() if result.status == 0 else []
-    return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "")
+    with contextlib.suppress(BackendUnavailable):
+        lines = _answer([path, "--version"], "program.version").splitlines()
+        return next((line.strip() for line in lines if re.search(r"\d\.\d", line)), "")
+    return ""
 
 
 def _answer(words: Sequence[str], key: str) -> str:
     """Return the output of a command, which must print something; raises BackendUnavailable."""
-    try:
-        result, output = _run_quickly(words)
-    except CannotStart as error:
-        raise BackendUnavailable(f"{key}: {error}") from None
-    printed = output.strip()
+    with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
+        path = Path(folder)
+        try:
+            result = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))
+        except CannotStart as error:
+            raise BackendUnavailable(f"{key}: {error}") from None
+        printed = read_text(path / STDOUT)
+        if result.status != 0:
+            printed += read_text(path / STDERR)
+    printed = printed.strip()
     if result.status != 0 or not printed:
         reason = f" and printed: {printed[:300]}" if printed else " and printed nothing"
         raise BackendUnavailable(f"{key}: `{shlex.join(words)}` {result.description}{reason}")
     return printed
-
-
-def _run_quickly(words: Sequence[str]) -> tuple[CommandResult, str]:
-    """Run a command; return its result and its output, with its errors where it failed."""
-    with tempfile.TemporaryDirectory(prefix="harness-ask-") as folder:
-        path = Path(folder)
-        result = run_command(words, path, path, Bounds(1 << 32, 1 << 20, _ASK_TIMEOUT_S))
-        output = read_text(path / STDOUT)
-        return result, output if result.status == 0 else output + read_text(path / STDERR)

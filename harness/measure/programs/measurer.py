@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
 
@@ -23,7 +24,6 @@ from harness.measure.measurer import LocalMeasurer
 from harness.measure.process.child import Child, ChildLost, repeated
 from harness.measure.programs.building import (
     CommandBuild,
-    ProgramBuildWorker,
     backend_of,
     command_build,
 )
@@ -61,19 +61,18 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         """
         backend = backend_of(spec)
         self._plan = backend.plan
-        self._is_guest = owner is not None
         self._child: Child = owner._child if owner else Child(ProgramWorker)
-        try:
-            environment, why_no_energy = self._call(
-                ProgramWorker.describe, backend, timeout_s=_DESCRIBE_TIMEOUT_S
-            )
-            builds = BuildQueue(backend, environment.compiler, ProgramBuildWorker, builders)
-        except ChildLost as lost:
-            self._leave_process()
-            raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
-        except BaseException:
-            self._leave_process()
-            raise
+        with ExitStack() as opened:
+            if owner is None:
+                opened.callback(self._child.close)
+            try:
+                environment, why_no_energy = self._call(
+                    ProgramWorker.describe, backend, timeout_s=_DESCRIBE_TIMEOUT_S
+                )
+            except ChildLost as lost:
+                raise BackendUnavailable(f"the process that asks the compiler {lost}") from None
+            builds = BuildQueue(backend, environment.compiler, at_once=builders)
+            self._opened = opened.pop_all()
         no_energy = _ON_GPU if backend.compiler == "nvcc" else why_no_energy
         self.notices = energy_notices(spec.measure.energy, no_energy)
         self._energy_s = ENERGY_S if spec.measure.energy and no_energy is None else 0.0
@@ -110,7 +109,7 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
 
     def close(self) -> None:
         """End all worker processes at once, unless they are another measurer's."""
-        self._leave_process()
+        self._opened.close()
         super().close()
 
     def _call(self, method: Callable[..., T], *args: object, timeout_s: float) -> T:
@@ -121,10 +120,6 @@ class ProgramMeasurer(LocalMeasurer[CommandBuild, ProgramJob]):
         """Call a method while nothing is built."""
         with self._builds.undisturbed():
             return self._call(method, *args, timeout_s=timeout_s)
-
-    def _leave_process(self) -> None:
-        if not self._is_guest:
-            self._child.close()
 
     # ---------------------------------------------------------------------------- the baseline
 

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from harness.core.errors import HostModuleError, LaunchFailed
-from harness.core.records import Value
+from harness.core.records import Outcome, Value
 from harness.core.text import suggestion
 from harness.core.worst_element import WorstElement
 from harness.measure.programs.sandbox import STDERR, STDOUT
 from harness.measure.trial.host_module import load_host
+from harness.measure.trial.trial import RunFailed
 from harness.measure.trial.verify import Tolerance, verify
 from harness.space_file.program_model import ProgramVerify, TimeField, TimePattern
 
@@ -39,13 +40,12 @@ _ROUNDING = 2**-52
 TimeFrom = TimePattern | TimeField | None
 
 
-class WrongOutput(Exception):
+class WrongOutput(RunFailed):
     """The output differs from the expected one; `worst` is the number that is farthest off, if
     numbers differ."""
 
     def __init__(self, message: str, worst: WorstElement | None = None) -> None:
-        super().__init__(message)
-        self.worst = worst
+        super().__init__(Outcome.WRONG_RESULT, message, worst)
 
 
 @dataclass(frozen=True)
@@ -327,10 +327,6 @@ class ProgramRun:
     seed: int
 
 
-class CheckTimeout(Exception):
-    """check() did not end within its time."""
-
-
 class _TimeUp(BaseException):
     """Raised within check(), which may catch every Exception."""
 
@@ -374,7 +370,8 @@ class Checker:
         self._module = load_host(path, "harness_check", ("check",))
 
     def check(self, run: ProgramRun, timeout_s: float) -> None:
-        """Call check(); raises WrongOutput, CheckTimeout, or HostModuleError for another result."""
+        """Call check(); raises WrongOutput, RunFailed where it takes too long, and HostModuleError
+        for another result."""
         reason, raised, deadline = None, None, _Deadline(timeout_s)
         try:
             with deadline:
@@ -382,9 +379,10 @@ class Checker:
         except (_TimeUp, Exception, SystemExit) as error:
             raised = error
         if deadline.is_up:  # check() may have caught _TimeUp
-            raise CheckTimeout(
+            raise RunFailed(
+                Outcome.TIMEOUT,
                 f"check() of {self._path.name} did not end within {timeout_s:.3g} s, the rest of "
-                "measure.timeout_s"
+                "measure.timeout_s",
             )
         if raised is not None:
             raise WrongOutput(

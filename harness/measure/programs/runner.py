@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import secrets
 import shutil
 import statistics
@@ -25,7 +26,6 @@ from harness.measure.process.run_folder import require_room
 from harness.measure.programs.building import run_filled
 from harness.measure.programs.outputs import (
     Checker,
-    CheckTimeout,
     Expected,
     ProgramRun,
     Written,
@@ -39,13 +39,7 @@ from harness.measure.trial.trial import Job, RunFailed
 from harness.space_file import ProgramPlan
 from harness.space_file.program import SEED_MARK
 
-_IN_HOME = (
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-    "XDG_RUNTIME_DIR",
-)
+_IN_HOME = re.compile(r"HOME|XDG_\w+_(HOME|DIR)")
 _CLOCKS_APART = 1.05
 _CLOCKS_APART_S = 1e-3
 
@@ -234,11 +228,8 @@ class ProgramRunner:
             output = written.content(name) if keeps_output else b""
             self._verify(written, seed, left_s)
             return OneRun(self._time_s(written, result), result, output)
-        except CheckTimeout as error:
-            raise RunFailed(Outcome.TIMEOUT, str(error)) from None
         except WrongOutput as error:
-            message = f"{error}{_left_running(result)}"
-            raise RunFailed(Outcome.WRONG_RESULT, message, error.worst) from None
+            raise WrongOutput(f"{error}{_left_running(result)}", error.worst) from None
 
     def _run_command(self, written: Written, program: Path, home: Path, seed: int) -> CommandResult:
         """Run the program to its end; raise RunFailed where it did not end as it should."""
@@ -279,11 +270,11 @@ class ProgramRunner:
         if result.status != plan.verify.exit_status:
             expected = f", expected {plan.verify.exit_status}"
             message = f"the program {result.description}{expected}{_last_words(written)}"
-            raise RunFailed(Outcome.WRONG_RESULT, message)
+            raise WrongOutput(message)
         return result
 
     def _verify(self, written: Written, seed: int, timeout_s: float) -> None:
-        """Compare and check what a run wrote; raise WrongOutput and CheckTimeout."""
+        """Compare and check what a run wrote; raise WrongOutput and RunFailed."""
         name = self._plan.verify.output
         if self._expected is not None:
             self._expected.check(written.content(name))
@@ -323,8 +314,7 @@ def home_variables(home: Path) -> dict[str, str]:
 
     A run could otherwise leave files at home for later runs, also for those of the default.
     """
-    moved = ("HOME", *(name for name in _IN_HOME if name in os.environ))
-    return dict.fromkeys(moved, str(home))
+    return dict.fromkeys(("HOME", *filter(_IN_HOME.fullmatch, os.environ)), str(home))
 
 
 def _last_words(written: Written) -> str:
