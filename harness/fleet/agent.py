@@ -31,7 +31,7 @@ from harness.fleet.bundle import Bundle, PackedSpec
 from harness.fleet.offer import Offer, OfferedDevice, make_offer
 from harness.measure.choose import fitted_backend
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.process.device_lock import locked
+from harness.measure.process.locks import locked
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec

@@ -17,7 +17,7 @@ from harness.measure.cuda.gpus import (
 )
 from harness.measure.devices import ListedDevice, device_line
 from harness.measure.opencl import driver as opencl
-from harness.measure.process.device_lock import holder_of
+from harness.measure.process.locks import holder_of
 from harness.measure.sensors.nvml import other_processes
 
 _ORDER = "CUDA_DEVICE_ORDER"

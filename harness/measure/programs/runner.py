@@ -21,7 +21,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.observations import UNTIMED
 from harness.core.records import Measurement, Outcome
 from harness.measure.process.child import is_from_outside
-from harness.measure.process.run_folder import require_room
+from harness.measure.process.locks import require_room
 from harness.measure.programs.building import command_words
 from harness.measure.programs.checking import Checker, CheckTimeout, ProgramRun
 from harness.measure.programs.outputs import Expected, Written, WrongOutput, reported_s
