@@ -271,13 +271,13 @@ def _hint(name: str, devices: Sequence[ListedDevice]) -> str:
     return f"; did you mean `{near}`?" if near else "."
 
 
-def device_line(device: ListedDevice) -> str:
+def _device_line(device: ListedDevice) -> str:
     """Describe a device in a line that begins with its index."""
     return f"  {device.index:<4} {device}"
 
 
 def _listed(devices: Sequence[ListedDevice]) -> str:
-    return "\n".join(map(device_line, devices))
+    return "\n".join(map(_device_line, devices))
 
 
 def _backend(device: ListedDevice, why: str) -> Backend:
@@ -345,7 +345,7 @@ def inventory() -> Iterator[str]:
         yield from _gpu_lines(there)
     yield "opencl"
     try:
-        yield from (device_line(each) + _use(each) for each in opencl.usable_devices())
+        yield from (_device_line(each) + _use(each) for each in opencl.usable_devices())
     except BackendUnavailable as error:
         yield f"  cannot be used: {error}"
 
@@ -353,7 +353,7 @@ def inventory() -> Iterator[str]:
 def _gpu_lines(there: Sequence[CudaGpu]) -> Iterator[str]:
     for gpu in there:
         reason = _why_unusable(gpu.arch)
-        yield device_line(gpu) + _use(gpu) + (f"; cannot be used: {reason}" if reason else "")
+        yield _device_line(gpu) + _use(gpu) + (f"; cannot be used: {reason}" if reason else "")
     hidden = os.environ.get(VISIBLE)
     if hidden is not None:
         yield f"  {VISIBLE}={hidden} chooses and numbers them"
