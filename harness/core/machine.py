@@ -71,9 +71,9 @@ def libc() -> ctypes.CDLL:
     return library
 
 
-def end_with_parent() -> None:
-    """Let Linux kill this process when the thread ends that started it."""
-    libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def end_with_parent(number: int = signal.SIGKILL) -> None:
+    """Let Linux send this process a signal when the thread ends that started it."""
+    libc().prctl(_PR_SET_PDEATHSIG, number)
 
 
 def usable_cores() -> int:

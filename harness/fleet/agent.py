@@ -35,7 +35,7 @@ from harness.fleet.bundle import Bundle
 from harness.measure.choose import fitted_backend
 from harness.measure.devices import Backend, choose_offered
 from harness.measure.kernels.measurer import KernelMeasurer
-from harness.measure.process.device_lock import locked
+from harness.measure.process.locks import locked
 from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec

@@ -78,7 +78,7 @@ def test_auto_with_nothing_says_what_each_backend_lacks(machine) -> None:
     with pytest.raises(BackendUnavailable) as caught:
         choose("auto")
     message = str(caught.value)
-    assert f"cuda: {NO_CUDA}" in message
+    assert f"cuda cannot be used: {NO_CUDA}" in message
     assert 'pip install "pyopencl[pocl]"' in message
 
 

@@ -115,7 +115,7 @@ def test_device_that_the_toolkit_does_not_know_falls_back_to_opencl(
     ) as error:
         choose("cuda")
     assert "did you mean" not in str(error.value)
-    monkeypatch.setattr(opencl, "find_device", lambda: pocl)
+    monkeypatch.setattr(opencl, "list_devices", lambda: [pocl])
     assert choose("auto").device is pocl
 
 

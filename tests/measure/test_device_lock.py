@@ -23,7 +23,7 @@ from harness.measure.devices import Backend
 from harness.measure.kernels.device_process import DeviceClient, device_locked
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.measure.opencl.driver import DeviceName
-from harness.measure.process.device_lock import holder_of
+from harness.measure.process.locks import holder_of
 from harness.space_file import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +121,7 @@ def test_folder_that_cannot_be_written_is_refused_with_the_next_step(
     def refuse(*_: object, **more: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("harness.measure.process.device_lock.locked_file", refuse)
+    monkeypatch.setattr("harness.measure.process.locks.locked_file", refuse)
     with pytest.raises(UsageError, match=r"Read-only.*HARNESS_CACHE_DIR"):
         device_locked(of(CPU)).__enter__()
 

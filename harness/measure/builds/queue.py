@@ -31,7 +31,7 @@ from harness.core.machine import spare_cores
 from harness.core.program import Binary, Buildable
 from harness.core.records import Build
 from harness.measure.process.child import Child, ChildLost, repeated
-from harness.measure.process.run_folder import require_room
+from harness.measure.process.locks import require_room
 
 _FORMAT = b"harness-build-6"  # format 5 did not keep which files the compiler read
 
@@ -114,28 +114,28 @@ B = TypeVar("B", bound=Buildable)
 B_contra = TypeVar("B_contra", bound=Buildable, contravariant=True)
 
 
-class CompilerOf(Protocol[B_contra]):
+class _CompilerOf(Protocol[B_contra]):
     """Compiles one kind of program."""
 
     def compile(self, program: B_contra, /) -> Binary:
         """Compile; raises BuildFailed."""
 
 
-class BackendOf(Protocol[B_contra]):
+class _BackendOf(Protocol[B_contra]):
     """Opens a compiler; a backend is sent to the builder processes."""
 
-    def open_compiler(self) -> CompilerOf[B_contra]:
+    def open_compiler(self) -> _CompilerOf[B_contra]:
         """Open the compiler in this process; raises BackendUnavailable."""
 
 
 class BuildWorker(Generic[B]):
     """Compile in a builder process. The compiler is opened at the first build."""
 
-    def __init__(self, backend: BackendOf[B]) -> None:
+    def __init__(self, backend: _BackendOf[B]) -> None:
         self._backend = backend
 
     @cached_property
-    def _compiler(self) -> CompilerOf[B]:
+    def _compiler(self) -> _CompilerOf[B]:
         return self._backend.open_compiler()
 
     def compile(self, program: B) -> Binary:
@@ -161,7 +161,7 @@ class BuildQueue(Generic[B]):
 
     def __init__(
         self,
-        backend: BackendOf[B],
+        backend: _BackendOf[B],
         compiler: str,
         worker: type[BuildWorker[B]] = BuildWorker,
         at_once: int | None = None,

@@ -118,7 +118,7 @@ _DEVICE_MAP = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 _BUFFER, _BUFFER_BYTES, _END = 1, 2, 0  # CU_LAUNCH_PARAM_...
 
 
-class BindingsError(Exception):
+class _BindingsError(Exception):
     """A call of the driver that failed: what the driver says, and its name of the error."""
 
 
@@ -140,7 +140,7 @@ class BindingsDriver:
     """
 
     is_cooperative = True
-    error: type[Exception] = BindingsError
+    error: type[Exception] = _BindingsError
 
     def __init__(self) -> None:
         self._api = importlib.import_module("cuda.bindings.driver")
@@ -152,17 +152,17 @@ class BindingsDriver:
         try:
             status, *answers = getattr(self._api, call)(*arguments)
         except RuntimeError as error:  # the package's own: the driver has no such function
-            raise BindingsError(
+            raise _BindingsError(
                 f"{call} failed: {error}. {self.package} needs a newer NVIDIA driver than this "
                 "machine's: update the driver, or install a cuda-bindings of its CUDA version, "
                 "such as 'cuda-bindings < 13' for CUDA 12",
             ) from None
         except ValueError as error:  # of a driver that is newer than the package
-            raise BindingsError(f"{call} failed: {error}, as {self.package} knows them") from None
+            raise _BindingsError(f"{call} failed: {error}, as {self.package} knows them") from None
         if int(status) != 0:
             _, meaning = self._api.cuGetErrorString(status)
             text = (meaning or b"unknown error").decode()
-            raise BindingsError(f"{call} failed: {text} ({status.name})")
+            raise _BindingsError(f"{call} failed: {text} ({status.name})")
         return answers[0] if len(answers) == 1 else answers
 
     def open(self, ordinal: int) -> None:

@@ -50,7 +50,7 @@ class _CudaFunction:
     has_run: bool = False
 
 
-class PreparedLaunch(NamedTuple):
+class _PreparedLaunch(NamedTuple):
     """A launch that was checked; `queue` queues it on the default stream."""
 
     function: _CudaFunction
@@ -103,7 +103,7 @@ class CudaModule(LoadedModule):
             )
         return address
 
-    def check(self, launch: Launch, bound: Bound) -> PreparedLaunch:
+    def check(self, launch: Launch, bound: Bound) -> _PreparedLaunch:
         """Check a launch, and pack its arguments."""
         function = self._function(launch.function)
         reason = why_unlaunchable(launch, self._limits, function.static_bytes)
@@ -118,7 +118,7 @@ class CudaModule(LoadedModule):
         extents = three(launch.grid), three(launch.group)
         shape = LaunchShape(*extents, launch.shared_bytes, launch.cooperative)
         queue = partial(self._queue, function, shape, packed, launch.carveout)
-        return PreparedLaunch(function, queue)
+        return _PreparedLaunch(function, queue)
 
     def _queue(
         self, function: _CudaFunction, shape: LaunchShape, packed: bytes, carveout: int

@@ -71,7 +71,7 @@ class TimedStream:
     def __init__(self, driver: CudaDriver, multiprocessors: int) -> None:
         self._driver = driver
         self._kernels = CudaKernels(driver)
-        self.clock = SmClock(driver, self._kernels, multiprocessors)
+        self.clock = _SmClock(driver, self._kernels, multiprocessors)
         self._words, self._address = driver.share_words(2)
         self._holds = 0
         self._events: list[tuple[Any, Any]] = []
@@ -127,7 +127,7 @@ class TimedStream:
         return sum(self._driver.elapsed_s(*pair) for pair in self._events[:count])
 
 
-class SmClock:
+class _SmClock:
     """The clock of the multiprocessors around what is queued between `queue_start` and
     `queue_stop`, read by two small kernels as in nvbench.
 

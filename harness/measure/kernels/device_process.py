@@ -34,7 +34,7 @@ from harness.measure.kernels.checks import weak_tests, why_overwritten
 from harness.measure.kernels.data import KernelData, KernelJob, make_kernel_data
 from harness.measure.kernels.runner import measure_interleaved, measure_kernel
 from harness.measure.process.child import Child, ChildLost, repeated
-from harness.measure.process.device_lock import locked
+from harness.measure.process.locks import locked
 from harness.measure.sensors.nvml import (
     Sensors,
     open_sensors,
@@ -277,8 +277,8 @@ class DeviceClient:
         self._child: Child
         self._used = 0  # the generation of the process in which a configuration ran last
         if owner is None:
+            self._child = Child(partial(DeviceWorker, backend))  # which starts at the first call
             self._lock.enter_context(device_locked(backend))
-            self._child = Child(partial(DeviceWorker, backend))
         else:
             self._child = owner._child
 

@@ -51,7 +51,7 @@ class KernelParameter(NamedTuple):
     is_local: bool | None = None
 
 
-def local_position(launch: Launch, parameters: Sequence[KernelParameter]) -> int | None:
+def _local_position(launch: Launch, parameters: Sequence[KernelParameter]) -> int | None:
     """Return the index of the `local` pointer that gets a launch's shared memory; None for none.
 
     Where the driver does not describe the parameters, it is the last one. Raises LaunchFailed for
@@ -134,7 +134,7 @@ def _is_same(type_name: str, passed: np.dtype[Any]) -> bool:
     return _TYPES[found[1]] == (passed.itemsize // parts, passed.kind in "fc")
 
 
-class OpenClKernel(NamedTuple):
+class _OpenClKernel(NamedTuple):
     """A kernel and its parameters; `group` is the only legal group size, (0, 0, 0) for any."""
 
     kernel: Any
@@ -143,7 +143,7 @@ class OpenClKernel(NamedTuple):
     static_bytes: int  # of local memory
 
 
-class CheckedLaunch(NamedTuple):
+class _CheckedLaunch(NamedTuple):
     """A kernel, the values to pass, and all work-items of a launch that fits them.
 
     The values stay until a launch has ended; PoCL crashes otherwise.
@@ -174,9 +174,9 @@ class OpenClModule(LoadedModule):
         self._program = program
         self._limits = limits
         self._errors = errors
-        self._kernels: dict[str, OpenClKernel] = {}
+        self._kernels: dict[str, _OpenClKernel] = {}
 
-    def check(self, launch: Launch, bound: Bound) -> CheckedLaunch:
+    def check(self, launch: Launch, bound: Bound) -> _CheckedLaunch:
         """Look up what a launch needs; drivers crash on a number in place of an array."""
         kernel, parameters, group, static_bytes = self._kernel(launch.function)
         reason = why_unlaunchable(launch, self._limits, static_bytes)
@@ -189,7 +189,7 @@ class OpenClModule(LoadedModule):
             )
         if reason:
             raise LaunchFailed(reason)
-        local = local_position(launch, parameters)
+        local = _local_position(launch, parameters)
         values = values_of(launch, bound)
         reason = why_unfit(launch, [p for n, p in enumerate(parameters) if n != local], values)
         if reason:
@@ -198,15 +198,15 @@ class OpenClModule(LoadedModule):
         if local is not None:
             given.insert(local, self._cl.LocalMemory(int(launch.shared_bytes)))
         size = tuple(g * n for g, n in zip(launch.group, launch.grid, strict=True))
-        return CheckedLaunch(kernel, given, size)
+        return _CheckedLaunch(kernel, given, size)
 
-    def _kernel(self, function: str) -> OpenClKernel:
+    def _kernel(self, function: str) -> _OpenClKernel:
         if function not in self._kernels:
             with self._errors(f"looking up {function}"):
                 kernel = self._cl.Kernel(self._program, plain_name(function))
                 static_bytes = self._local_memory(kernel)
                 group = tuple(self._ask(kernel, "COMPILE_WORK_GROUP_SIZE"))
-                found = OpenClKernel(kernel, self._parameters(kernel), group, static_bytes)
+                found = _OpenClKernel(kernel, self._parameters(kernel), group, static_bytes)
             self._kernels[function] = found
         return self._kernels[function]
 

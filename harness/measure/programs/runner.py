@@ -22,7 +22,7 @@ from harness.core.errors import LaunchFailed
 from harness.core.observations import UNTIMED
 from harness.core.records import Measurement, Outcome
 from harness.measure.process.child import is_from_outside
-from harness.measure.process.run_folder import require_room
+from harness.measure.process.locks import require_room
 from harness.measure.programs.building import run_filled
 from harness.measure.programs.outputs import (
     Checker,

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.core.machine import find_program, libc
+from harness.core.machine import end_with_parent, find_program, libc
 from harness.core.text import signal_name
 
 STATE, PARENT, SESSION = 0, 1, 3
@@ -268,10 +268,13 @@ def _wait(process: subprocess.Popen[bytes], bounds: Bounds, before: Set[int]) ->
 
 
 def end_programs_when_terminated() -> None:
-    """Make SIGTERM, which ends a worker process, also end the command that it runs."""
+    """Make SIGTERM, which ends a worker process, also end the command that it runs; so does the end
+    of the process that started the worker."""
 
     def end(*_: object) -> None:
         end_descendants(frozenset())
         os._exit(128 + signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, end)
+    if sys.platform == "linux":
+        end_with_parent(signal.SIGTERM)
