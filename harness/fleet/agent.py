@@ -154,10 +154,7 @@ class Agent:
     all actors of a worker."""
 
     def __init__(self, driver: str) -> None:
-        """`driver` is the campaign, by the name of its database.
-
-        An earlier process of the same campaign has ended, and so is what still runs for it.
-        """
+        """`driver` is the campaign, by the name of its database."""
         self.driver = driver
         self.in_use: set[str] = set()  # the UUIDs of its devices
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="harness-agent")
@@ -171,10 +168,7 @@ class Agent:
         # Dask drops an agent in its event loop, which must not wait for processes that end.
         end = threading.Thread(target=_ended, args=(self._open,), daemon=True)
         weakref.finalize(self, end.start).atexit = False
-        with _changing:
-            for earlier in [each for each in _agents if each.driver == driver]:
-                earlier.end()
-            _agents.add(self)
+        _agents.add(self)
 
     async def run(self, method: str, *args: object) -> Any:
         """Call another method in a thread; what is wrong with this worker is no fault of the
@@ -199,17 +193,20 @@ class Agent:
     def open(self, uuid: str) -> OpenedDevice:
         """Open the measurer of a device.
 
-        Raises DeviceBusy where another campaign measures on the device, BackendUnavailable.
+        An earlier process of the same campaign has ended, and so is what still runs for it. Raises
+        DeviceBusy where another campaign measures on the device, BackendUnavailable.
         """
         device = self._device(uuid)
         with _changing:
-            for other in _agents:
-                if other is not self and uuid in other.in_use:
+            users = [each for each in _agents if each is not self and uuid in each.in_use]
+            for user in users:
+                if user.driver != self.driver:
                     raise DeviceBusy(
                         f"another campaign measures on {device.model} of {device.host_name}, that "
-                        f"of {other.driver}. Wait until it ends, or name another device with "
+                        f"of {user.driver}. Wait until it ends, or name another device with "
                         "--device"
                     )
+                user.end()
             self.in_use.add(uuid)
         try:
             with self._opening:
