@@ -40,9 +40,9 @@ from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 
-LocalMeasurer = KernelMeasurer | ProgramMeasurer
+_LocalMeasurer = KernelMeasurer | ProgramMeasurer
 
-Announced = tuple[Sequence[tuple[Input, Sequence[Measurement]]], Sequence[Config]]
+_Announced = tuple[Sequence[tuple[Input, Sequence[Measurement]]], Sequence[Config]]
 """Earlier measurements of inputs, and configurations to build."""
 
 _THREADS = 256
@@ -162,7 +162,7 @@ class Agent:
         self._spec: Spec | None = None
         self._fitted: Spec | None = None
         self._spaces: dict[Input, ConstrainedSpace] = {}
-        self._measurers: dict[str, LocalMeasurer] = {}  # by UUID; the first one has the builds
+        self._measurers: dict[str, _LocalMeasurer] = {}  # by UUID; the first one has the builds
         self._has_ended = False
         self._open = ExitStack()
         # Dask drops an agent in its event loop, which must not wait for processes that end.
@@ -226,11 +226,11 @@ class Agent:
             raise BackendUnavailable(f"this worker has no device {uuid}")
         return device
 
-    def _measurer(self, device: FleetDevice) -> LocalMeasurer:
+    def _measurer(self, device: FleetDevice) -> _LocalMeasurer:
         """Open a measurer, which is closed with this agent; those of kernels share their builds."""
         assert self._spec is not None, "it was stored"
         made = offer()
-        measurer: LocalMeasurer
+        measurer: _LocalMeasurer
         if device.backend is None:
             self._open.enter_context(locked(device.uuid, device.model))
             measurer = ProgramMeasurer(self._spec, builders=made.builders)
@@ -247,7 +247,7 @@ class Agent:
         return measurer
 
     def measure(
-        self, uuid: str, announced: Announced, method: str, problem: Input, *args: object
+        self, uuid: str, announced: _Announced, method: str, problem: Input, *args: object
     ) -> tuple[Any, tuple[str, ...]]:
         """Call `measure` or `measure_interleaved` of a measurer, on an input; return what it
         returns, and its notices."""
@@ -261,7 +261,7 @@ class Agent:
             measurer.expect(space, expected)
         return getattr(measurer, method)(space, problem, *args), tuple(measurer.notices)
 
-    def _space(self, measurer: LocalMeasurer, problem: Input) -> ConstrainedSpace:
+    def _space(self, measurer: _LocalMeasurer, problem: Input) -> ConstrainedSpace:
         assert self._fitted is not None, "a device is open"
         if problem not in self._spaces:
             limits, compiler = measurer.limits, measurer.compiler
