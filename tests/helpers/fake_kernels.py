@@ -104,5 +104,6 @@ def measure_programs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process build and run programs, which takes no time to start."""
     for module in ("programs.measurer", "builds.queue"):
         monkeypatch.setattr(f"harness.measure.{module}.Child", HereChild)
-    worker = "harness.measure.programs.worker"
-    monkeypatch.setattr(f"{worker}.end_programs_when_terminated", lambda: None)
+    for module in ("building", "worker"):
+        ends = f"harness.measure.programs.{module}.end_programs_when_terminated"
+        monkeypatch.setattr(ends, lambda: None)
