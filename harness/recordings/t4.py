@@ -28,14 +28,6 @@ UNITS: Mapping[str, float] = {
 }  # fmt: skip
 """The number of each unit in a second."""
 
-_INVALIDITY: Mapping[str, Outcome] = {
-    "correct": Outcome.OK,
-    "constraints": Outcome.LAUNCH_FAILED,  # a search proposed it, and it cost a test
-    "compile": Outcome.BUILD_FAILED,
-    "runtime": Outcome.LAUNCH_FAILED,
-    "correctness": Outcome.WRONG_RESULT,
-    "timeout": Outcome.TIMEOUT,
-}
 _WORDS: Mapping[Outcome, str] = {
     Outcome.OK: "correct",
     Outcome.ILLEGAL: "constraints",
@@ -49,6 +41,10 @@ _WORDS: Mapping[Outcome, str] = {
 }
 """The word that is written. The outcome is written as well, since some outcomes share a word."""
 
+_INVALIDITY: Mapping[str, Outcome] = {
+    **{word: outcome for outcome, word in reversed(list(_WORDS.items()))},  # the first of a word
+    "constraints": Outcome.LAUNCH_FAILED,  # a search proposed it, and it cost a test
+}
 _COMPUTE_API = {"cuda": "CUDA", "opencl": "OpenCL"}
 
 
@@ -87,7 +83,9 @@ def _outcome(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> Recorded
     invalidity = result.get("invalidity")
     if not isinstance(invalidity, str) or invalidity not in _INVALIDITY:
         what = "missing" if invalidity is None else kind_of(invalidity)
-        raise ValueError(f"invalidity is {what}; it must be one of {', '.join(_INVALIDITY)}")
+        raise ValueError(
+            f"invalidity is {what}; it must be one of {', '.join(sorted(_INVALIDITY))}"
+        )
     outcome = _INVALIDITY[invalidity]
     if outcome is Outcome.OK and result.get("correctness", 1) == 0:
         outcome = Outcome.WRONG_RESULT
@@ -95,8 +93,9 @@ def _outcome(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> Recorded
         text = result.get("message")
         message = printable_lines(text) if isinstance(text, str) else ""
         message = message or f"{invalidity}, as recorded"
-        own = _own_outcome(invalidity, result.get("outcome"))
-        return RecordedOutcome(own or outcome, message=message)
+        # harness writes the outcome as well; it counts where T4's word agrees.
+        own = [o for o in _WORDS if o.value == result.get("outcome") and _WORDS[o] == invalidity]
+        return RecordedOutcome(own[0] if own else outcome, message=message)
     return _timed(result, metadata)
 
 
@@ -115,12 +114,6 @@ def _timed(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> RecordedOu
     if not samples:
         raise ValueError("is correct, but has neither runtimes nor a measurement named time")
     return RecordedOutcome(Outcome.OK, [sample / UNITS[unit] for sample in samples])
-
-
-def _own_outcome(invalidity: str, name: Any) -> Outcome | None:
-    """Return the outcome of this name if T4's word agrees; None for what others write."""
-    agreeing = (o for o, word in _WORDS.items() if word == invalidity and o.value == name)
-    return next(agreeing, None)
 
 
 def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -142,14 +135,10 @@ def write_t4(
 
     `techniques` are what asked for each measurement.
     """
+    names = ("device", "backend", "platform", "driver", "compiler", "cache")
     metadata: dict[str, Any] = {
         "kernel": name,
-        "device": environment.device,
-        "backend": environment.backend,
-        "platform": environment.platform,
-        "driver": environment.driver,
-        "compiler": environment.compiler,
-        "cache": environment.cache,
+        **{name: getattr(environment, name) for name in names},
         "autotuner": "harness",
         "autotuner_version": __version__,
         "timeunit": "seconds",

@@ -318,7 +318,7 @@ def test_row_that_does_not_fit_says_where(tmp_path: Path, row: str, message: str
     ("change", "message"),
     [
         (("times:", "time:"), "`time` is not a key here; did you mean `times`?"),
-        (("unit: ms", "unit: hours"), "times.unit: must be s, seconds, ms"),
+        (("unit: ms", "unit: hours"), "times.unit: must be s, ms, us"),
         (("[BX, KIND]", "[]"), "recording.mapping.yaml:2: parameters: must not be empty"),
         (("[n]", "n"), "yaml:3: features: must be a list such as [a, b], but got"),
         (
@@ -448,7 +448,7 @@ def t4_with(**changes: Any) -> dict[str, Any]:
             t4_with(invalidity="odd"),
             "results[1]: invalidity is the text 'odd'; it must be one of c",
         ),
-        (t4_with(invalidity=[]), "results[1]: invalidity is a list; it must be one of correct,"),
+        (t4_with(invalidity=[]), "results[1]: invalidity is a list; it must be one of compile,"),
         (t4_with(times=None), "results[1]: times is missing; it must be an object"),
         (t4_with(times={}, measurements=[]), "is correct, but has neither runtimes nor a meas"),
         (t4_with(measurements={}), "results[1]: measurements is an object; it must be a list"),
