@@ -19,7 +19,8 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.models.prediction import PairEncoder, prediction_errors
 from harness.models.starchart.regression import ErrorSummary
-from harness.search import MAX_FREE_IN_A_ROW, REFUSALS
+from harness.search.driver import MAX_FREE_IN_A_ROW
+from harness.search.techniques.self_contained import REFUSALS
 
 RESERVED = 200
 FEWEST_PAIRS = 40
