@@ -114,7 +114,7 @@ class _Tests:
         """Yield the causes, the one with most failures first."""
         if self.failed.all():
             return
-        table = self.settings.assign(**{_FAILED: self.failed})
+        table = self.settings.assign(**{_FAILED: self.failed.astype(np.float64)})
         names = list(map(str, self.settings.columns))
         tree = grow(table, _FAILED, names, Growth(relative_threshold=_LEAST_GAIN))
         first, *rest = sorted(self._regions(tree.root), key=lambda node: node.mean)

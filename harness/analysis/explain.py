@@ -20,6 +20,7 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept, content_key
 from harness.core.observations import HOW_TIMED
 from harness.core.records import Value
+from harness.models.encoding.columns import is_number, must_have, values_of
 from harness.models.starchart import (
     Accuracy,
     Axis,
@@ -31,7 +32,7 @@ from harness.models.starchart import (
     grow,
     pool,
 )
-from harness.models.starchart.axes import is_numeric, must_have, numbers, values_of
+from harness.models.starchart.axes import numbers
 from harness.results import MeasurementRows
 from harness.results.view import Results
 
@@ -149,7 +150,7 @@ def _columns(part: pd.DataFrame, rows: Sequence[Mapping[str, Value]]) -> Mapping
 
     return {
         str(name): pd.Series([one.get(str(name)) for one in rows], index=column.index, dtype=object)
-        if is_numeric(column) and column.isna().any()
+        if is_number(column) and column.isna().any()
         else column
         for name, column in part.items()
     }

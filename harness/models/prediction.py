@@ -16,7 +16,6 @@ import numpy as np
 from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config, Input, Measurement
 from harness.models.encoding.columns import column_values, derive_columns
-from harness.models.encoding.parts import log2_where, one_hot
 from harness.models.starchart.regression import ErrorSummary, fit, relative_errors
 from harness.space import position_of
 from harness.space_file import Parameter
@@ -48,7 +47,8 @@ class PairEncoder:
         """Encode the configuration and the input of each measurement, shape (pairs, columns)."""
         features = column_values(self._derived, _table([m.input for m in pairs]))
         configs = self._config_columns([m.config for m in pairs])
-        return np.hstack([*configs, log2_where(features, self._are_sizes)])
+        logs = np.log2(np.where(self._are_sizes, features, 1.0))
+        return np.hstack([*configs, np.where(self._are_sizes, logs, features)])
 
     def _config_columns(self, configs: Sequence[Config]) -> Iterator[Array]:
         for parameter in self._parameters:
@@ -56,7 +56,7 @@ class PairEncoder:
             if parameter.is_optional_number:
                 yield np.column_stack([positions == 0, positions]).astype(np.float64)
             elif parameter.kind == "enum":
-                yield one_hot(positions, len(parameter.values))
+                yield (positions[:, None] == np.arange(len(parameter.values))).astype(np.float64)
             else:
                 yield positions[:, None].astype(np.float64)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
-from harness.models.encoding.inputs import nearest_first
+from harness.models.encoding.columns import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search import (
     MAX_FREE_IN_A_ROW,

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.arrays import Array
-from harness.models.encoding.parts import one_hot, power_of_two_in
 from harness.space import PointArray
 from harness.space_file import Parameter
 
@@ -104,7 +103,7 @@ def _own_columns(axis: int, parameter: Parameter) -> _Columns:
         return lambda places: places[:, axis, None] / last
     count = min(last + 1, _MOST_WORDS)
     # Two of these columns differ between two values: divided by the root of 2, the distance is 1.
-    return lambda places: one_hot(places[:, axis] % count, count) / math.sqrt(2)
+    return lambda places: (places[:, axis, None] % count == np.arange(count)) / math.sqrt(2)
 
 
 def _optional_numbers(places: PointArray, last: int) -> Array:
@@ -138,7 +137,13 @@ def _are_powers(numbers: _Numbers) -> bool:
 def _twos_column(axis: int, numbers: _Numbers) -> _Columns:
     """Make the column of how many times two divides the value."""
     most = math.floor(math.log2(numbers[-1]))
-    return lambda points: np.log2(power_of_two_in(_taken(numbers, points[:, axis, None]))) / most
+
+    def column(points: PointArray) -> Array:
+        values = _taken(numbers, points[:, axis, None])
+        twos: Array = np.log2(values & -values) / most
+        return twos
+
+    return column
 
 
 def _log_column(axis: int, numbers: _Numbers) -> _Columns:

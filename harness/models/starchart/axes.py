@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
 from harness.core.records import Value, shown
-from harness.core.text import suggestion
+from harness.models.encoding.columns import is_number, must_have, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Axis:
-    """A column that splits are made on, and its values in the samples: numbers (booleans included),
-    ascending, or words, among which None is an absent flag. A flag with numbers has these in
+    """A column that splits are made on, and its values in the samples: numbers, ascending, or
+    words, among which None is an absent flag. A flag with numbers has these in
     ascending order, and None at the end."""
 
     name: str
@@ -68,7 +68,7 @@ def axis_of(table: pd.DataFrame, name: str) -> Axis:
     """Make an axis of one column; see `axes_of`."""
     must_have(table, [name])
     column = table[name]
-    if not is_numeric(column):
+    if not is_number(column):
         found = set(values_of(column))
         words = [word for word in found if word is not None]
         ordered = sorted(words) if _are_numbers(words) else sorted(words, key=str)
@@ -86,32 +86,9 @@ def _are_numbers(words: Sequence[Value]) -> bool:
     return len(words) > 1 and all(type(word) in (int, float) for word in words)
 
 
-def must_have(table: pd.DataFrame, names: Iterable[str]) -> None:
-    """Raise UsageError for a column that a table lacks."""
-    there = [str(name) for name in table.columns]
-    for name in names:
-        if name not in there:
-            raise UsageError(f"the table has no column `{name}`; {suggestion(name, there)}")
-
-
-def is_numeric(column: pd.Series[Any]) -> bool:
-    """Say whether a column holds only numbers or booleans, apart from missing values."""
-    if column.dtype.kind in "biuf":
-        return True
-    return len(column) > 0 and all(isinstance(v, (bool, int, float)) for v in column)
-
-
 def numbers(column: pd.Series[Any]) -> Array:
     """Convert a numeric column to float64."""
     return np.asarray(column, dtype=np.float64)
-
-
-def values_of(column: pd.Series[Any]) -> list[Value]:
-    """Return the values as Python's own; None where there is none."""
-    values, missing = column.tolist(), column.isna()
-    if not missing.any():
-        return values
-    return [None if gone else word for word, gone in zip(values, missing.tolist(), strict=True)]
 
 
 def pool(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -10,8 +10,9 @@ import numpy as np
 
 from harness.core.arrays import Array
 from harness.core.errors import UsageError
+from harness.models.encoding.columns import is_number, must_have
 from harness.models.folds import Fold, group_numbers, grouped_folds
-from harness.models.starchart.axes import Axis, axis_of, is_numeric, must_have, numbers
+from harness.models.starchart.axes import Axis, axis_of, numbers
 from harness.models.starchart.boxes import Region
 from harness.models.starchart.columns import AxisColumn, encode, make_columns, positions
 from harness.models.starchart.regression import Regression, fit
@@ -220,7 +221,7 @@ def usable(table: pd.DataFrame, target: TreeTarget, parameters: Sequence[str]) -
         raise UsageError("name one parameter or more to split on")
     must_have(table, [target.column, *target.per, *parameters])
     for name in (target.column, *target.per):
-        if not is_numeric(table[name]):
+        if not is_number(table[name]):
             raise UsageError(f"column {name} must hold numbers, but holds words")
     if target.column in parameters:
         raise UsageError(f"{target.column} is the target: it cannot be a parameter too")

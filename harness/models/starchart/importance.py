@@ -10,7 +10,7 @@ import numpy as np
 from harness.constraints.expression import Expression
 from harness.core.arrays import Flags
 from harness.core.errors import ExpressionError, UsageError
-from harness.models.starchart.axes import must_have
+from harness.models.encoding.columns import must_have
 from harness.models.starchart.boxes import Region
 from harness.models.starchart.growing import Tree, grow
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from harness.core.errors import UsageError
+from harness.models.encoding.columns import must_have
 from harness.models.folds import group_numbers, grouped_folds
-from harness.models.starchart.axes import must_have, numbers
+from harness.models.starchart.axes import numbers
 from harness.models.starchart.regression import ErrorSummary, relative_errors
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from harness.core.errors import UsageError
 from harness.core.records import Input, Outcome, Value, shown
-from harness.models.encoding.inputs import nearest_first
+from harness.models.encoding.columns import nearest_first
 from harness.models.transfer_prior import MOST_ROWS, SourceTask
 from harness.recordings.recording import Recording
 from harness.space import PointArray, Space
