@@ -16,7 +16,7 @@ from harness.dispatch.matrix import Matrix
 from harness.models import gadapt
 from harness.models.encoding.columns import is_number, values_of
 from harness.models.folds import FEWEST_INPUTS
-from harness.models.starchart import Axis, Growth, Tree, TreeTarget, axes_of, grow
+from harness.models.starchart import Axis, Growth, Tree, TreeTarget, grow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +111,8 @@ class Pairs:
         """Return the axes of a table from `of`, without the columns added since. Words get one
         more value, for words that a later input may bring: trees predict them by the mean of all
         words."""
-        found = axes_of(table, [str(n) for n in table.columns if n not in (_GROUP, _TIME)])
+        names = [str(name) for name in table.columns if name not in (_GROUP, _TIME)]
+        found = [Axis.of(table, name) for name in names]
         return tuple(
             axis if axis.is_number else replace(axis, values=(*axis.values, _UNSEEN))
             for axis in found

@@ -34,9 +34,8 @@ from harness.models.encoding.columns import (
     must_have,
     values_of,
 )
-from harness.models.folds import Fold, group_numbers, grouped_folds
-from harness.models.starchart.regression import Regression
-from harness.models.starchart.regression import fit as fit_tree
+from harness.models.folds import Fold, grouped_folds
+from harness.models.starchart.tree import Regression
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,7 +143,7 @@ class NumberTree:
         cls, columns: Array, sizes: Array, values: Array, legal: tuple[Any, ...], gain: float
     ) -> NumberTree:
         """Grow the tree with this least gain, and fit a linear model to each leaf's inputs."""
-        tree = fit_tree(columns, values, gain, _FEWEST_TO_SPLIT)
+        tree = Regression.fit(columns, values, gain, fewest_to_split=_FEWEST_TO_SPLIT)
         reached = tree.leaves(columns)
         rows = {int(leaf): reached == leaf for leaf in np.unique(reached)}
         leaves = {leaf: LinearLeaf.of(sizes[here], values[here]) for leaf, here in rows.items()}
@@ -360,10 +359,9 @@ def judge(
     time_s: Array,
     applies: Flags | None = None,
     folds: int | None = None,
-    groups: Sequence[Any] | None = None,
 ) -> Judgement:
     """Learn from all inputs but some, choose for these, and repeat for all: one input at a time as
-    published, or in `folds` folds; inputs of one of the `groups` stay together.
+    published, or in `folds` folds.
 
     `candidates` has a row a configuration; `time_s` has the shape (inputs, candidates), infinity
     for a failure; `applies`, of the same shape, says what may be chosen, by default everything.
@@ -385,7 +383,7 @@ def judge(
     legal = {str(name): values_of(candidates[name]) for name in candidates.columns}
     best = time_s.argmin(axis=1)
     chosen, is_candidate = np.empty_like(best), np.empty(len(best), dtype=bool)
-    for fold in grouped_folds(group_numbers(len(best), groups), folds or len(best), 0):
+    for fold in grouped_folds(np.arange(len(best)), folds or len(best), 0):
         model = fit(features.iloc[fold.fit], candidates.iloc[best[fold.fit]], legal)
         predicted = model.predict(features.iloc[fold.test])
         chosen[fold.test], is_candidate[fold.test] = nearest(

@@ -292,12 +292,12 @@ class InputScale:
     inputs that the scale was made from; one that is the same for all has no column, unless all
     features are. A table has a column a feature."""
 
-    features: Mapping[str, _Feature]
+    features: Mapping[str, _FeatureColumns]
 
     @classmethod
     def of(cls, table: Mapping[str, Sequence[Any]] | pd.DataFrame) -> InputScale:
         """Make the scale of a table with a row an input."""
-        features = {str(name): _Feature.of(values) for name, values in table.items()}
+        features = {str(name): _FeatureColumns.of(values) for name, values in table.items()}
         varying = {name: one for name, one in features.items() if one.deviation > _EQUAL}
         return cls(varying or {name: replace(one, deviation=1.0) for name, one in features.items()})
 
@@ -308,7 +308,7 @@ class InputScale:
 
 
 @dataclass(frozen=True)
-class _Feature:
+class _FeatureColumns:
     """How a feature becomes columns: sizes (numbers all above 0) by their base-2 logarithm, other
     numbers as they are, words one-hot."""
 
@@ -317,7 +317,7 @@ class _Feature:
     deviation: float = 1.0
 
     @classmethod
-    def of(cls, values: Sequence[Any] | pd.Series[Any]) -> _Feature:
+    def of(cls, values: Sequence[Any] | pd.Series[Any]) -> _FeatureColumns:
         """Look at the values of a feature."""
         if is_number(values):
             feature = cls(bool((np.asarray(values) > 0).all()), None)

@@ -137,13 +137,7 @@ def _are_powers(numbers: _Numbers) -> bool:
 def _twos_column(axis: int, numbers: _Numbers) -> _Columns:
     """Make the column of how many times two divides the value."""
     most = math.floor(math.log2(numbers[-1]))
-
-    def column(points: PointArray) -> Array:
-        values = _taken(numbers, points[:, axis, None])
-        twos: Array = np.log2(values & -values) / most
-        return twos
-
-    return column
+    return lambda points: np.log2((n := _taken(numbers, points[:, axis, None])) & -n) / most
 
 
 def _log_column(axis: int, numbers: _Numbers) -> _Columns:
