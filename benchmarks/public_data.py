@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.papers import tree_errors
+from benchmarks.papers import PUBLISHED_THRESHOLD, tree_errors
 from benchmarks.recordings import recorded
 from harness.core.errors import RecordingError
 from harness.models.starchart import Growth
-from harness.models.starchart.tree import PUBLISHED_THRESHOLD
 from harness.recordings.read import RecordingFile
 from harness.recordings.recording import Recording
 from harness.stats import Estimate

@@ -14,7 +14,6 @@ import pytest
 
 from benchmarks import papers, public_data, published
 from harness.models.starchart import Growth
-from harness.models.starchart.tree import PUBLISHED_THRESHOLD
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "results" / "papers.md").read_text(encoding="utf-8")
@@ -99,9 +98,9 @@ def test_record_keeps_the_figures_of_other_claims(
 
 
 def test_trees_of_the_authors_samples_are_as_good_and_as_large_as_published() -> None:
-    found, _ = papers.errors("wattage", Growth(PUBLISHED_THRESHOLD), draws=2)
+    found, _ = papers.errors("wattage", Growth(papers.PUBLISHED_THRESHOLD), draws=2)
     assert max(found) < 0.04
-    _, leaves = papers.errors("runtime", Growth(PUBLISHED_THRESHOLD), draws=2)
+    _, leaves = papers.errors("runtime", Growth(papers.PUBLISHED_THRESHOLD), draws=2)
     assert max(leaves) <= 50
 
 

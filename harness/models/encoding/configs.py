@@ -48,7 +48,6 @@ class ConfigEncoder:
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         """Make the axes; a parameter with one value has none."""
-        self._parameters = parameters
         varying = [axis for axis, p in enumerate(parameters) if len(p.values) > 1]
         sizes = [(axis, n) for axis in varying if (n := _sizes(parameters[axis])) is not None]
         own = [(axis, _own_columns(axis, parameters[axis])) for axis in varying]
@@ -60,10 +59,7 @@ class ConfigEncoder:
             for found in (own, twos, logs)
         )
         self._one, self._other = np.triu_indices(len(self._logs), 1)
-        self._count_features()
-
-    def _count_features(self) -> None:
-        probe = np.zeros((1, len(self._parameters)), dtype=np.int32)
+        probe = np.zeros((1, len(parameters)), dtype=np.int32)
         widths = [columns(probe).shape[1] for columns in (*self._own, *self._twos)]
         pairs = len(widths) + np.arange(len(self._one))
         # Each pair has a product and a ratio.

@@ -45,9 +45,9 @@ class Axis:
                 "or make all of its values words where absent is a value of its own"
             )
         found: set[Any] = set(values_of(column))
-        words = found - {None}
-        ordered = sorted(words, key=float if _are_numbers(words) else str)
-        return cls(name, (*ordered, *([None] if None in found else [])), False)
+        words = sorted(found - {None}, key=str)
+        words = sorted(words) if _are_numbers(words) else words
+        return cls(name, (*words, *found & {None}), False)
 
     def codes(self, table: pd.DataFrame) -> Indices:
         """Return the index of each value among the known ones; a number between two of these counts
@@ -111,15 +111,10 @@ class Part:
     axis: Axis
     mask: Flags
 
-    @property
-    def values(self) -> tuple[Any, ...]:
-        """The values in it."""
-        return tuple(itertools.compress(self.axis.values, self.mask))
-
     def __str__(self) -> str:
         """Render for people: `tpp <= 4`, `tpp = 1`, `tpp in {1, 2, 4}`, `tpp in {4..8}`, `layout in
         {row, column}`."""
-        name, values = self.axis.name, self.values
+        name, values = self.axis.name, list(itertools.compress(self.axis.values, self.mask))
         texts = list(map(shown, values))
         if len(texts) == 1:
             return f"{name} = {texts[0]}"

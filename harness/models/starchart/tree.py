@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from sklearn.tree import DecisionTreeRegressor
 
-PUBLISHED_THRESHOLD = 1e-6
-"""The paper has "0 or a small value"; on the authors' samples this gives their 40 leaves."""
-
 _ALPHAS = np.logspace(-1, -7, 25)
 _TINY = 1e-12  # never 0: scikit-learn would split where nothing is gained
 _FEWEST_ROWS = 2
@@ -195,8 +192,6 @@ class Growth:
     def __post_init__(self) -> None:
         if self.threshold is not None and not self.threshold >= 0:
             raise UsageError(f"the threshold must be 0 or more, not {self.threshold}")
-        if self.folds < 2:
-            raise UsageError(f"folds must be 2 or more, not {self.folds}")
 
     def __str__(self) -> str:
         if self.threshold is not None:
@@ -289,16 +284,14 @@ class Tree:
         sse, means, maxima = found.sse, self.target.shown(found.means), self.target.shown(most)
         nodes: dict[int, TreeNode] = {}
         for index in reversed(range(tree.node_count)):
-            mean, maximum = float(means[index]), float(maxima[index])
-            node = TreeNode(
-                boxes[index], int(tree.n_node_samples[index]), mean, maximum, float(sse[index])
-            )
             low, high = sides[index]
+            split: tuple[str, float, tuple[TreeNode, ...]] = ("", 0.0, ())
             if low >= 0:
                 gain = float((sse[index] - sse[low] - sse[high]) / sse[0])
-                name = self.axes[tree.feature[index]].name
-                node = replace(node, parameter=name, gain=gain, sides=(nodes[low], nodes[high]))
-            nodes[index] = node
+                split = (self.axes[tree.feature[index]].name, gain, (nodes[low], nodes[high]))
+            count, error = int(tree.n_node_samples[index]), float(sse[index])
+            mean, maximum = float(means[index]), float(maxima[index])
+            nodes[index] = TreeNode(boxes[index], count, mean, maximum, error, *split)
         return nodes[0]
 
 
