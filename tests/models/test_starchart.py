@@ -27,7 +27,7 @@ from harness.models.starchart import (
 )
 from harness.models.starchart.judging import relative_errors
 from harness.models.starchart.regions import Part
-from harness.models.starchart.tree import PUBLISHED_THRESHOLD, Regression
+from harness.models.starchart.tree import Regression
 from harness.stats import Estimate
 
 KMEANS = pd.read_csv(Path(__file__).parents[1] / "data/starchart/kmeans.csv", comment="#")
@@ -92,15 +92,19 @@ def test_partition_is_the_published_one(seed: int) -> None:
     assert found == expected
 
 
-def test_leaves_predict_the_mean_of_their_samples_with_a_large_offset() -> None:
+def test_nodes_are_their_samples_with_a_large_offset() -> None:
     table = samples().assign(time_s=lambda rows: rows["time_s"] + 1e9)
     tree = grow(table, "time_s", ["TILE", "n", "CACHE"], Growth(threshold=1e-2))
-    assert len(list(tree.root.leaves())) > 3
+    nodes = list(tree.root.nodes())
+    assert len(nodes) > 5
+    for node in nodes:
+        inside = node.box.holds(table)
+        times_s = table["time_s"][inside]
+        assert (node.count, node.maximum) == (inside.sum(), pytest.approx(times_s.max()))
+        assert node.mean == pytest.approx(times_s.mean(), rel=1e-12)
+        assert node.sse == pytest.approx(((times_s - times_s.mean()) ** 2).sum(), rel=1e-3)
     for leaf in tree.root.leaves():
-        inside = leaf.box.holds(table)
-        assert leaf.count == inside.sum()
-        assert leaf.mean == pytest.approx(table["time_s"][inside].mean(), rel=1e-12)
-        assert np.allclose(tree.predict(table[inside]), leaf.mean, rtol=1e-12)
+        assert np.allclose(tree.predict(table[leaf.box.holds(table)]), leaf.mean, rtol=1e-12)
 
 
 def test_one_full_tree_predicts_as_all_its_pruned_ones() -> None:
@@ -185,25 +189,9 @@ def test_failures_are_left_out_and_counted() -> None:
 
 
 def test_the_published_rule_gives_the_published_size() -> None:
-    tree = grow(
-        KMEANS.sample(200, random_state=0),
-        "runtime",
-        KMEANS_PARAMETERS,
-        Growth(PUBLISHED_THRESHOLD),
-    )
+    tree = grow(KMEANS.sample(200, random_state=0), "runtime", KMEANS_PARAMETERS, Growth(1e-6))
     assert 34 <= len(boxes(tree)) <= 50
     assert "leaves, no split removes less than 1e-06" in next(describe(tree))
-
-
-def test_nodes_have_the_maximum_of_their_samples() -> None:
-    table = samples(90)
-    tree = grow(table, TreeTarget("time_s", log=True), ["TILE", "n"], Growth(1e-3))
-    nodes = list(tree.root.nodes())
-    assert len(nodes) > 5
-    for node in nodes:
-        inside = table[node.box.holds(table)]["time_s"]
-        assert (len(inside), inside.max()) == pytest.approx((node.count, node.maximum))
-        assert node.sse >= 0
 
 
 # -------------------------------------------------------------------------- boxes, text
@@ -261,22 +249,17 @@ def test_picture_has_the_nodes_of_the_text_and_the_conditions() -> None:
 # -------------------------------------------------------------------------- importance
 
 
-def test_importance_is_what_the_splits_explain() -> None:
-    tree = kmeans("wattage", threshold=1e-3)
-    shares = importance(tree)
-    left = sum(leaf.sse for leaf in tree.root.leaves()) / tree.root.sse
-    assert shares.index[0] == "tpp"
-    assert shares.sum() + left == pytest.approx(1)
-
-
-def test_importance_in_a_part_of_the_space_is_that_of_its_samples_alone() -> None:
+def test_importance_is_what_the_splits_explain_of_all_samples_or_of_a_part() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"A": rng.integers(0, 4, 200), "B": rng.integers(0, 4, 200)})
-    table["time_s"] = np.where(table["A"] > 2, 100.0, table["B"])
+    table["time_s"] = np.where(table["A"] > 2, 100.0, table["B"]) + rng.normal(0, 0.1, 200)
     tree = grow(table, "time_s", ["A", "B"], Growth(threshold=1e-4))
-    assert importance(tree).index[0] == "A"
-    inside = importance(tree, "A <= 2 and B >= 1")
-    assert inside.to_dict() == pytest.approx({"B": 1.0, "A": 0.0})
+    shares, left = importance(tree), sum(leaf.sse for leaf in tree.root.leaves())
+    assert shares.index[0] == "A"
+    assert shares.sum() == pytest.approx(1 - left / tree.root.sse)
+    assert importance(tree, "A <= 2 and B >= 1").to_dict() == pytest.approx(
+        {"B": 1.0, "A": 0.0}, abs=0.02
+    )
 
 
 @pytest.mark.parametrize(
@@ -367,19 +350,6 @@ def test_a_flag_with_numbers_keeps_their_order_beside_absent(
     assert found == pytest.approx(expected)
 
 
-def test_the_numbers_of_a_flag_are_never_parted_out_of_order() -> None:
-    """Noise in which the best two sets of words would be scattered."""
-    rng = np.random.default_rng(0)
-    values = [None, *range(16, 256, 16)]
-    column = rng.choice(np.array(values, dtype=object), 200)
-    table = pd.DataFrame({"F": pd.Series(column, dtype=object), "time_s": rng.uniform(1, 2, 200)})
-    tree = grow(table, "time_s", ["F"], Growth(threshold=1e-3))
-    for leaf in tree.root.leaves():
-        part = leaf.box.parts["F"]
-        numbers = [values.index(value) for value in part.values if value is not None]
-        assert numbers == list(range(min(numbers, default=0), max(numbers, default=-1) + 1))
-
-
 def test_words_of_a_larger_table_are_predicted_by_the_mean() -> None:
     table = platforms()
     part = table[table["platform"] != "D"]
@@ -413,7 +383,6 @@ def test_words_of_a_larger_table_are_predicted_by_the_mean() -> None:
             "time_s must be above 0",
         ),
         (lambda: Growth(threshold=float("nan")), "must be 0 or more"),
-        (lambda: Growth(folds=1), "folds must be 2 or more"),
     ],
 )
 def test_what_cannot_be_grown_is_told(growing: Callable[[], object], message: str) -> None:
@@ -449,11 +418,8 @@ def test_errors_are_relative_and_those_of_a_group_count_once() -> None:
     assert (grouped.median.low, grouped.median.high, grouped.count) == (0.5, 4.0, 2)
 
 
-def test_sums_of_squares_and_gains_are_in_the_units_of_the_values() -> None:
+def test_a_split_that_gains_less_than_the_threshold_is_not_made() -> None:
     table = pd.DataFrame({"A": [0, 0, 1, 1], "y": [10.0, 12.0, 20.0, 26.0]})
-    root = grow(table, "y", ["A"], Growth(0.01)).root
-    assert [node.mean for node in root.nodes()] == pytest.approx([17.0, 11.0, 23.0])
-    assert [node.sse for node in root.nodes()] == pytest.approx([164.0, 2.0, 18.0])
-    assert root.gain == pytest.approx(144 / 164)
-    assert not grow(table, "y", ["A"], Growth(0.9)).root.sides, "144 / 164 is less"
+    assert grow(table, "y", ["A"], Growth(0.8)).root.gain == pytest.approx(144 / 164)
+    assert not grow(table, "y", ["A"], Growth(0.9)).root.sides
     assert not grow(table.assign(y=3.0), "y", ["A"], Growth(0.0)).root.sides
