@@ -45,10 +45,19 @@ def test_a_logarithmic_scale_stands_by_its_logarithm() -> None:
     assert points[[0, 1, 7, 63], 0].tolist() == pytest.approx([0, 1 / 6, 1 / 2, 1])
 
 
-def test_the_values_of_an_enumeration_are_all_equally_far_apart() -> None:
-    points = all_points(parameter("A", "enum", ("row", "column", "tiled", None)))
+@pytest.mark.parametrize(
+    ("role", "values"),
+    [
+        ("source", ("row", "column", "tiled", None)),
+        ("flag", (None, "fast", "precise")),
+        ("flag", (None, 3, 1)),  # in no order, so that they are words
+        ("flag", (None, 1, True)),
+    ],
+)
+def test_words_are_all_equally_far_apart(role: str, values: tuple[Value, ...]) -> None:
+    points = all_points(Parameter("A", "enum", values, role, values[0]))
     distances = np.linalg.norm(points[:, None] - points[None, :], axis=2)
-    np.testing.assert_allclose(distances, 1 - np.eye(4))
+    np.testing.assert_allclose(distances, 1 - np.eye(len(values)))
 
 
 @pytest.mark.parametrize("values", [(False, True), ("row", "column"), (None, 16)])
@@ -169,17 +178,6 @@ def test_a_flag_with_numbers_has_their_order_and_absent_is_far_from_all() -> Non
     assert (distances[0, 1:] >= 1).all()
 
 
-@pytest.mark.parametrize("values", [(None, "fast", "precise"), (None, 3, 1), (None, 1, True)])
-def test_a_flag_with_words_has_no_order(values: tuple[Value, ...]) -> None:
-    distances = [
-        np.linalg.norm(a - b)
-        for a, b in itertools.combinations(
-            all_points(Parameter("F", "enum", values, "flag", None)), 2
-        )
-    ]
-    assert distances == pytest.approx([1, 1, 1])
-
-
 # ----------------------------------------------------------------------------------------- inputs
 
 
@@ -188,25 +186,16 @@ def test_sizes_are_alike_by_their_ratio() -> None:
     assert [o["n"] for o in nearest_first(Input({"n": 200}), others)] == [300, 100, 4096, 1]
 
 
-def test_every_feature_counts_alike_whatever_its_range() -> None:
-    """One feature goes from 1 to 2^20, the other from 1 to 2."""
-    inputs = [Input({"m": m, "n": n}) for m, n in [(1, 1), (2**20, 2), (1, 2), (2**20, 1)]]
-    rows = feature_rows(inputs)
-    np.testing.assert_allclose(rows.std(axis=0), 1)
-
-
-def test_words_are_equal_or_not_and_all_together_one_feature() -> None:
-    inputs = [Input({"kind": kind}) for kind in ("a", "b", "c", "a")]
-    rows = feature_rows(inputs)
-    assert rows.shape == (4, 3)
-    assert rows.var(axis=0).sum() == pytest.approx(1)
-    apart = np.square(rows[:, None] - rows[None]).sum(axis=2)
+def test_every_feature_counts_alike_whatever_its_range_and_its_words() -> None:
+    rows = [(1, 1, "a"), (2**20, 2, "b"), (1, 2, "c"), (2**20, 1, "a")]
+    inputs = [Input({"m": m, "n": n, "kind": kind}) for m, n, kind in rows]
+    points = feature_rows(inputs)
+    assert points.shape == (4, 2 + 3)
+    np.testing.assert_allclose(points[:, :2].std(axis=0), 1)
+    assert points[:, 2:].var(axis=0).sum() == pytest.approx(1)
+    apart = np.square(points[:, None, 2:] - points[None, :, 2:]).sum(axis=2)
     assert apart[0, 3] == 0
     assert apart[0, 1] == pytest.approx(apart[1, 2])
-    assert [o["kind"] for o in nearest_first(inputs[1], [inputs[0], Input({"kind": "b"})])] == [
-        "b",
-        "a",
-    ]
 
 
 def test_what_is_the_same_for_all_has_no_column() -> None:

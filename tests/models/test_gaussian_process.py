@@ -96,16 +96,6 @@ def test_without_learning_hyper_parameters_and_evidence_stay() -> None:
     assert found.evidence == evidence
 
 
-def test_length_scales_grow_with_the_features_and_by_their_relative_lengths() -> None:
-    """The distance from corner to corner stays."""
-    expected = -Surrogate(*ONE)._median[0]
-    for count in (4, 100):
-        lengths = np.exp(Surrogate(np.arange(count), np.ones(count))._median[:count])
-        assert np.log(np.linalg.norm(1 / lengths)) == pytest.approx(expected)
-    lengths = np.exp(model()._median[:3])
-    assert lengths / lengths[0] == pytest.approx(LENGTHS)
-
-
 # ------------------------------------------------------------------------ predicting
 
 
