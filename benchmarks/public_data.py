@@ -22,7 +22,7 @@ from benchmarks.papers import PUBLISHED_THRESHOLD, tree_errors
 from benchmarks.recordings import recorded
 from harness.core.errors import RecordingError
 from harness.models.starchart import Growth
-from harness.recordings.read import RecordingFile
+from harness.recordings.formats import RecordingFile
 from harness.recordings.recording import Recording
 from harness.stats import Estimate
 

@@ -40,7 +40,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Outcome
 from harness.models.transfer_prior import TransferData
 from harness.recordings.files import recording_name
-from harness.recordings.read import RecordingFile, recording_files
+from harness.recordings.formats import RecordingFile, recording_files
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer
 from harness.recordings.space import ListedSpace, recording_spec

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from benchmarks.peers.landscape import Landscape, Peer
 from benchmarks.peers.ours import ALIASES
 from harness.core.errors import UsageError
-from harness.recordings.read import RecordingFile
+from harness.recordings.formats import RecordingFile
 from harness.search import resolve_techniques, techniques
 from harness.search.techniques import own_techniques
 

@@ -18,7 +18,7 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.files import check_output
 from harness.core.records import Config
 from harness.recordings.files import recording_name
-from harness.recordings.read import recording_files
+from harness.recordings.formats import recording_files
 from harness.recordings.recording import Recording
 from harness.recordings.space import recording_spec
 from harness.results import check_database, sqlite_path

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import zlib
 from array import array
 from collections.abc import Sequence
@@ -31,11 +30,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BEGINNING = 256 << 10
 
 
-SPACE = "a space"
-
-
 class FileKind(Enum):
-    """The kind of a file by its first bytes; YAML by its name."""
+    """The kind of a file, by its name and its first bytes."""
 
     DATABASE = "a results database"
     JSON = "JSON"
@@ -77,26 +73,15 @@ def file_kind(path: Path) -> FileKind:
         raise RecordingError(f"{path}: is empty")
     if content.startswith(_SQLITE):
         return FileKind.DATABASE
-    if content.removeprefix(_BYTE_ORDER_MARK).lstrip()[:1] in (b"{", b"["):
+    if path.suffix in (".yaml", ".yml"):
+        return FileKind.YAML
+    text = content.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
+    if text[:1] in ("{", "["):
         return FileKind.JSON
-    return FileKind.YAML if path.suffix in (".yaml", ".yml") else FileKind.CSV
-
-
-def known_as(path: Path) -> str | None:
-    """Name the kind of a file that is no mapping: a database, a recording, a CSV file or a space.
-
-    Returns None for everything else. Raises RecordingError where there is no file.
-    """
-    text = beginning_of(path).removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
-    if text.startswith(_SQLITE.decode()):
-        return "a results database"
-    if text.startswith("{") and re.search(r'"(cache|tune_params|results)"\s*:', text):
-        return "a recording in JSON"
-    if re.search(r"^(kernel|program|launch|inputs|constraints)\s*:", text, re.M):
-        return SPACE
     lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
     before, comma, _ = next(lines, "").partition(",")
-    return "a CSV file" if comma and ":" not in before and "{" not in before else None
+    is_table = ".csv" in path.suffixes or (comma and ":" not in before)
+    return FileKind.CSV if is_table else FileKind.YAML
 
 
 def mapping_beside(path: Path) -> Path:

@@ -17,9 +17,8 @@ from typing import Any
 from harness.core.errors import RecordingError
 from harness.core.records import Outcome, Value
 from harness.core.text import printable
-from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.files import is_list, kind_of, parse_json, refuse_json
-from harness.recordings.recording import Recording
+from harness.recordings.recording import RecordedOutcome, Recording, RecordingBuilder, typed
 
 KIND = "Kernel Tuner cache"
 

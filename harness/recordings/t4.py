@@ -17,10 +17,9 @@ from harness import __version__
 from harness.core.errors import RecordingError
 from harness.core.records import Environment, Measurement, Outcome, Value
 from harness.core.text import printable
-from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
 from harness.recordings.files import is_list, kind_of, printable_lines
 from harness.recordings.kernel_tuner import outcome_of, plain_value, samples_of
-from harness.recordings.recording import Recording
+from harness.recordings.recording import RecordedOutcome, Recording, RecordingBuilder, typed
 
 KIND = "T4 results"
 SCHEMA_VERSION = "1.1.0"

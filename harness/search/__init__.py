@@ -5,8 +5,8 @@ from harness.search import patches
 patches.apply()
 
 # OpenTuner must be patched before anything of it is used.
-from harness.search.interface import MAX_FREE_IN_A_ROW  # noqa: E402
-from harness.search.records import (  # noqa: E402
+from harness.search.driver import MAX_FREE_IN_A_ROW  # noqa: E402
+from harness.search.options import (  # noqa: E402
     EndReason,
     InputSearch,
     Progress,

@@ -3,19 +3,19 @@
 `apply` patches the installed package at run time, once. Each function of `PATCHES` fixes one
 defect and gives its symptom and location (file:line in opentuner 0.8.8), and a test of
 `tests/search/test_patches.py` fails without it. A patch that shadows a builtin does so in one
-OpenTuner module only. Code that `harness.search.drivers` replaces is not patched.
+OpenTuner module only. Code that `harness.search.driver` replaces is not patched.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
-import io
 import itertools
 import logging
 import warnings
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from dataclasses import dataclass
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,14 +86,6 @@ def leave_logging_alone() -> None:
     logging.getLogger("opentuner").addHandler(logging.NullHandler())
 
 
-def close_cpuinfo() -> None:
-    """Asking for the processor's name leaves a file open: ResourceWarning
-    (measurement/driver.py:223)."""
-    from opentuner.measurement import driver
-
-    driver.open = lambda path: io.StringIO(Path(path).read_text(encoding="utf-8"))
-
-
 # Data from elsewhere
 
 
@@ -122,14 +114,11 @@ def make_plain_requests() -> None:
     (search/technique.py:103)."""
     from opentuner.search import technique
 
-    from harness.search.rows import Request
-
     technique.DesiredResult = Request
 
 
 PATCHES: tuple[Callable[[], None], ...] = (
     leave_logging_alone,
-    close_cpuinfo,
     read_plain_pickles,
     order_populations,
     make_plain_requests,
@@ -137,6 +126,21 @@ PATCHES: tuple[Callable[[], None], ...] = (
 
 
 # Replacements
+
+
+@dataclass(eq=False)
+class Request:
+    """OpenTuner's DesiredResult without SQLAlchemy; `harness.search.storage` writes its row."""
+
+    configuration: Any
+    requestor: str
+    generation: int
+    request_date: datetime
+    tuning_run: None = None
+    limit: float | None = None
+    start_date: datetime | None = None
+    result: Any = None
+    id: int | None = None
 
 
 class _Members(list[Any]):

@@ -19,8 +19,7 @@ from harness.core.files import cache_folder
 from harness.core.machine import spare_cores
 from harness.core.program import Binary, Program
 from harness.core.records import Build, Measurement, Outcome
-from harness.measure.builds.cache import BuildCache, digests
-from harness.measure.builds.queue import BuildQueue
+from harness.measure.builds.queue import BuildCache, BuildQueue, digests
 from harness.measure.devices import Backend
 from harness.measure.kernels.measurer import KernelMeasurer
 from harness.space import ConstrainedSpace
@@ -285,7 +284,7 @@ import sys
 sys.path.insert(0, sys.argv[3])
 from pathlib import Path
 from harness.measure.device.base import Binary
-from harness.measure.builds.cache import BuildCache
+from harness.measure.builds.queue import BuildCache
 from harness.core.records import Build
 cache, data = BuildCache(Path(sys.argv[1])), sys.argv[2].encode() * 100_000
 for _ in range(200):

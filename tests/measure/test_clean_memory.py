@@ -12,7 +12,7 @@ import pytest
 from harness.core.errors import LaunchFailed
 from harness.core.program import Argument, Contents, Launch
 from harness.core.records import Outcome
-from harness.measure.device.guard_zones import (
+from harness.measure.device.bound import (
     ZONE_BYTES,
     StrayWrite,
     stray_write,
@@ -20,9 +20,9 @@ from harness.measure.device.guard_zones import (
     zone_content,
 )
 from harness.measure.kernels.data import KernelJob
-from harness.measure.kernels.worker import DataLost, DeviceWorker
+from harness.measure.kernels.device_process import DataLost, DeviceWorker
 from harness.measure.trial.occasions import Block
-from tests.helpers.fake_kernels import FOUR, fake_job, fake_worker
+from tests.helpers.fake_kernels import fake_job, fake_worker
 from tests.helpers.fakes import Array, FakeDevice
 
 OVERRUN = StrayWrite("y", 1670, behind=True)
@@ -113,7 +113,6 @@ def worker(tmp_path: Path) -> DeviceWorker:
     """A worker with a device that can be spoilt, and the data of an input on it."""
     worker = fake_worker(tmp_path, device := Spoilable(), HOST)
     give_kernels(device, worker)
-    worker.prepare(FOUR)
     return worker
 
 

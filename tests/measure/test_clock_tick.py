@@ -15,8 +15,8 @@ import pytest
 from harness.core.observations import CLOCK_ERROR, RUNS_PER_SAMPLE
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Input, Statistic, StopReason, Timing
-from harness.measure.clocks import tick as clock_tick
-from harness.measure.clocks.tick import delay_randomly, find_tick, run_sample
+from harness.measure import clocks as clock_tick
+from harness.measure.clocks import delay_randomly, find_tick, run_sample
 from harness.measure.trial.occasions import join
 from harness.measure.trial.trial import Job, measure, measure_interleaved
 from harness.stats.samples import Ragged, SampleStatistics, within_noise

@@ -14,8 +14,8 @@ import pytest
 
 from harness.core.errors import BackendUnavailable, BuildFailed, UsageError
 from harness.core.program import Binary, Program
-from harness.measure.builds.cache import digests
-from harness.measure.builds.elf import sections
+from harness.measure.builds.compiled import sections
+from harness.measure.builds.queue import digests
 from harness.measure.cuda import cubin, nvcc
 from harness.measure.cuda.binary import (
     Resources,

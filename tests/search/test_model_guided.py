@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -86,7 +86,7 @@ class Guided:
     def add_result(self, config: Config, time_s: float) -> None:
         """Pass a result on, whichever technique asked for it."""
         self.technique.driver.taken.add(config)
-        configuration = SimpleNamespace(data=dict(config))
+        configuration = SimpleNamespace(config=config)
         self.technique.on_result(SimpleNamespace(configuration=configuration, time=time_s))
 
     def ask(self) -> Config | None:
@@ -100,9 +100,9 @@ class Guided:
         for _ in range(size):
             proposal = self.ask()
             assert proposal is not None
-            driver.pending.append(SimpleNamespace(configuration=SimpleNamespace(data=proposal)))
+            driver.pending.append(SimpleNamespace(configuration=SimpleNamespace(config=proposal)))
             driver.taken.add(proposal)
-        found = [asked.configuration.data for asked in driver.pending]
+        found = [asked.configuration.config for asked in driver.pending]
         driver.pending.clear()
         return found
 
@@ -147,7 +147,7 @@ class FlatlyGuided(GaussianProcess):
         super().__init__()
         self.models: list[Flat] = []
 
-    def make_model(self, _encoder: object) -> Flat:
+    def make_model(self, _encoder: object) -> Any:
         self.models.append(Flat(evidence=len(self.models)))
         return self.models[-1]
 
@@ -234,7 +234,7 @@ def local_proposals(gain: float, space: Space) -> int:
     time, where so great a gain is expected."""
 
     class Guidance(GaussianProcess):
-        def make_model(self, _encoder: object) -> Sure:
+        def make_model(self, _encoder: object) -> Any:
             return Sure(gain)
 
     guided, known = Guided(space, make=Guidance), space.sample(random.Random(3), 40)

@@ -13,7 +13,7 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.search import EndReason, techniques
-from harness.search.interface import MAX_FREE_IN_A_ROW
+from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.search.manipulator import SpaceManipulator
 from harness.search.techniques import UniformRandom, own_techniques
 from harness.search.techniques.self_contained import steps_up
@@ -214,7 +214,7 @@ class Refusing(FormulaMeasurer):
 def test_refusals_are_not_counted_and_failures_are(
     outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.search.interface.MAX_FREE_IN_A_ROW", 15)  # one that counts resets
+    monkeypatch.setattr("harness.search.driver.MAX_FREE_IN_A_ROW", 15)  # one that counts resets
     spec = make_spec(tmp_path)
     found = ran(spec, tmp_path / "r.db", Refusing(outcome), technique=["UniformRandom"])
     mine = [test for test in found.tests if test.plan.problem == spec.inputs[0]]

@@ -95,7 +95,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         type=_text,
         metavar="ADDRESS",
         help="measure on the workers of a Dask cluster: the scheduler's address such as "
-        "tls://HOST:8786, or local:N for N workers on this machine; --device then names a model",
+        "tls://HOST:8786; --device then names a model",
     )
     group.add_argument(
         "--insecure",

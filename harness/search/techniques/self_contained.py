@@ -77,7 +77,7 @@ class HillClimb(SelfContained, SequentialSearchTechnique):  # type: ignore[misc]
             here = min(steps, key=self._time_s)
 
     def _tried(self, space: Space, here: Any) -> list[Any]:
-        found = steps_up(space, Config(here.data))
+        found = steps_up(space, here.config)
         return [self.driver.get_configuration(dict(step)) for step in found]
 
     def _time_s(self, configuration: Any) -> float:

@@ -1,31 +1,24 @@
-"""Dask's distributed, imported when it is first used (it takes a second), and the address of a
-scheduler: whether it may be used without encryption."""
+"""The scheduler: its address, which may need encryption, and how a worker serves it.
+
+Dask's distributed is imported when it is first used, since that takes a second.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ipaddress
+import signal
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from harness.core.errors import BackendUnavailable, UsageError
+from harness.fleet import agent
 
-LOCAL = "local:"
-"""The beginning of an address that stands for a cluster on this machine, such as `local:2`."""
-
-
-def local_count(address: str) -> int | None:
-    """Return the number of workers of a cluster on this machine; None for a scheduler's address.
-
-    Raises UsageError for a number that is none.
-    """
-    if not address.startswith(LOCAL):
-        return None
-    text = address.removeprefix(LOCAL)
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
-        raise UsageError(f"--cluster {LOCAL}N needs a number of workers from 1, got {text!r}")
-    return int(text)
+_CONNECT_S = 30
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def check_address(address: str, insecure: bool = False) -> None:
@@ -38,8 +31,8 @@ def check_address(address: str, insecure: bool = False) -> None:
         is_whole = False
     if not is_whole:
         raise UsageError(
-            f"`{address}` is no address of a scheduler; expected tls://HOST:PORT, "
-            "tcp://127.0.0.1:PORT or local:N"
+            f"`{address}` is no address of a scheduler; expected tls://HOST:PORT or "
+            "tcp://127.0.0.1:PORT (for the devices of this machine alone, write --device all)"
         )
     if parts.scheme == "tls" or insecure or _is_loopback(parts.hostname or ""):
         return
@@ -51,12 +44,9 @@ def check_address(address: str, insecure: bool = False) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
+    with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost"
 
 
 @cache
@@ -98,3 +88,35 @@ def check_certificates(address: str, role: str) -> None:
                 f"{address} needs a certificate, but `distributed.comm.tls.{name}` of Dask's "
                 f"settings {found}; docs/fleet.md shows the file, such as ~/.config/dask/fleet.yaml"
             )
+
+
+def check_can_serve(address: str, insecure: bool) -> None:
+    """Raise UsageError for an address that nobody should use, and for an encrypted one without a
+    certificate; BackendUnavailable without Dask."""
+    check_address(address, insecure)
+    load_distributed()
+    check_certificates(address, "worker")
+
+
+def serve(address: str) -> None:
+    """Serve a scheduler until it ends, or a signal asks this process to end.
+
+    Raises BackendUnavailable where no scheduler answers.
+    """
+    try:
+        asyncio.run(_served(address))
+    finally:
+        agent.end_agents()
+
+
+async def _served(address: str) -> None:
+    distributed = load_distributed()
+    serving = distributed.Worker(address, nthreads=1, death_timeout=_CONNECT_S, dashboard=False)
+    try:
+        await serving
+    except (OSError, asyncio.TimeoutError) as error:
+        raise BackendUnavailable(f"no scheduler answers at {address}: {error}") from None
+    loop = asyncio.get_running_loop()
+    for number in _ENDING:
+        loop.add_signal_handler(number, lambda: loop.create_task(serving.close()))
+    await serving.finished()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.core.errors import RecordingError, UsageError
 from harness.core.invocation import command_line
-from harness.recordings.csv_reader import check_mapped_csv, read_mapped_csv
+from harness.recordings.csv_file import check_mapped_csv, read_mapped_csv
 from harness.recordings.files import FileKind, decoded, file_kind, read_bounded
 from harness.recordings.kernel_tuner import is_cache, parse_cache, read_cache
 from harness.recordings.recording import Recording
