@@ -22,8 +22,7 @@ from harness.dispatch.rendering import (
 )
 from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
 from harness.dispatch.tree_text import comment_on
-from harness.models.encoding.columns import Column, ColumnKind, LinearTerm
-from harness.models.encoding.parts import LOG2_DIGITS
+from harness.models.encoding.columns import LOG2_DIGITS, Column, ColumnKind, LinearTerm
 
 _INT32 = range(-(2**31) + 1, 2**31)
 

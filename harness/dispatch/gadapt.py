@@ -38,8 +38,8 @@ from harness.models.encoding.columns import (
     column_values,
     derive_columns,
     tuned_range,
+    values_of,
 )
-from harness.models.starchart.axes import values_of
 
 if TYPE_CHECKING:
     import pandas as pd

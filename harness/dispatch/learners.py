@@ -12,7 +12,7 @@ import numpy as np
 from harness.core.arrays import Flags, Indices
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.portfolio import first_applicable, static_order
-from harness.models.encoding.inputs import InputScale
+from harness.models.encoding.columns import InputScale
 
 if TYPE_CHECKING:
     import pandas as pd

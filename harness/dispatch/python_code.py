@@ -23,8 +23,7 @@ from harness.dispatch.rendering import (
 )
 from harness.dispatch.spelling import bare, docstring, plain, wrapped
 from harness.dispatch.tree_text import comment_on
-from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
-from harness.models.encoding.parts import LOG2_DIGITS
+from harness.models.encoding.columns import LOG2_DIGITS, Column, ColumnKind, LinearTerm, TunedRange
 from harness.space_file.workload import CALLS, CHOICE, TITLE
 
 _PROVENANCE = ("databases", "inputs", "choice", "harness_version", "date")

@@ -27,7 +27,7 @@ from harness.dispatch.json_format import JsonDispatcher
 from harness.dispatch.package import files_of
 from harness.dispatch.python_code import python_module
 from harness.dispatch.verdict import Judged
-from harness.models.encoding.parts import digits_of_log2
+from harness.models.encoding.columns import digits_of_log2
 from harness.space_file import LaunchPlan
 from tests.helpers.dispatch_examples import (
     PROVENANCE,
