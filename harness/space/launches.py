@@ -11,7 +11,7 @@ from harness.core.kernel_name import is_plain, reference_lines, words_of
 from harness.core.program import ANY_CARVEOUT, Launch, Program
 from harness.core.records import Config, DeviceLimits, Value
 from harness.source.kernel_source import macro_lines
-from harness.space.protocol import Space
+from harness.space.space import Space
 from harness.space_file import LaunchPlan, Spec
 from harness.space_file.compiler import CompilerPlan
 
