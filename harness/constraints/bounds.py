@@ -25,9 +25,9 @@ conditions."""
 
 _MAYBE: Bounds = (np.array(False), np.array(True))
 
-_DIVISIONS = (ast.Div, ast.FloorDiv)
-_MONOTONIC = (ast.Add, ast.Sub, ast.Mult, *_DIVISIONS)
-_MONOTONIC_FUNCTIONS = ("min", "max", "ceil", "floor", "ceil_div")
+_DIVISIONS = {ast.Div, ast.FloorDiv, "ceil_div"}
+_SIGNS = {ast.Add, ast.Sub, ast.Mult, ast.USub, ast.UAdd}
+_MONOTONIC = {*_SIGNS, *_DIVISIONS, "min", "max", "ceil", "floor"}
 
 
 def exactly(value: Any) -> Bounds | None:
@@ -66,13 +66,12 @@ def _is_monotonic(node: ast.expr, operands: Sequence[Bounds]) -> bool:
     """Whether an operation is monotonic in each operand: a quotient where no divisor is zero."""
     if isinstance(node, ast.Call):
         assert isinstance(node.func, ast.Name)
-        is_division = node.func.id == "ceil_div"
-        is_known = node.func.id in _MONOTONIC_FUNCTIONS
+        operation: object = node.func.id
     else:
-        is_division = isinstance(node, ast.BinOp) and isinstance(node.op, _DIVISIONS)
-        is_known = not isinstance(node, ast.BinOp) or isinstance(node.op, _MONOTONIC)
-    divisor = operands[-1]
-    return is_known and not (is_division and np.any((divisor[0] <= 0) & (divisor[1] >= 0)))
+        operation = type(node.op) if isinstance(node, (ast.BinOp, ast.UnaryOp)) else None
+    low, high = operands[-1]
+    may_be_undefined = operation in _DIVISIONS and np.any((low <= 0) & (high >= 0))
+    return operation in _MONOTONIC and not may_be_undefined
 
 
 def _corners(node: ast.expr, operands: Sequence[Bounds]) -> Sequence[Table]:
@@ -82,7 +81,7 @@ def _corners(node: ast.expr, operands: Sequence[Bounds]) -> Sequence[Table]:
 
 
 def _extremes(arrays: Sequence[Table]) -> Bounds | None:
-    low, high = functools.reduce(np.minimum, arrays), functools.reduce(np.maximum, arrays)
+    low, high = (functools.reduce(np.minimum, arrays), functools.reduce(np.maximum, arrays))
     return (low, high) if np.isfinite(low).all() and np.isfinite(high).all() else None
 
 

@@ -44,7 +44,10 @@ class Diagram:
         most_edges: int,
     ) -> None:
         """`fixed` has the values of all other names. Raises TooLarge."""
-        states = _States(order, domains, constraints, fixed)
+        parts = Parts(order, domains, fixed)
+        for constraint in constraints:
+            parts.add(constraint)
+        states = _States(parts)
         self.order, edges = order, 0
         self._targets: list[Table] = []
         for position, name in enumerate(order):
@@ -100,22 +103,15 @@ class Diagram:
 class _States:
     """The states between two parameters, advanced parameter by parameter."""
 
-    def __init__(
-        self,
-        order: Sequence[str],
-        domains: Domains,
-        constraints: Iterable[Expression],
-        fixed: Mapping[str, Value],
-    ) -> None:
-        parts = Parts(order, domains, fixed)
-        for constraint in constraints:
-            parts.add(constraint)
+    def __init__(self, parts: Parts) -> None:
         # Parts of conditions that always hold are not needed.
         self._parts = {number: p for number, p in enumerate(parts.all) if p.conditions}
         self._last_use = dict.fromkeys(self._parts, -1)
         for part in self._parts.values():
-            for operand in part.parts:
-                self._last_use[operand] = max(self._last_use[operand], part.last)
+            for operand in part.operands:
+                if self._parts[operand].last >= 0:
+                    self._last_use[operand] = max(self._last_use[operand], part.last)
+        self._constants = {n: part.table for n, part in self._parts.items() if part.last < 0}
         self._values: dict[int, Table] = {}
         self.count = 0 if parts.is_false else 1
 
@@ -123,7 +119,7 @@ class _States:
         """Give the parameter at this position its values; returns the next state of each edge."""
         shape = (self.count, extent)
         alive: Table = np.ones(shape, dtype=bool)
-        known = {number: column[:, None] for number, column in self._values.items()}
+        known = self._constants | {n: column[:, None] for n, column in self._values.items()}
         edges: tuple[Table, ...] = ()  # the states and values that are left, once these are few
         for number, part in self._parts.items():
             if part.last == position:
@@ -133,7 +129,8 @@ class _States:
                     alive &= truth(known[number])
                     if not edges and np.count_nonzero(alive) * _FEW < alive.size:
                         edges = np.nonzero(alive)
-                        known = {n: np.broadcast_to(f, shape)[edges] for n, f in known.items()}
+                        columns = known.keys() - self._constants
+                        known |= {n: np.broadcast_to(known[n], shape)[edges] for n in columns}
                         alive = np.ones(len(edges[0]), dtype=bool)
         left = np.nonzero(alive)
         state, value = (axis[left] for axis in edges) if edges else left

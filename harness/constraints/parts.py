@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.constraints.arithmetic import MAX_EXACT, apply, numbers_of, truth
+from harness.constraints.arithmetic import MAX_EXACT, apply, as_value, numbers_of, truth
 from harness.constraints.bounds import Bounds, Table, bounds_of, exactly, truth_bounds
 from harness.constraints.expression import Expression, evaluate, operands_of
 from harness.core.errors import ExpressionError
@@ -37,47 +37,36 @@ class TooLarge(Exception):
     """The constraints connect too many combinations."""
 
 
-Operand = int | ast.Constant
-"""The index of a part, or a constant."""
-
-
 @dataclass
 class Part:
     """A node of a condition.
 
-    `last` is the position, in the order, of the last parameter that it needs. A part has a `node`
-    over its operands, or a `table`: over the values of its parameter, or of its operands. `bounds`
-    hold whatever the parameters are. `conditions` are those that it is a part of, or is itself.
+    `last` is the position, in the order, of the last parameter that it needs, -1 for a constant. A
+    part has a `node` over its operands, which are parts, or a `table`: over the values of its
+    parameter, or of its operands, or the constant. `bounds` hold whatever the parameters are.
+    `conditions` are those that it is a part of, or is itself.
     """
 
     last: int
-    operands: tuple[Operand, ...]
+    operands: tuple[int, ...]
     node: ast.expr | None = None
-    table: Table | None = None
+    table: Any = None
     bounds: Bounds | None = None
     is_whole: bool = False
     conditions: set[int] = field(default_factory=set)
 
-    @property
-    def parts(self) -> list[int]:
-        """The operands that are parts."""
-        return [operand for operand in self.operands if isinstance(operand, int)]
-
-    def value(self, known: Mapping[int, Table]) -> Table:
+    def value(self, known: Mapping[int, Any]) -> Any:
         """Compute the part from its operands' values, which broadcast together."""
-        if self.table is None:
-            assert self.node is not None
-            values = [known[o] if isinstance(o, int) else o.value for o in self.operands]
+        values = [known[operand] for operand in self.operands]
+        if self.node is not None:
             return np.asarray(apply(self.node, values))
-        found: Table = self.table
-        return found[tuple(known[part] for part in self.parts)] if self.operands else found
+        return self.table[tuple(values)] if values else self.table
 
     def bounds_with(self, known: Mapping[int, Bounds | None]) -> Bounds | None:
         """Return the part's bounds from its operands' bounds."""
         if self.node is None:
             return self.bounds
-        below = [known[o] if isinstance(o, int) else exactly(o.value) for o in self.operands]
-        return bounds_of(self.node, below)
+        return bounds_of(self.node, [known[operand] for operand in self.operands])
 
 
 class Parts:
@@ -88,8 +77,7 @@ class Parts:
         self._position = {name: position for position, name in enumerate(order)}
         self._domains = domains
         self._fixed = fixed
-        self._known: dict[object, Operand] = {}
-        self._columns: dict[str, Table | None] = {}
+        self._known: dict[object, int] = {}
         self.all: list[Part] = []
         self.is_false = False  # whether some condition is false whatever the parameters are
 
@@ -101,30 +89,30 @@ class Parts:
             except (ExpressionError, TypeError, OverflowError):
                 self._add_condition(self._tabulated(condition))
 
-    def _add_condition(self, condition: Operand) -> None:
-        if isinstance(condition, ast.Constant):
-            self.is_false = self.is_false or not truth(condition.value)
-            return
-        sure, possible = truth_bounds(self.all[condition].bounds)
+    def _add_condition(self, condition: int) -> None:
+        if self.all[condition].last < 0:
+            sure = possible = bool(truth(self.all[condition].table))
+        else:
+            sure, possible = map(bool, truth_bounds(self.all[condition].bounds))
         self.is_false = self.is_false or not possible
         below = [] if sure else [condition]
         while below:
             part = self.all[below.pop()]
             part.conditions.add(condition)
-            below += part.parts
+            below += part.operands
 
     # ----------------------------------------------------------------- building
 
-    def _part(self, node: ast.expr) -> Operand:
+    def _part(self, node: ast.expr) -> int:
         key = ast.dump(node)
         if key not in self._known:
             self._known[key] = self._made(node)
         return self._known[key]
 
-    def _made(self, node: ast.expr) -> Operand:
+    def _made(self, node: ast.expr) -> int:
         names = _names(node) & self._position.keys()
         if not names:
-            return ast.Constant(evaluate(node, self._fixed))
+            return self._constant(evaluate(node, self._fixed))
         if len(names) == 1:
             return self._leaf(node, names.pop())
         if isinstance(node, ast.BoolOp):
@@ -138,7 +126,9 @@ class Parts:
     def _leaf(self, node: ast.expr, name: str) -> int:
         """Add a part over one parameter, as a table over the parameter's values."""
         values = self._domains[name]
-        column, found = self._column(name), None
+        if len(values) > MAX_EDGES:
+            raise TooLarge(f"{name} has {len(values):,} values")
+        column, found = numbers_of(values), None
         if column is not None:
             found = evaluate(node, {**self._fixed, name: column})
         elif len(values) <= _MAX_EVALUATIONS:
@@ -148,33 +138,26 @@ class Parts:
         table = np.broadcast_to(found, len(values))
         return self._added_table(self._position[name], (), table)
 
-    def _added_table(self, last: int, operands: tuple[Operand, ...], table: Table) -> int:
+    def _constant(self, value: Any) -> int:
+        return self._added(Part(-1, (), None, value, exactly(value), isinstance(value, int)))
+
+    def _added_table(self, last: int, operands: tuple[int, ...], table: Table) -> int:
         ends = exactly(table)
         bounds = None if ends is None else (ends[0].min(), ends[1].max())
         is_whole = bool(np.all((np.floor(table) == table) | (table != table)))
         return self._added(Part(last, operands, None, table, bounds, is_whole))
 
-    def _column(self, name: str) -> Table | None:
-        """Return a parameter's values as an array; None unless all are numbers."""
-        if name not in self._columns:
-            if len(self._domains[name]) > MAX_EDGES:
-                raise TooLarge(f"{name} has {len(self._domains[name]):,} values")
-            self._columns[name] = numbers_of(self._domains[name])
-        return self._columns[name]
-
-    def _is_exact(self, op: ast.operator, terms: Sequence[Operand]) -> bool:
+    def _is_exact(self, op: ast.operator, terms: Sequence[int]) -> bool:
         """Whether a sum or product is the same in any order: whole, and up to MAX_EXACT."""
-        if not all(self._is_whole(term) for term in terms):
+        parts = [self.all[term] for term in terms]
+        if not all(part.is_whole and part.bounds for part in parts):
             return False
-        most = []
-        for term in terms:
-            bounds = self.all[term].bounds if isinstance(term, int) else exactly(term.value)
-            most.append(math.inf if bounds is None else max(1.0, *map(abs, map(float, bounds))))
+        most = [max(1.0, *map(abs, map(float, part.bounds or ()))) for part in parts]
         return (sum(most) if isinstance(op, ast.Add) else math.prod(most)) <= MAX_EXACT
 
-    def _chain(self, node: ast.BinOp | ast.BoolOp, terms: Sequence[Operand]) -> Operand:
+    def _chain(self, node: ast.BinOp | ast.BoolOp, terms: Sequence[int]) -> int:
         """Combine the terms of an associative operation in the order in which they are known."""
-        first, *rest = sorted(terms, key=self._last)
+        first, *rest = sorted(terms, key=lambda term: self.all[term].last)
         for term in rest:
             key = (type(node.op), first, term)
             if key not in self._known:
@@ -182,31 +165,30 @@ class Parts:
             first = self._known[key]
         return first
 
-    def _inner(self, node: ast.expr, terms: Sequence[Operand]) -> Operand:
+    def _inner(self, node: ast.expr, terms: Sequence[int]) -> int:
+        parts = [self.all[term] for term in terms]
+        last = max(part.last for part in parts)
         # Numbers in place of the parts show whether the operation has a value for numbers.
-        tried = apply(node, [np.ones(1) if isinstance(t, int) else t.value for t in terms])
-        parts = [term for term in terms if isinstance(term, int)]
-        if not parts:
-            return ast.Constant(tried)
+        tried = apply(node, [part.table if part.last < 0 else np.ones(1) for part in parts])
+        if last < 0:
+            return self._constant(as_value(tried))
         is_whole = isinstance(node, (ast.Compare, ast.BoolOp)) or (
-            _gives_whole(node) and all(map(self._is_whole, terms))
+            _gives_whole(node) and all(part.is_whole for part in parts)
         )
-        last = max(self.all[part].last for part in parts)
-        made = Part(last, tuple(terms), node, is_whole=is_whole)
-        made.bounds = made.bounds_with({part: self.all[part].bounds for part in parts})
-        return self._added(made)
+        bounds = bounds_of(node, [part.bounds for part in parts])
+        return self._added(Part(last, tuple(terms), node, None, bounds, is_whole))
 
-    def _tabulated(self, node: ast.expr) -> Operand:
+    def _tabulated(self, node: ast.expr) -> int:
         """Add a condition as a table over the indices of its names' values."""
         names = [name for name in self._domains if name in _names(node)]
         domains = {name: self._domains[name] for name in names}
         table = truth_table(partial(evaluate, node), domains, self._fixed, is_strict=False)
         if not names:
-            return ast.Constant(bool(table))
+            return self._constant(bool(table))
         last = max(self._position[name] for name in names)
         return self._added_table(last, tuple(map(self._index, names)), table)
 
-    def _index(self, name: str) -> Operand:
+    def _index(self, name: str) -> int:
         """Return the part that is the index of a parameter's value."""
         key = (name, "index")
         if key not in self._known:
@@ -217,14 +199,6 @@ class Parts:
     def _added(self, part: Part) -> int:
         self.all.append(part)
         return len(self.all) - 1
-
-    def _last(self, operand: Operand) -> int:
-        return self.all[operand].last if isinstance(operand, int) else -1
-
-    def _is_whole(self, operand: Operand) -> bool:
-        if isinstance(operand, int):
-            return self.all[operand].is_whole
-        return isinstance(operand.value, int)
 
 
 def _names(node: ast.expr) -> set[str]:

@@ -183,14 +183,18 @@ class Solutions:
 
     def _judged(self, constraint: Expression, picked: Mapping[str, Table]) -> Table:
         """Evaluate a constraint on many points: all at once where they are numbers."""
-        names = [name for name in self._domains if name in constraint.names]
-        columns = {name: _at(self._domains[name], picked[name]) for name in names}
-        try:
-            if all(isinstance(column, np.ndarray) for column in columns.values()):
+        listed = {
+            name: [values[k] for k in picked[name].tolist()]
+            for name, values in self._domains.items()
+            if name in constraint.names
+        }
+        columns = {name: numbers_of(values) for name, values in listed.items()}
+        if all(column is not None for column in columns.values()):
+            try:
                 return np.asarray(constraint.holds({**self._fixed, **columns}))
-        except ExpressionError:
-            pass  # for some points perhaps not
-        rows = (dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True))
+            except ExpressionError:
+                pass  # for some points perhaps not
+        rows = (dict(zip(listed, row, strict=True)) for row in zip(*listed.values(), strict=True))
         return np.array([constraint.allows({**self._fixed, **row}) for row in rows], dtype=bool)
 
     def nearest(self, point: Sequence[int], cost: Callable[[str], Table]) -> list[int] | None:
@@ -202,14 +206,6 @@ class Solutions:
         for diagram in self._diagrams:
             found |= diagram.nearest(cost)
         return list(found.values())
-
-
-def _at(values: Sequence[Value], indices: Table) -> Sequence[Value] | Table:
-    """Return the values with these indices, as an array if all values are numbers."""
-    if isinstance(values, range):
-        return indices.astype(np.int64) * values.step + values.start
-    numbers = numbers_of(values)
-    return [values[index] for index in indices.tolist()] if numbers is None else numbers[indices]
 
 
 def _below(rng: np.random.Generator, total: int, count: int) -> Table:

@@ -118,10 +118,6 @@ class ConstrainedSpace(Space):
         """Say of many points whether they are legal, shape (points,)."""
         return self._solutions.contains(points)
 
-    def is_point(self, config: Mapping[str, Value]) -> bool:
-        """Whether the configuration has a value of each parameter, legal or not."""
-        return self.points.why_no_point(config) is None
-
     def _why_constrained(self, config: Mapping[str, Value]) -> str | None:
         values = {**self._given, **config}
         for constraint in self.constraints:

@@ -70,15 +70,8 @@ def launch_of(
     carveout = ANY_CARVEOUT
     if plan.carveout is not None:
         carveout = _whole(plan.carveout, values, least=ANY_CARVEOUT)
-    return Launch(
-        function,
-        group,
-        grid,
-        tuple(arguments),
-        shared_bytes,
-        cooperative=plan.cooperative,
-        carveout=carveout,
-    )
+    passed = tuple(arguments)
+    return Launch(function, group, grid, passed, shared_bytes, (), plan.cooperative, carveout)
 
 
 def _whole(expression: Expression, values: Mapping[str, Value], least: int = 1) -> int:

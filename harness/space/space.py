@@ -45,9 +45,9 @@ class Space(ABC):
     def why_illegal(self, config: Mapping[str, Value]) -> str | None:
         """Return what is wrong with a configuration, with its values; None if it is legal."""
 
-    @abstractmethod
     def is_point(self, config: Mapping[str, Value]) -> bool:
         """Whether the configuration has a value of each parameter, legal or not."""
+        return self.points.why_no_point(config) is None
 
     @abstractmethod
     def are_legal(self, points: PointArray) -> npt.NDArray[np.bool_]:
