@@ -40,9 +40,9 @@ from harness.measure.programs.measurer import ProgramMeasurer
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec
 
-LocalMeasurer = KernelMeasurer | ProgramMeasurer
+_LocalMeasurer = KernelMeasurer | ProgramMeasurer
 
-Announced = tuple[Sequence[tuple[Input, Sequence[Measurement]]], Sequence[Config]]
+_Announced = tuple[Sequence[tuple[Input, Sequence[Measurement]]], Sequence[Config]]
 """Earlier measurements of inputs, and configurations to build."""
 
 _THREADS = 256
@@ -154,10 +154,7 @@ class Agent:
     all actors of a worker."""
 
     def __init__(self, driver: str) -> None:
-        """`driver` is the campaign, by the name of its database.
-
-        An earlier process of the same campaign has ended, and so is what still runs for it.
-        """
+        """`driver` is the campaign, by the name of its database."""
         self.driver = driver
         self.in_use: set[str] = set()  # the UUIDs of its devices
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="harness-agent")
@@ -165,16 +162,13 @@ class Agent:
         self._spec: Spec | None = None
         self._fitted: Spec | None = None
         self._spaces: dict[Input, ConstrainedSpace] = {}
-        self._measurers: dict[str, LocalMeasurer] = {}  # by UUID; the first one has the builds
+        self._measurers: dict[str, _LocalMeasurer] = {}  # by UUID; the first one has the builds
         self._has_ended = False
         self._open = ExitStack()
         # Dask drops an agent in its event loop, which must not wait for processes that end.
         end = threading.Thread(target=_ended, args=(self._open,), daemon=True)
         weakref.finalize(self, end.start).atexit = False
-        with _changing:
-            for earlier in [each for each in _agents if each.driver == driver]:
-                earlier.end()
-            _agents.add(self)
+        _agents.add(self)
 
     async def run(self, method: str, *args: object) -> Any:
         """Call another method in a thread; what is wrong with this worker is no fault of the
@@ -199,17 +193,20 @@ class Agent:
     def open(self, uuid: str) -> OpenedDevice:
         """Open the measurer of a device.
 
-        Raises DeviceBusy where another campaign measures on the device, BackendUnavailable.
+        An earlier process of the same campaign has ended, and so is what still runs for it. Raises
+        DeviceBusy where another campaign measures on the device, BackendUnavailable.
         """
         device = self._device(uuid)
         with _changing:
-            for other in _agents:
-                if other is not self and uuid in other.in_use:
+            users = [each for each in _agents if each is not self and uuid in each.in_use]
+            for user in users:
+                if user.driver != self.driver:
                     raise DeviceBusy(
                         f"another campaign measures on {device.model} of {device.host_name}, that "
-                        f"of {other.driver}. Wait until it ends, or name another device with "
+                        f"of {user.driver}. Wait until it ends, or name another device with "
                         "--device"
                     )
+                user.end()
             self.in_use.add(uuid)
         try:
             with self._opening:
@@ -229,11 +226,11 @@ class Agent:
             raise BackendUnavailable(f"this worker has no device {uuid}")
         return device
 
-    def _measurer(self, device: FleetDevice) -> LocalMeasurer:
+    def _measurer(self, device: FleetDevice) -> _LocalMeasurer:
         """Open a measurer, which is closed with this agent; those of kernels share their builds."""
         assert self._spec is not None, "it was stored"
         made = offer()
-        measurer: LocalMeasurer
+        measurer: _LocalMeasurer
         if device.backend is None:
             self._open.enter_context(locked(device.uuid, device.model))
             measurer = ProgramMeasurer(self._spec, builders=made.builders)
@@ -250,7 +247,7 @@ class Agent:
         return measurer
 
     def measure(
-        self, uuid: str, announced: Announced, method: str, problem: Input, *args: object
+        self, uuid: str, announced: _Announced, method: str, problem: Input, *args: object
     ) -> tuple[Any, tuple[str, ...]]:
         """Call `measure` or `measure_interleaved` of a measurer, on an input; return what it
         returns, and its notices."""
@@ -264,7 +261,7 @@ class Agent:
             measurer.expect(space, expected)
         return getattr(measurer, method)(space, problem, *args), tuple(measurer.notices)
 
-    def _space(self, measurer: LocalMeasurer, problem: Input) -> ConstrainedSpace:
+    def _space(self, measurer: _LocalMeasurer, problem: Input) -> ConstrainedSpace:
         assert self._fitted is not None, "a device is open"
         if problem not in self._spaces:
             limits, compiler = measurer.limits, measurer.compiler

@@ -10,15 +10,15 @@ import csv
 import hashlib
 import io
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from harness.core.errors import RecordingError, UsageError
 from harness.core.records import Measurement, Value, shown
-from harness.core.text import printable
+from harness.core.text import first_few, printable
 from harness.recordings.csv_mapping import (
     TECHNIQUE,
     ColumnMapping,
@@ -37,7 +37,8 @@ from harness.recordings.files import (
     recording_name,
 )
 from harness.recordings.recording import Recording, RecordingBuilder, typed
-from harness.space_file import Spec
+from harness.space import position_of
+from harness.space_file import Parameter, Spec
 
 MAX_ROWS = 2_000_000
 MAX_MESSAGE = 50_000
@@ -79,43 +80,39 @@ def _readings(text: str) -> Iterator[Value]:
         yield float(value)
 
 
-def _listed_value(name: str, values: Sequence[Value], text: str) -> Value:
+def _listed_value(parameter: Parameter, text: str) -> Value:
     """Return the listed value that a cell means; 64 may also be written 64.0.
 
     Raises ValueError where no value matches.
     """
     for reading in _readings(text.strip()):
-        if isinstance(values, range):
-            if type(reading) is int and reading in values:
-                return reading
-        else:
-            for value in values:
-                if typed(value) == typed(reading):
-                    return value
+        if position_of(parameter, reading) is not None:
+            return reading
+    values = parameter.values
     if isinstance(values, range):
         listed = f"{values[0]} to {values[-1]} by {values.step}"
     else:
-        listed = ", ".join(map(shown, values[:_MAX_LISTED]))
-        listed += ", ..." if len(values) > _MAX_LISTED else ""
-    raise ValueError(f"{name} is {text[:60]!r}, which is none of its values: {listed}")
+        listed = first_few(map(shown, values), ", ", _MAX_LISTED)
+    raise ValueError(f"{parameter.name} is {text[:60]!r}, which is none of its values: {listed}")
 
 
-def _feature(name: str, known: Sequence[Value], text: str) -> Value:
+def _listed(name: str, values: Sequence[Value]) -> Parameter:
+    return Parameter(name, "enum", tuple(values), "source", values[0])
+
+
+def _feature(name: str, known: Set[tuple[type, Value]], text: str) -> Value:
     """Return the value that a cell means; `known` are those of the space's inputs, which need not
     have it. Raises ValueError where it is a word and all of theirs are numbers."""
-    word = text.strip()
-    for reading in _readings(word):
-        if any(typed(reading) == typed(value) for value in known):
-            return reading
-    numbers = (value for value in _readings(word) if type(value) in (int, float))
-    found = next(numbers, word)
-    if isinstance(found, str) and not any(isinstance(value, str) for value in known):
+    readings = list(_readings(text.strip()))
+    listed = [reading for reading in readings if typed(reading) in known]
+    numbers = [reading for reading in readings if type(reading) in (int, float)]
+    if not (listed or numbers or any(kind is str for kind, _ in known)):
         raise ValueError(f"{name} is {text[:60]!r}; it must be a number")
-    _check_printable(name, [word])
-    return found
+    _check_printable(name, readings[:1])
+    return [*listed, *numbers, *readings][0]
 
 
-def _column_values(name: str, texts: Sequence[str]) -> Sequence[Value]:
+def _column_values(name: str, texts: Sequence[Any]) -> Sequence[Value]:
     """Convert the distinct cells of a column to values.
 
     The column holds numbers and words such as `true` only if all of its cells are such: `12e4`
@@ -134,22 +131,10 @@ def _column_values(name: str, texts: Sequence[str]) -> Sequence[Value]:
     return values
 
 
-def _check_printable(name: str, texts: Sequence[str]) -> None:
+def _check_printable(name: str, texts: Iterable[Value]) -> None:
     for text in texts:
-        if not text.isprintable():
-            raise ValueError(f"{name} is {text[:60]!r}; texts must be printable")
-
-
-class _Cells(dict[str, Hashable]):
-    """The cells of one column as the builder takes them, each text converted once."""
-
-    def __init__(self, read: Callable[[str], Value] | None) -> None:
-        super().__init__()
-        self._read = read
-
-    def __missing__(self, text: str) -> Hashable:
-        self[text] = typed(self._read(text)) if self._read else text.strip()
-        return self[text]
+        if not str(text).isprintable():
+            raise ValueError(f"{name} is {str(text)[:60]!r}; texts must be printable")
 
 
 # ------------------------------------------------------------------------------- reading
@@ -290,26 +275,23 @@ def _read(
 
     `spec` is a space that implies the mapping; for `compiler` see Recording.
     """
-    readers: dict[str, Callable[[str], Value]] = {}
-    orders: dict[str, Sequence[Value]] = {name: v or () for name, v in mapping.parameters.items()}
-    if spec is not None:
-        orders = {p.name: p.values for p in spec.tuned_for(compiler)}
-        for name in spec.features:
-            known = list(dict.fromkeys(problem[name] for problem in spec.inputs))
-            readers[name] = partial(_feature, name, known)
-    for name, values in orders.items():
-        if values:
-            readers[name] = partial(_listed_value, name, values)
     names = (*mapping.features, *mapping.parameters)
-    builder = RecordingBuilder(
-        file.path, mapping.features, list(mapping.parameters), _column_values
-    )
-    # By index: by column name, reading would take twice as long.
-    cells_at = [(_Cells(readers.get(name)), file.header.index(name)) for name in names]
+    readers: dict[str, Callable[[str], Value]] = dict.fromkeys(names, str.strip)
+    if spec is None:
+        listed = [_listed(name, values) for name, values in mapping.parameters.items() if values]
+    else:
+        listed = list(spec.tuned_for(compiler))
+        for name in spec.features:
+            known = {typed(problem[name]) for problem in spec.inputs}
+            readers[name] = partial(_feature, name, known)
+    readers |= {parameter.name: partial(_listed_value, parameter) for parameter in listed}
+    inferred = {name for name in names if readers[name] is str.strip}
+    builder = RecordingBuilder(file.path, mapping.features, list(mapping.parameters), readers)
+    cells_at = [file.header.index(name) for name in names]
     outcomes = OutcomeReader(file.header, mapping, is_mapped=spec is None)
     for line, row in file.rows():
         try:
-            builder.add([cells[row[k]] for cells, k in cells_at], outcomes.read(row))
+            builder.add([row[k] for k in cells_at], outcomes.read(row))
         except ValueError as error:
             raise RecordingError(f"{file.path}:{line}: {error}") from None
     return builder.finish(
@@ -317,8 +299,9 @@ def _read(
         kind="CSV",
         device=mapping.device or "unknown",
         sha256=hashlib.sha256(identity).hexdigest(),
-        orders=orders,
+        orders={p.name: p.values for p in listed},
         compiler=compiler,
+        values_of=lambda name, cells: _column_values(name, cells) if name in inferred else cells,
     )
 
 
@@ -356,7 +339,7 @@ def _check_cells(values: Mapping[str, Sequence[Value]]) -> None:
     """Raise UsageError where a parameter's value would be read back as another value."""
     for name, known in values.items():
         for value in known:
-            read = _listed_value(name, known, shown(value))
+            read = _listed_value(_listed(name, known), shown(value))
             if typed(read) != typed(value):
                 raise UsageError(
                     f"{name} has the values {value!r} and {read!r}, which look alike in CSV; "

@@ -10,10 +10,10 @@ from pathlib import Path
 from harness.core.errors import RecordingError, UsageError
 from harness.core.invocation import command_line
 from harness.recordings.csv_file import check_mapped_csv, read_mapped_csv
-from harness.recordings.files import FileKind, decoded, file_kind, read_bounded
-from harness.recordings.kernel_tuner import is_cache, parse_cache, read_cache
+from harness.recordings.files import FileKind, file_kind, parse_json, read_bounded
+from harness.recordings.kernel_tuner import read_cache
 from harness.recordings.recording import Recording
-from harness.recordings.t4 import is_t4, read_t4
+from harness.recordings.t4 import read_t4
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,15 @@ def read_recording(path: Path, mapping: Path | None = None) -> Recording:
     if mapping is not None:
         raise UsageError(f"--mapping is for CSV files, and {path} is JSON; leave it out")
     content = read_bounded(path)
-    data, notes = parse_cache(path, decoded(path, content))
-    digest = hashlib.sha256(content).hexdigest()
-    if is_cache(data):
-        return read_cache(path, data, digest, notes)
-    if is_t4(data) and not notes:
-        return read_t4(path, data, digest)
+    data, is_interrupted = parse_json(path, content)
+    digest, names = hashlib.sha256(content).hexdigest(), data if isinstance(data, dict) else {}
+    try:
+        if "cache" in names and "tune_params" in names:
+            return read_cache(path, data, digest, is_interrupted)
+        if "results" in names and not is_interrupted:
+            return read_t4(path, data, digest)
+    except ValueError as error:
+        raise RecordingError(f"{path}: {error}") from None
     raise RecordingError(
         f"{path}: is JSON, but neither a Kernel Tuner cache (`tune_params` and `cache`) nor T4 "
         "results (`results`)"

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import getitem
+from operator import getitem, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,6 @@ class RecordedTable:
         medians = (statistics.median(s) if o is Outcome.OK else np.inf for o, s in pairs)
         return np.fromiter(medians, dtype=np.float64, count=len(self))
 
-    @cached_property
-    def best(self) -> int | None:
-        """The row with the least median; None where every row failed."""
-        return int(self.times_s.argmin()) if np.isfinite(self.times_s).any() else None
-
     def rows_of(self, positions: PointArray) -> list[int | None]:
         """Find the row of each configuration, shape (configurations, parameters)."""
         return list(map(self._rows.get, self._keys(positions)))
@@ -137,8 +132,9 @@ class Recording:
 
     def optimum(self, problem: Input) -> Measurement | None:
         """Return the fastest measurement of an input; None where every row failed."""
-        row = self.tables[problem].best
-        return None if row is None else self.measurement(problem, row)
+        times_s = self.tables[problem].times_s
+        works = np.isfinite(times_s).any()
+        return self.measurement(problem, int(times_s.argmin())) if works else None
 
     @cached_property
     def measurements(self) -> Mapping[tuple[Input, Config], Measurement]:
@@ -218,37 +214,51 @@ class _InputRows:
         return RecordedTable(positions, self.outcomes, self.samples_s, self.messages)
 
 
+class _Column(dict[Hashable, int]):
+    """The cells of one column, each with a code; cells that mean the same value share one."""
+
+    def __init__(self, read: Callable[[Any], Value]) -> None:
+        super().__init__()
+        self._read = read
+        self._codes: dict[tuple[type, Value], int] = {}
+
+    def __missing__(self, cell: Hashable) -> int:
+        self[cell] = code = self._codes.setdefault(typed(self._read(cell)), len(self._codes))
+        return code
+
+    @property
+    def distinct(self) -> list[Value]:
+        """The values by their codes."""
+        return [value for _, value in self._codes]
+
+
 class RecordingBuilder:
-    """Gathers rows of cells. Each distinct cell of a column is kept once, by a code."""
+    """Gathers rows of cells. Each distinct value of a column is kept once, by a code."""
 
     def __init__(
         self,
         path: Path,
         features: Sequence[str],
         parameters: Sequence[str],
-        values_of: Callable[[str, Sequence[str]], Sequence[Value]] | None = None,
+        readers: Mapping[str, Callable[[Any], Value]] | None = None,
     ) -> None:
-        """`values_of` reads all texts of a column together. Raises RecordingError for names that
-        no search can work with."""
-        self._path, self._values_of = path, values_of
+        """Cells are `typed` values, unless `readers` read those of each column. Raises
+        RecordingError for names that no search can work with."""
+        self._path = path
         self._features, self._parameters = tuple(features), tuple(parameters)
-        _check_names(path, (*features, *parameters))
+        names = (*features, *parameters)
+        _check_names(path, names)
         if not parameters:
             raise RecordingError(f"{path}: names no parameter; there is nothing to search")
-        self._cells: list[dict[Any, int]] = [{} for _ in (*features, *parameters)]
+        self._columns = [_Column(readers[n] if readers else itemgetter(1)) for n in names]
         self._inputs: dict[tuple[int, ...], _InputRows] = {}
 
     def add(self, cells: Sequence[Hashable], ended: RecordedOutcome) -> None:
         """Add a row: the cells of the features, then those of the parameters.
 
-        A cell is either `typed(value)` or text, throughout its column. Rows with equal cells are
-        samples of one measurement.
+        Rows with equal values are samples of one measurement. Raises ValueError as the readers do.
         """
-        try:
-            codes = array("i", map(getitem, self._cells, cells))
-        except KeyError:  # a cell that is new
-            pairs = zip(self._cells, cells, strict=True)
-            codes = array("i", [known.setdefault(cell, len(known)) for known, cell in pairs])
+        codes = array("i", map(getitem, self._columns, cells))
         width = len(self._features)
         problem = tuple(codes[:width])
         rows = self._inputs.get(problem) or self._inputs.setdefault(problem, _InputRows())
@@ -264,19 +274,25 @@ class RecordingBuilder:
         notes: Sequence[str] = (),
         orders: Mapping[str, Sequence[Value]] | None = None,
         compiler: str | None = None,
+        values_of: Callable[[str, list[Value]], Sequence[Value]] = lambda _, values: values,
     ) -> Recording:
         """Build the recording.
 
-        `orders` has the values of parameters in the order that the file lists; see Recording for
-        the rest. Raises RecordingError where no row was added, or a column makes no sense.
+        `orders` has the values of parameters in the order that the file lists, and `values_of`
+        may read all values of a column again together; see Recording for the rest. Raises
+        RecordingError where no row was added, or a column makes no sense.
         """
         if not self._inputs:
             raise RecordingError(f"{self._path}: holds no measurement")
         width, orders, name = len(self._features), orders or {}, recording_name(self._path)
-        pairs = list(zip((*self._features, *self._parameters), self._cells, strict=True))
-        columns = [self._column(column, list(cells)) for column, cells in pairs]
+        names = (*self._features, *self._parameters)
+        pairs = zip(names, self._columns, strict=True)
+        try:
+            columns = [values_of(column, cells.distinct) for column, cells in pairs]
+        except ValueError as error:
+            raise RecordingError(f"{self._path}: {error}") from None
         parameters, moves = [], []
-        for (column, _), found in zip(pairs[width:], columns[width:], strict=True):
+        for column, found in zip(self._parameters, columns[width:], strict=True):
             parameters.append(_parameter(column, found, orders.get(column, ())))
             known = {typed(value): place for place, value in enumerate(parameters[-1].values)}
             moves.append(np.array([known[typed(value)] for value in found], np.int32))
@@ -298,15 +314,6 @@ class RecordingBuilder:
             notes=tuple(notes),
             compiler=compiler,
         )
-
-    def _column(self, name: str, cells: Sequence[Any]) -> Sequence[Value]:
-        """Return a column's values, by the codes of its cells."""
-        if self._values_of is None or isinstance(cells[0], tuple):
-            return [value for _, value in cells]
-        try:
-            return self._values_of(name, cells)
-        except ValueError as error:
-            raise RecordingError(f"{self._path}: {error}") from None
 
 
 def _check_names(path: Path, names: Sequence[str]) -> None:

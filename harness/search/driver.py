@@ -29,7 +29,7 @@ from harness.search.manipulator import Cfg, SpaceManipulator
 from harness.search.options import LOG_HEAD, EndReason, InputSearch, SearchOptions, Tally
 from harness.search.patches import Request
 from harness.search.storage import RunTables
-from harness.search.techniques import SelfContained
+from harness.search.techniques.self_contained import SelfContained
 
 MAX_FREE_IN_A_ROW = 200
 """A search that does not count refusals ends after so many in a row. If one configuration in
@@ -83,7 +83,7 @@ class Driver(SearchDriver):  # type: ignore[misc]
     ) -> None:
         """`run_id` is our row of the run, `tables` are OpenTuner's."""
         self.run_id, self.tables = run_id, tables
-        self.tally = Tally(search.plan, search.space, options.free_outcomes, search.report)
+        self.tally = Tally(search, options)
         self.taken = set(options.held_out)  # and those asked for; the others may be drawn
         self.pending: list[Request] = []
         self._search, self._stop_at = search, options.stop_at
@@ -108,18 +108,14 @@ class Driver(SearchDriver):  # type: ignore[misc]
         # Techniques tie their requests to this. Tied to a stored run, each would join its session,
         # which examines all its objects at every commit.
         self.tuning_run = None
-        if tables.is_continued:
-            self._drop_second_bandit()
-        for log in self.plugins:
-            if isinstance(log, FileDisplayPlugin):
-                print(LOG_HEAD, file=log.out)
-
-    def _drop_second_bandit(self) -> None:
-        """Drop the rows that OpenTuner has just made of its bandit: a continued run has them."""
-        for made in list(self.session.new):
+        # A continued run has the rows of its bandit, which OpenTuner has just made again.
+        for made in list(self.session.new) if tables.is_continued else ():
             if isinstance(made, BanditInfo):
                 made.tuning_run = None
             self.session.expunge(made)
+        for log in self.plugins:
+            if isinstance(log, FileDisplayPlugin):
+                print(LOG_HEAD, file=log.out)
 
     def search(self) -> EndReason:
         """Search to the end; say why there was nothing more to do."""
@@ -243,9 +239,14 @@ class Driver(SearchDriver):  # type: ignore[misc]
     def _answer(self, request: Request, best: Any) -> Any:
         """Return the result of a request; store what is new about it, unless a replay waits."""
         search, config = self._search, request.configuration.config
-        stored = search.known.get(config)
+        stored, fastest = search.known.get(config), self.tally.best
         request.start_date, began_s = datetime.now(), time.monotonic()
-        measurement = self._measure(config) if stored is None else stored.measurement
+        if stored is None:
+            best_s = fastest.time_s if fastest else None
+            problem = search.plan.problem
+            measurement = search.measurer.measure(search.space, problem, config, best_s)
+        else:
+            measurement = stored.measurement
         request.result = result = _result(request, measurement)
         result.collection_cost = time.monotonic() - began_s
         result.was_new_best = best is None or self.objective.lt(result, best)
@@ -259,11 +260,6 @@ class Driver(SearchDriver):  # type: ignore[misc]
             if not is_replay or waits_s >= _WRITE_EVERY_S:
                 self.write()
         return result
-
-    def _measure(self, config: Config) -> Measurement:
-        search, best = self._search, self.tally.best
-        best_s = best.time_s if best else None
-        return search.measurer.measure(search.space, search.plan.problem, config, best_s)
 
     def write(self) -> None:
         """Commit the tests that have ended since the last call.

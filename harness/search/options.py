@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -99,35 +99,6 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
-class Tally:
-    """Counts the tests of a search, and remembers the best measurement."""
-
-    def __init__(
-        self, plan: RunPlan, space: Space, free: Container[Outcome], report: Report
-    ) -> None:
-        """Tests with the outcomes `free` do not count; `report` gets each test."""
-        self._plan, self._total = plan, space.budget(plan.test_limit)
-        self._free, self._report = free, report
-        self.tests = 0  # that counted, replayed ones included
-        self.free_in_a_row = 0
-        self.best: Measurement | None = None
-
-    def note(self, measurement: Measurement, replayed: bool) -> None:
-        """Take in and report a test that has ended."""
-        if measurement.outcome in self._free:
-            self.free_in_a_row += 1
-        else:
-            self.free_in_a_row = 0
-            self.tests += 1
-        if measurement.outcome is Outcome.OK and (
-            self.best is None or measurement.time_s < self.best.time_s
-        ):
-            self.best = measurement
-        self._report(
-            Progress(self._plan, self.tests, self._total, measurement, self.best, replayed)
-        )
-
-
 @dataclass(frozen=True)
 class InputSearch:
     """One input to search: its space, where it is measured and stored, and what is known of it.
@@ -146,6 +117,31 @@ class InputSearch:
     seeds: Sequence[Config] = ()
     transfer: TransferData | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tally:
+    """Counts the tests of a search, and remembers the best measurement."""
+
+    def __init__(self, search: InputSearch, options: SearchOptions) -> None:
+        self._plan, self._report = search.plan, search.report
+        self._free = options.free_outcomes
+        self.total = search.space.budget(search.plan.test_limit)
+        self.tests = 0  # that counted, replayed ones included
+        self.free_in_a_row = 0
+        self.best: Measurement | None = None
+
+    def note(self, measurement: Measurement, replayed: bool) -> None:
+        """Take in and report a test that has ended."""
+        if measurement.outcome in self._free:
+            self.free_in_a_row += 1
+        else:
+            self.free_in_a_row = 0
+            self.tests += 1
+        if measurement.outcome is Outcome.OK and (
+            self.best is None or measurement.time_s < self.best.time_s
+        ):
+            self.best = measurement
+        self._report(Progress(self._plan, self.tests, self.total, measurement, self.best, replayed))
 
 
 class EndReason(str, Enum):

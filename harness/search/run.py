@@ -10,10 +10,8 @@ import numpy as np
 from opentuner.resultsdb.connect import DB_VERSION
 from opentuner.resultsdb.models import Base, _Meta
 
-from harness.core.errors import UsageError
 from harness.core.machine import notes
 from harness.core.records import Config, Measurement
-from harness.core.text import suggestion
 from harness.results import ENDED, Store
 from harness.results.selecting import refusing_damage
 from harness.results.server import lock_shared_rows
@@ -21,29 +19,8 @@ from harness.results.tables import make_tables
 from harness.search.driver import Driver
 from harness.search.manipulator import SpaceManipulator
 from harness.search.options import EndReason, InputSearch, Searched, SearchOptions, Tally
-from harness.search.patches import OFFERED
 from harness.search.storage import RunTables
-from harness.search.techniques import own_techniques
 from harness.space import Space
-
-DEFAULT_TECHNIQUE = "GaussianProcess"
-"""The technique that `auto` means: the best of those compared on recorded spaces."""
-
-
-def techniques() -> tuple[str, ...]:
-    """Return the names that --technique takes."""
-    return tuple(sorted({*OFFERED, *own_techniques()}))
-
-
-def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
-    """Check the names of techniques, and replace `auto` by the default. Raises UsageError."""
-    offered = techniques()
-    resolved = tuple(DEFAULT_TECHNIQUE if name == "auto" else name for name in names)
-    for name in resolved:
-        if name not in offered:
-            hint = suggestion(name, [*offered, "auto"], "--list-techniques lists them")
-            raise UsageError(f"there is no technique {name}; {hint}")
-    return resolved
 
 
 def make_opentuner_tables(store: Store) -> None:
@@ -87,16 +64,12 @@ def _begun(search: InputSearch, options: SearchOptions) -> Driver:
     begun = store.begin_run(plan, {**notes(), **search.notes}, search.seeds)
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     manipulator = SpaceManipulator(space, random.Random(f"{stream}:draws"), search.transfer)
+    args, info = options.for_opentuner(), manipulator.parameters_to_json()
     with refusing_damage(store.connection):
-        tables = RunTables(
-            store.session,
-            plan,
-            options.for_opentuner(),
-            manipulator.parameters_to_json(),
-            begun.tuning_run_id,
-        )
+        tables = RunTables(store.session, plan, args, info, begun.tuning_run_id)
     store.tie_run(begun.id, tables.run.id)
-    _seed_techniques(stream)
+    random.seed(stream)  # techniques draw from the two global generators
+    np.random.seed(random.getrandbits(32))
     seeds = _starts(begun.seeds, options.seeds, space)
     return Driver(search, options, begun.id, seeds, manipulator, tables)
 
@@ -112,10 +85,9 @@ class EndedSearch:
 
     def report(self, search: InputSearch, options: SearchOptions) -> Searched:
         """Report the tests up to the limit, without asking the techniques for them again."""
-        tally = Tally(search.plan, search.space, options.free_outcomes, search.report)
-        budget = search.space.budget(search.plan.test_limit)
+        tally = Tally(search, options)
         for measurement in self.answers:
-            if self.ended is EndReason.LIMIT and tally.tests == budget:
+            if self.ended is EndReason.LIMIT and tally.tests == tally.total:
                 break  # a run with a higher limit has made the rest
             tally.note(measurement, replayed=True)
         return Searched(self.run_id, tally.tests, self.ended)
@@ -139,15 +111,9 @@ def find_ended(search: InputSearch, options: SearchOptions) -> EndedSearch | Non
         return None
     ended = EndReason(run.ended)
     counted = sum(measurement.outcome not in options.free_outcomes for measurement in answers)
-    ends_by_itself = ended in (EndReason.REFUSED, EndReason.TECHNIQUE)
-    is_done = ends_by_itself or counted >= search.space.budget(search.plan.test_limit)
+    is_spent = counted >= search.space.budget(search.plan.test_limit)
+    is_done = is_spent or ended in (EndReason.REFUSED, EndReason.TECHNIQUE)
     return EndedSearch(run.id, ended, answers) if is_done else None
-
-
-def _seed_techniques(stream: str) -> None:
-    """Seed the two global generators that techniques draw from."""
-    random.seed(stream)
-    np.random.seed(random.getrandbits(32))
 
 
 def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:

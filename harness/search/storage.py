@@ -13,17 +13,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from opentuner.resultsdb.models import (
-    Configuration,
-    DesiredResult,
-    Input,
-    InputClass,
-    Machine,
-    MachineClass,
-    ProgramVersion,
-    Result,
-    TuningRun,
-)
+from opentuner.resultsdb import models
 from opentuner.search.objective import MinimizeTime
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -50,13 +40,13 @@ class RunTables:
         """Make the rows of a run, or continue the run with this id."""
         self._session = session
         name, space = plan.spec.name, plan.spec.space_sha256
-        version = ProgramVersion.get(session, "harness", name, space, parameter_info)
+        version = models.ProgramVersion.get(session, "harness", name, space, parameter_info)
         session.flush()
         self.program_id: int = version.program.id
-        self.run: Any = session.get(TuningRun, run_id) if run_id else None
+        self.run: Any = session.get(models.TuningRun, run_id) if run_id else None
         self.is_continued = self.run is not None
         if self.run is None:
-            self.run = TuningRun(
+            self.run = models.TuningRun(
                 uuid=uuid.uuid4().hex,
                 name=(args.label or "unnamed")[:_LONGEST_NAME],
                 args=args,
@@ -65,18 +55,17 @@ class RunTables:
                 objective=MinimizeTime(),
             )
             session.add(self.run)
-        machine_class = MachineClass.get(session, "default")
-        input_class = InputClass.get(session, version.program, name)
+        machine_class = models.MachineClass.get(session, "default")
+        input_class = models.InputClass.get(session, version.program, name)
         self.run.machine_class, self.run.input_class = machine_class, input_class
         self.run.state = "RUNNING"
-        machine = self._found_or_added(Machine, name=platform.node())
+        machine = self._found_or_added(models.Machine, name=platform.node())
         if machine.machine_class is None:
             machine.machine_class = machine_class
             machine.cpu, machine.cores = processor(), os.cpu_count()
-            memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-            machine.memory_gb = memory_bytes / 2**30
-        # Its path is the input as readable JSON.
-        problem = self._found_or_added(Input, input_class=input_class, path=plan.problem.json)
+            machine.memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+        path = plan.problem.json  # so that a person can read which input it is
+        problem = self._found_or_added(models.Input, input_class=input_class, path=path)
         session.flush()
         self._shared = {
             "machine_id": machine.id,
@@ -101,14 +90,15 @@ class RunTables:
         to read all of them for each input would take the square of what a campaign measures."""
         by_program: dict[int, dict[str, int]] = self._session.info.setdefault(RunTables, {})
         if self.program_id not in by_program:
-            query = select(Configuration.hash, Configuration.id)
-            rows = self._session.execute(query.where(Configuration.program_id == self.program_id))
+            columns = models.Configuration.__table__.c
+            query = select(columns.hash, columns.id).where(columns.program_id == self.program_id)
+            rows = self._session.execute(query)
             by_program[self.program_id] = {row.hash: row.id for row in rows}
         return by_program[self.program_id]
 
     def _read_tested(self) -> set[str]:
-        query = select(Configuration.hash).join(Result)
-        return set(self._session.scalars(query.where(Result.tuning_run_id == self.run.id)))
+        query = select(models.Configuration.hash).join(models.Result)
+        return set(self._session.scalars(query.where(models.Result.tuning_run_id == self.run.id)))
 
     def add(self, tests: Sequence[tuple[Request, Any]]) -> list[int]:
         """Add requests with OpenTuner's results; return the results' ids, in order."""
@@ -126,7 +116,7 @@ class RunTables:
             }
             for request, result in tests
         ]
-        ids = insert_returning_ids(connection, Result.__table__, results)
+        ids = insert_returning_ids(connection, models.Result.__table__, results)
         requests = [
             {
                 "configuration_id": self._id_of(request.configuration),
@@ -140,7 +130,7 @@ class RunTables:
             }
             for (request, _), result_id in zip(tests, ids, strict=True)
         ]
-        insert_rows(connection, DesiredResult.__table__, requests)
+        insert_rows(connection, models.DesiredResult.__table__, requests)
         return ids
 
     def _add_configurations(self, configurations: Sequence[Any]) -> None:
@@ -149,7 +139,7 @@ class RunTables:
             for found in configurations
             if found.hash not in self._configuration_ids
         ]
-        ids = insert_returning_ids(self._session.connection(), Configuration.__table__, rows)
+        ids = insert_returning_ids(self._session.connection(), models.Configuration.__table__, rows)
         self._new_ids = dict(zip((row["hash"] for row in rows), ids, strict=True))
 
     def _id_of(self, configuration: Any) -> int:

@@ -79,17 +79,11 @@ class StoredSources:
         """`wanted` says whether new runs start from them."""
         self._store, self._wanted, self._warn = store, wanted, warn
         self._now: tuple[DeviceResults, ...] | None = None
-        self._of_run: dict[Input, tuple[DeviceResults, ...]] = {}
         self._rows: dict[DeviceResults, Mapping[Input, MeasurementRows]] = {}
         self._tasks: dict[tuple[DeviceResults, Input], SourceTask | None] = {}
 
     def of(self, plan: RunPlan) -> tuple[DeviceResults, ...]:
         """Return the results that a run began with, or will begin with."""
-        if plan.problem not in self._of_run:
-            self._of_run[plan.problem] = self._find(plan)
-        return self._of_run[plan.problem]
-
-    def _find(self, plan: RunPlan) -> tuple[DeviceResults, ...]:
         store = self._store
         begun = store.notes_of_begun(plan)
         if begun is not None:

@@ -20,7 +20,6 @@ from harness.core.text import counted, first_few
 from harness.models.encoding.columns import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search import (
-    MAX_FREE_IN_A_ROW,
     EndReason,
     InputSearch,
     Progress,
@@ -30,6 +29,7 @@ from harness.search import (
     search_input,
     sole_technique,
 )
+from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.tuning.devices import EqualDevices
 from harness.tuning.state import State
 

@@ -23,7 +23,8 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, SampleRole
 from harness.models.starchart import Axis, Growth, TreeTarget, grow
 from harness.models.starchart.judging import ErrorSummary, relative_errors
-from harness.search import MAX_FREE_IN_A_ROW, REFUSALS
+from harness.search.driver import MAX_FREE_IN_A_ROW
+from harness.search.techniques.self_contained import REFUSALS
 
 RESERVED = 200
 FEWEST_PAIRS = 40

@@ -119,3 +119,14 @@ def test_a_file_with_an_absolute_path_must_be_equal_on_the_worker(tmp_path: Path
     data.write_text("another")
     with pytest.raises(BackendUnavailable, match=rf"no {data}, or another one than this machine"):
         bundle.unpacked()
+
+
+def test_files_that_are_too_large_are_named(kernel: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.fleet.bundle.MOST_BYTES", 100)
+    largest = max(
+        (kernel.sources["opencl"].path, kernel.host), key=lambda path: path.stat().st_size
+    )
+    with pytest.raises(
+        UsageError, match=rf"bytes, and a worker takes 100; the largest is {largest}"
+    ):
+        pack(kernel)

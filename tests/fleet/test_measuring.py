@@ -21,6 +21,7 @@ from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.core.records import Config, Input, Outcome
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer, make_offer
+from harness.fleet.bundle import pack
 from harness.fleet.measurers import Fleet, FleetRequest, open_fleet
 from harness.measure.choose import fitted_to
 from harness.measure.devices import Backend
@@ -243,6 +244,24 @@ def test_a_worker_builds_runs_and_verifies_a_program_without_the_users_files(
         measurer.close()
         with _fleet(spec, machines, "another") as other:
             assert list(other.measurers) == list(fleet.measurers)
+
+
+def test_an_agent_takes_over_the_devices_that_it_opens_alone(
+    monkeypatch: pytest.MonkeyPatch, own_cache: None, tmp_path: Path
+) -> None:
+    devices = tuple(FleetDevice(uuid, "a CPU", uuid, None) for uuid in ("one", "two"))
+    monkeypatch.setattr(agent, "_offers", [Offer(harness.__version__, devices, 1)])
+    bundle = pack(write_program(tmp_path))
+    first, second, again = agents = [agent.Agent("this") for _ in range(3)]
+    for each in agents:
+        each.store(bundle)
+    first.open("one")
+    second.open("two")
+    again.open("one")
+    assert [each.in_use for each in agents] == [set(), {"two"}, {"one"}]
+    second.close("two")
+    again.close("one")
+    assert [each.in_use for each in agents] == [set()] * 3
 
 
 def test_a_machine_without_a_device_offers_programs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,12 +255,6 @@ def test_short_launches_give_no_energy(meter: Meter) -> None:
     assert found == {"launch_share": pytest.approx(0.85)}
 
 
-def test_counters_that_move_too_seldom_give_no_energy(meter: Meter) -> None:
-    for seconds, is_known in ((4e-3, False), (8e-3, True)):
-        found = measure_energy(lambda: meter.spend(1e-3, 100), lambda: None, meter, seconds)
-        assert ("energy_j" in found) is is_known
-
-
 def test_a_thread_sees_a_counter_move_until_it_is_left() -> None:
     values = count()
     threads = threading.active_count()

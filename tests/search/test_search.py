@@ -115,17 +115,6 @@ def test_values_of_another_type_are_another_configuration(manipulator: SpaceMani
     assert manipulator.hash_config(backwards) == manipulator.hash_config(config)
 
 
-def test_a_configuration_does_not_change_with_the_proposal_it_was_made_from(
-    manipulator: SpaceManipulator,
-) -> None:
-    made: Any = Driver.__new__(Driver)
-    made._configurations, made.manipulator = {}, manipulator
-    proposal = manipulator.seed_config()
-    configuration = made.get_configuration(proposal)
-    proposal["DEPTH"] = 64
-    assert configuration.data == manipulator.seed_config()
-
-
 def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(
     spec: Spec, tmp_path: Path
 ) -> None:

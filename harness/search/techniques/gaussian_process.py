@@ -11,7 +11,6 @@ import numpy.typing as npt
 from opentuner.search.technique import SearchTechnique
 from threadpoolctl import ThreadpoolController
 
-from harness.models.encoding.configs import ConfigEncoder
 from harness.models.gaussian_process import Surrogate, standardised
 from harness.search.manipulator import Cfg
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
@@ -72,17 +71,16 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
         self._relearn_at = 0.0
         self._drew = False  # the last proposal was a uniform draw
 
-    def make_model(self, encoder: ConfigEncoder) -> Surrogate:
-        """Make an untrained model of the points of an encoder."""
-        return Surrogate(encoder.groups, encoder.relative_lengths)
-
     @property
     def _known(self) -> Memory:
         if self._memory is None:
             rng = np.random.default_rng(self.manipulator.rng.getrandbits(64))
             memory = Memory(self.manipulator.space, rng, self.manipulator.transfer)
             count = 1 if memory.prior is None else 2
-            self._models = [self.make_model(memory.encoder) for _ in range(count)]
+            encoder = memory.encoder
+            self._models = [
+                Surrogate(encoder.groups, encoder.relative_lengths) for _ in range(count)
+            ]
             self._memory = memory
         return self._memory
 
