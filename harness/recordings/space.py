@@ -125,18 +125,11 @@ class ListedSpace(Space):
             raise UsageError("the recording holds no legal configuration of this input")
         near = self._near(here, None)
         near = near if len(near) else self._listed
-        steps = np.abs(near - np.array(here))
-        away = np.where(self._scales, steps / self._widths, steps != 0).sum(axis=1)
+        steps, scales = np.abs(near - np.array(here)), [is_scale(p) for p in self.parameters]
+        widths = [len(p.values) - 1 for p in self.parameters]
+        away = np.where(scales, steps / np.array(widths), steps != 0).sum(axis=1)
         nearest = np.flatnonzero(away <= away.min() + _SAME_DISTANCE)
         return self.decode(near[rng.choice(nearest)].tolist())
-
-    @cached_property
-    def _scales(self) -> npt.NDArray[np.bool_]:
-        return np.array([is_scale(p) for p in self.parameters], dtype=bool)
-
-    @cached_property
-    def _widths(self) -> npt.NDArray[np.float64]:
-        return np.array([len(p.values) - 1 for p in self.parameters], dtype=np.float64)
 
     # --------------------------------------------------------------- encoding
 
