@@ -76,7 +76,6 @@ class Tuned:
 
         campaign = self.campaign
         key = campaign.state.run_plan(campaign.spec.inputs[0]).key
-        key = dataclasses.replace(key, problem=None)
         return self.store.read(lambda: results_of(self.store, key, self.request.database))
 
 

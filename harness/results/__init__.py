@@ -1,15 +1,14 @@
 """Read and write the results database: plain tables next to OpenTuner's, and the SQL on them."""
 
 from harness.core.records import Interleaved
-from harness.results.cells import CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
 from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.connect import reading, writing
 from harness.results.gathering import as_rows
 from harness.results.inserting import insert_returning_ids, insert_rows
 from harness.results.lock import check_database
+from harness.results.measured import InterleavedByConfigs, by_configs, interleaved_groups
 from harness.results.merge import Added, merge_database
 from harness.results.notes import (
-    ABLATION,
     ENDED,
     EXHAUSTED,
     LAUNCH_LIMITS,
@@ -17,13 +16,7 @@ from harness.results.notes import (
     SPACE_FILE,
     WARM_START,
 )
-from harness.results.read import (
-    InterleavedByConfigs,
-    by_configs,
-    interleaved_groups,
-    last_interleaved,
-    read_measurements,
-)
+from harness.results.read import CampaignKey, read_measurements
 from harness.results.runs import (
     Run,
     StoredCampaign,
@@ -32,7 +25,7 @@ from harness.results.runs import (
     read_campaign,
     read_commands,
 )
-from harness.results.selecting import CampaignKey
+from harness.results.schema import ABLATION, CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
 from harness.results.sessions import LEFT_OUT, Command
 from harness.results.store import RunPlan, Store, Stored
 from harness.results.url import sqlite_path, without_password
@@ -70,7 +63,6 @@ __all__ = [
     "insert_returning_ids",
     "insert_rows",
     "interleaved_groups",
-    "last_interleaved",
     "merge_database",
     "placed_runs",
     "read_campaign",

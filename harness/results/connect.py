@@ -48,11 +48,6 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def shown_name(connection: Connection) -> str:
-    """Return the path or URL of a connection's database, without its password."""
-    return str(connection.get_execution_options().get("database", connection.engine.url))
-
-
 def _print_notice(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from typing import Any, NoReturn
+from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
@@ -38,7 +40,7 @@ def make_engine(database: str, url: URL, writer: ServerWriter | None = None) -> 
         engine = create_engine(
             url,
             json_serializer=_to_json,
-            json_deserializer=_from_bytes if is_postgres else from_json,
+            json_deserializer=_text,
             execution_options={"database": without_password(database)},
             **options,
         )
@@ -60,6 +62,11 @@ def make_engine(database: str, url: URL, writer: ServerWriter | None = None) -> 
     return engine
 
 
+def shown_name(connection: Connection) -> str:
+    """Return the path or URL of a connection's database, without its password."""
+    return str(connection.get_execution_options().get("database", connection.engine.url))
+
+
 def _server_options(url: URL, writer: ServerWriter | None) -> dict[str, Any]:
     """Return the options of an engine on PostgreSQL: a reader sees one moment, and a writer has one
     connection, which holds its locks and is looked at before it is used again."""
@@ -74,29 +81,20 @@ def _server_options(url: URL, writer: ServerWriter | None) -> dict[str, Any]:
 
 
 def _to_json(value: object) -> str:
-    return json.dumps(value, allow_nan=False)
+    return json.dumps(value, allow_nan=False, default=_record_as_json)
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+def _text(cell: Any) -> str:
+    """Return JSON as text, which `harness.results.reader` parses."""
+    return cell if isinstance(cell, str) else bytes(cell).decode()
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-"""One for all cells: `json.loads` would make one for each."""
-
-
-def from_json(text: str) -> object:
-    """Parse the text of a cell; raises ValueError where it is not JSON."""
-    try:
-        value, end = _DECODER.raw_decode(text)
-    except ValueError:
-        return _DECODER.decode(text)  # which says what is wrong
-    return value if end == len(text) else _DECODER.decode(text)
-
-
-def _from_bytes(cell: bytes) -> object:
-    """Parse a cell as psycopg passes it."""
-    return from_json(bytes(cell).decode())
+def _record_as_json(record: Any) -> dict[str, object]:
+    """Return a record's fields. NaN and infinity become text, since JSON has neither."""
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(record).items()
+    }
 
 
 def _set_up_writer(connection: Any, record: object) -> None:

@@ -24,7 +24,6 @@ NATURAL_KEYS: Mapping[Table, tuple[str, ...]] = {
     schema.runs: ("uuid",),
     schema.builds: ("environment_id", "key"),
     schema.measurements: ("uuid",),
-    schema.observations: ("measurement_id", "name"),
     schema.tests: ("run_id", "ordinal"),
 }
 """The columns by which rows of two databases are the same; tables that others refer to come

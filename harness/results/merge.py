@@ -22,8 +22,8 @@ from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
-from harness.results.chunks import StoredRow, read_rows, samples_by_id
-from harness.results.connect import hold_campaign, reading, shown_name
+from harness.results.connect import hold_campaign, reading
+from harness.results.engine import shown_name
 from harness.results.inserting import (
     NATURAL_KEYS,
     SHARED,
@@ -31,16 +31,16 @@ from harness.results.inserting import (
     find_rows,
     insert_missing,
     insert_returning_ids,
-    insert_rows,
     update_row,
 )
 from harness.results.merge_record import RecordMerge
-from harness.results.notes import last_moment
+from harness.results.notes import last_moment, read_notes
 from harness.results.other_names import other_names
+from harness.results.read import check_measurements
+from harness.results.reader import Row as StoredRow
+from harness.results.reader import read_rows, referred, refusing_damage
 from harness.results.runs import campaigns
-from harness.results.selecting import refusing_damage
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
-from harness.results.validate import check_timing, referred
 from harness.results.versions import EVERY, of_version
 
 _CHUNK = 400
@@ -110,7 +110,7 @@ class _Merge:
                 new = self._add(table, rows)
                 added[table.name] += len(new)
                 if table is schema.measurements:
-                    added["samples"] += self._add_samples(rows, new)
+                    added["samples"] += sum(len(row["samples_s"]) for row in new)
         return added
 
     def _wanted(self, table: Table, rows: Sequence[StoredRow]) -> list[StoredRow]:
@@ -133,6 +133,10 @@ class _Merge:
         """Add the rows that are new, and return them as they are in the source."""
         if table is schema.runs:
             self._record.copy_runs(row["tuning_run_id"] for row in rows)
+        for row in rows if table is schema.runs else ():
+            read_notes(row["notes"])
+        if table is schema.measurements and rows:
+            check_measurements({name: [row[name] for row in rows] for name in rows[0]})
         there, names = [self._translated(table, row) for row in rows], NATURAL_KEYS[table]
         keys = [tuple(row[name] for name in names) for row in there]
         known = find_rows(self._target, table, names, keys)
@@ -181,10 +185,8 @@ class _Merge:
     def _update_runs(self, rows: Sequence[StoredRow], known: Mapping[NaturalKey, int]) -> None:
         """Update runs that have continued in the source since they were merged."""
         runs, ids = schema.runs, _known_ids(rows, known)
-        merged = select(runs.c.id, runs.c.started_at, runs.c.ended_at, runs.c.notes).where(
-            runs.c.id.in_(ids)
-        )
-        there = {row["id"]: last_moment(row) for row in self._target.execute(merged).mappings()}
+        merged = read_rows(self._target, runs, select(runs).where(runs.c.id.in_(ids)))
+        there = {row["id"]: last_moment(row) for row in merged}
         later = {
             known_id: row
             for known_id, row in ids.items()
@@ -209,24 +211,6 @@ class _Merge:
         """Copy the columns `names` of the source's rows to the target's rows with these ids."""
         for known_id, row in rows.items():
             update_row(self._target, table, known_id, {name: row[name] for name in names})
-
-    # ---------------------------------------------------------------- samples
-
-    def _add_samples(self, rows: Sequence[StoredRow], new: Sequence[StoredRow]) -> int:
-        """Add the samples of new measurements, and check all against their measurements."""
-        there = [row["id"] for row in rows]
-        samples_s = samples_by_id(self._source, there)
-        for row in rows:
-            check_timing(row, samples_s.get(row["id"], ()))
-        ids = self._ids[schema.measurements.name]
-        added = [
-            {"measurement_id": ids[row["id"]], "ordinal": ordinal, "time_s": time_s}
-            for row in new
-            for ordinal, time_s in enumerate(samples_s.get(row["id"], []))
-        ]
-        with self._refusing():
-            insert_rows(self._target, schema.samples, added)
-        return len(added)
 
     def _insert(self, table: Table, rows: Sequence[StoredRow]) -> list[int]:
         """Insert rows that are new, and return their ids, in order."""

@@ -17,8 +17,8 @@ from sqlalchemy import ColumnElement, Connection, Table, insert, select, true, u
 from harness.results import opentuner_tables as opentuner
 from harness.results.inserting import find_rows
 from harness.results.opentuner_rows import Row, read_opentuner
+from harness.results.reader import referred
 from harness.results.tables import make_tables
-from harness.results.validate import referred
 
 _KEYS: Mapping[Table, tuple[str, ...]] = {
     opentuner.program: ("project", "name"),

@@ -8,6 +8,8 @@ from typing import Any
 
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES, Config, Statistic
 from harness.core.text import escaped
+from harness.results.ablation import Ablation
+from harness.results.schema import ABLATION
 
 BASELINES = "baselines"
 """The note of the named baselines: by name, what each sets that differs from the default; JSON."""
@@ -29,10 +31,6 @@ EXHAUSTED = "exhausted"
 
 LIMITS = "limits"
 """The note of the device limits that constraints and launches may name; JSON."""
-
-ABLATION = "reduced"
-"""The stage that measures winners and parts of them, and the note of the result, a
-`harness.results.ablation.Ablation`; JSON."""
 
 LAUNCH_LIMITS = "launch_limits"
 """The note of the constraints of a device on launches, each with the limit in words; JSON."""
@@ -91,6 +89,8 @@ def read_notes(notes: object) -> dict[str, str]:
         if not isinstance(text, str):
             raise ValueError(f"its note {name!r} is no text")
         _check_note(name, text)
+    if ABLATION in notes:
+        Ablation.from_json(notes[ABLATION])
     return notes
 
 

@@ -10,12 +10,11 @@ from sqlalchemy import Connection, func, select
 
 from harness.core.records import Environment, Input
 from harness.results import schema
-from harness.results.cells import SEARCHED
 from harness.results.columns import MeasurementRows
 from harness.results.measured import by_input
 from harness.results.notes import check_printable
-from harness.results.read import read_measurements
-from harness.results.selecting import CampaignKey, refusing_damage
+from harness.results.read import CampaignKey, read_measurements
+from harness.results.reader import refusing_damage
 from harness.space_file import Spec
 
 
@@ -77,7 +76,7 @@ def read_device(
     Raises ResultsError where the database is damaged.
     """
     key = CampaignKey(spec.program_sha256, source.fingerprint, source.campaign)
-    rows = read_measurements(connection, key, SEARCHED, spec.name, builds=False)
+    rows = read_measurements(connection, key, schema.SEARCHED, spec.name, builds=False)
     by_then = rows.of(rows.columns.measured_at) <= source.until.encode()
     return by_input(rows.where(by_then).by(spec.measure.statistic))
 

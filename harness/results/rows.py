@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from harness.core.records import ENVIRONMENT_FIELDS, Build, Environment, Measurement
-from harness.results.cells import BUILD_COLUMNS
+from harness.results.gathering import measurement_cells
+from harness.results.read import BUILD_COLUMNS
 from harness.space_file import Parameter, Spec
 
 Row = dict[str, object]
@@ -18,32 +18,12 @@ def measurement_row(m: Measurement) -> Row:
     """Return the row of a measurement, without what other tables hold."""
     timing = m.timing
     return {
-        "outcome": m.outcome.value,
+        **measurement_cells(m),
         "median_s": timing.median_s if timing else None,
         "mean_s": timing.mean_s if timing else None,
         "std_s": timing.std_s if timing else None,
         "sample_count": timing.count if timing else None,
-        "stopped": timing.stopped.value if timing else None,
-        "message": m.message,
-        "worst_element": _finite(dataclasses.asdict(m.worst)) if m.worst else None,
-        "warmup_s": list(m.warmup_s),
-        "wall_s": m.wall_s,
-        "host_read": None if m.host_read is None else list(m.host_read),
-        "shared_with": m.shared_with,
-        "occasions": list(timing.occasions) if timing and timing.occasions else None,
     }
-
-
-def sample_rows(measurement_id: int, m: Measurement) -> Iterator[Row]:
-    """Yield the rows of a measurement's samples."""
-    for ordinal, time_s in enumerate(m.timing.samples_s if m.timing else ()):
-        yield {"measurement_id": measurement_id, "ordinal": ordinal, "time_s": time_s}
-
-
-def observation_rows(measurement_id: int, m: Measurement) -> Iterator[Row]:
-    """Yield the rows of a measurement's observations."""
-    for name, value in m.observed.items():
-        yield {"measurement_id": measurement_id, "name": name, "value": float(value)}
 
 
 def build_row(build: Build) -> Row:
@@ -84,11 +64,3 @@ def _values(parameter: Parameter) -> object:
     if isinstance(values, range):
         return {"min": values[0], "max": values[-1], "step": values.step}
     return list(values)
-
-
-def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Write NaN and infinity as text, since JSON has neither."""
-    return {
-        name: str(v) if isinstance(v, float) and not math.isfinite(v) else v
-        for name, v in values.items()
-    }

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, Table
 
 from harness.core.records import Config, Environment, Input, Statistic, Value
 from harness.results import schema
-from harness.results.chunks import StoredRow, read_rows, rows_by_id
 from harness.results.columns import MeasurementRows
 from harness.results.notes import BASELINES, STATISTIC, last_moment, read_notes
-from harness.results.read import read_measurements
+from harness.results.read import CampaignKey, read_measurements
+from harness.results.reader import Row, read_rows, referred, refusing_damage, rows_by_id
 from harness.results.rows import environment_of
-from harness.results.selecting import CampaignKey, refusing_damage
 from harness.results.sessions import Command, command_of
-from harness.results.validate import referred
 from harness.space_file.flag_files import file_name
 
 
@@ -93,9 +91,9 @@ def placed_runs(connection: Connection) -> list[PlacedRow]:
 class PlacedRow:
     """A run or a command, with its space and its environment."""
 
-    row: StoredRow
-    space: StoredRow
-    environment: StoredRow
+    row: Row
+    space: Row
+    environment: Row
 
     @property
     def key(self) -> CampaignKey:
@@ -114,10 +112,9 @@ def _placed_rows(connection: Connection, table: Table) -> Iterator[PlacedRow]:
         yield PlacedRow(row, space, environment)
 
 
-def _rows_of(rows: Iterable[PlacedRow], key: CampaignKey, space: str) -> Iterator[StoredRow]:
-    campaign = replace(key, problem=None)
+def _rows_of(rows: Iterable[PlacedRow], key: CampaignKey, space: str) -> Iterator[Row]:
     for found in rows:
-        if found.key == campaign and found.space["name"] == space:
+        if found.key == key and found.space["name"] == space:
             yield found.row
 
 
@@ -198,7 +195,7 @@ def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[
         return [command_of(row) for row in rows]
 
 
-def _run(row: StoredRow, problem: Input) -> Run:
+def _run(row: Row, problem: Input) -> Run:
     notes = read_notes(row["notes"])
     return Run(
         row["uuid"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.core.records import Input
 from harness.core.text import escaped
-from harness.results.notes import check_printable, one_line
+from harness.results.notes import one_line
 
 LEFT_OUT = "left out: "
 """The prefix of the reason for an input whose data cannot be made or whose default fails."""
@@ -36,16 +36,7 @@ class Command:
 
 
 def command_of(row: Mapping[Any, Any]) -> Command:
-    """Read a row of commands.
-
-    Raises ValueError, TypeError or AttributeError where harness did not write it.
-    """
-    arguments = row["arguments"] or []
-    check_printable([row["inputs"], row["left_out"], row["stages"], arguments])
-    texts = [*(why for _, why in row["left_out"]), *row["stages"].values(), *arguments]
-    texts += [row["started_at"], row["ended_at"] or ""]
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"command {row['id']!r} has a word, a reason or a date that is no text")
+    """Make the record of a row of commands."""
     return Command(
         row["uuid"],
         tuple(map(Input, row["inputs"])),
@@ -53,7 +44,7 @@ def command_of(row: Mapping[Any, Any]) -> Command:
         row["ended_at"],
         {Input(features): why for features, why in row["left_out"]},
         dict(row["stages"]),
-        tuple(arguments),
+        tuple(row["arguments"] or ()),
     )
 
 

@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, Table
@@ -26,7 +25,8 @@ from harness.results import schema
 from harness.results.inserting import insert_missing, insert_returning_ids, insert_rows
 from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD
 from harness.results.opentuner_rows import Row, config_of, read_opentuner
-from harness.results.rows import environment_row, measurement_row, observation_rows, sample_rows
+from harness.results.reader import referred
+from harness.results.rows import environment_row, measurement_row
 from harness.results.stock_values import (
     UNKNOWN,
     digest_of,
@@ -37,7 +37,6 @@ from harness.results.stock_values import (
     parameter_of,
 )
 from harness.results.tables import make_tables
-from harness.results.validate import referred
 
 _EPOCH = datetime(1970, 1, 1)
 _STATES = {"COMPLETE": "complete", "RUNNING": "running"}
@@ -230,10 +229,6 @@ class _Filling:
             for row, m in zip(found.rows, made, strict=True)
         ]
         added = insert_returning_ids(self._target, schema.measurements, rows)
-        samples = chain.from_iterable(map(sample_rows, added, made))
-        insert_rows(self._target, schema.samples, samples)
-        observations = chain.from_iterable(map(observation_rows, added, made))
-        insert_rows(self._target, schema.observations, observations)
         pairs = enumerate(zip(found.rows, added, strict=True))
         tests = [
             {

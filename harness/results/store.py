@@ -5,25 +5,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 from sqlalchemy import ColumnElement, Engine, Table, event, func, select
 
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
 from harness.results import schema
-from harness.results.chunks import StoredRow, read_rows
 from harness.results.columns import MeasurementRows
 from harness.results.connect import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
 from harness.results.notes import CONTINUED, ENDED, device_notes, read_notes
-from harness.results.read import read_measurements
-from harness.results.rows import measurement_row, observation_rows, sample_rows
-from harness.results.selecting import CampaignKey, refusing_damage
+from harness.results.read import CampaignKey, read_measurements
+from harness.results.reader import Row, read_rows, refusing_damage
+from harness.results.rows import measurement_row
 from harness.results.sessions import stored_begin, stored_end
 from harness.results.space_notes import space_notes
 from harness.results.transactions import Transactions
@@ -46,12 +44,11 @@ class RunPlan:
 
     @property
     def key(self) -> CampaignKey:
-        """The key that measurements of this input share with the run's."""
+        """The key that comparable measurements share."""
         return CampaignKey(
             program_sha256=self.spec.program_sha256,
             fingerprint=self.environment.fingerprint,
             campaign=self.campaign,
-            problem=self.problem,
         )
 
 
@@ -236,7 +233,7 @@ class Store(Transactions):
             )
         return self.connection.execute(query).scalar() or 0
 
-    def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> StoredRow | None:
+    def _begun(self, plan: RunPlan, ids: Mapping[str, int]) -> Row | None:
         """Return the row of this plan's run, if it exists and can continue.
 
         Raises ResultsError where the row is damaged.
@@ -252,6 +249,8 @@ class Store(Transactions):
         )
         with refusing_damage(self.connection):
             rows = list(read_rows(self.connection, schema.runs, same))
+            for row in rows:
+                read_notes(row["notes"])
         return rows[0] if rows else None
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
@@ -283,17 +282,17 @@ class Store(Transactions):
 
     def note_run(self, run_id: int, name: str, text: str) -> None:
         """Add a note to a run and mark the run as continued now; commit() makes it durable."""
-        chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
-        notes = self.connection.execute(chosen).scalar_one()
-        self._update_run(run_id, notes={**notes, name: text, CONTINUED: now()})
+        self._update_run(run_id, notes={**self._notes(run_id), name: text, CONTINUED: now()})
 
     def note_of(self, run_id: int, name: str) -> str | None:
         """Return a note of a run; None where it has none of this name."""
-        chosen = select(schema.runs.c.notes).where(schema.runs.c.id == run_id)
-        found: str | None = self.read(
-            lambda: self.connection.execute(chosen).scalar_one().get(name)
-        )
-        return found
+        return self.read(partial(self._notes, run_id)).get(name)
+
+    def _notes(self, run_id: int) -> dict[str, str]:
+        runs = schema.runs
+        with refusing_damage(self.connection):
+            (row,) = read_rows(self.connection, runs, select(runs).where(runs.c.id == run_id))
+        return read_notes(row["notes"])
 
     def _update_run(self, run_id: int, **values: object) -> None:
         update_row(self.connection, schema.runs, run_id, values)
@@ -303,8 +302,7 @@ class Store(Transactions):
     def measured(self, plan: RunPlan) -> dict[Input, MeasurementRows]:
         """Return the measurements of the plan's program, environment and campaign by input,
         whatever the ranges, technique or seed were; these need not be measured again."""
-        key = replace(plan.key, problem=None)
-        rows = self.read(lambda: read_measurements(self.connection, key))
+        rows = self.read(lambda: read_measurements(self.connection, plan.key))
         return by_input(rows.by(plan.spec.measure.statistic))
 
     def add_interleaved(
@@ -326,7 +324,7 @@ class Store(Transactions):
         found: Sequence[Measurement],
         group: str | None = None,
     ) -> list[int]:
-        """Append measurements with their samples and builds; commit() makes them durable.
+        """Append measurements with their builds; commit() makes them durable.
 
         Returns the ids of their rows, in order.
         """
@@ -340,17 +338,12 @@ class Store(Transactions):
                 "build_id": self._build_id(m, plan, configuration_id),
                 "stage": stage,
                 "measured_at": now(),
-                "turn": group,
+                "group_uuid": group,
                 **measurement_row(m),
             }
             for m, configuration_id in zip(found, configuration_ids, strict=True)
         ]
-        ids = self._insert(schema.measurements, rows)
-        samples = chain.from_iterable(map(sample_rows, ids, found))
-        insert_rows(self.connection, schema.samples, samples)
-        observations = chain.from_iterable(map(observation_rows, ids, found))
-        insert_rows(self.connection, schema.observations, observations)
-        return ids
+        return self._insert(schema.measurements, rows)
 
     def _build_id(self, m: Measurement, plan: RunPlan, configuration_id: int) -> int | None:
         if m.build is None:

@@ -37,18 +37,17 @@ from harness.results import (
     as_rows,
     campaigns,
     interleaved_groups,
-    last_interleaved,
     placed_runs,
     read_campaign,
     reading,
     without_password,
 )
 from harness.results.ablation import Ablation
-from harness.results.cells import LATER
 from harness.results.compatible import Compatible, compatible
 from harness.results.flat_table import flat_table
-from harness.results.measured import LazyMapping, MeasuredConfigs, by_input, measured_by_input
+from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
 from harness.results.notes import RECORD
+from harness.results.schema import LATER
 from harness.results.tuned_space import TunedSpace
 from harness.results.versions import NEWEST, KernelVersion, of_version, other_versions
 
@@ -112,12 +111,12 @@ class Results:
     @cached_property
     def finals(self) -> Mapping[Input, Sequence[Measurement]]:
         """By input, the last interleaved measurements of the winner and the default."""
-        return LazyMapping(self._of_stage(FINAL), last_interleaved)
+        return {p: groups[-1] for p, groups in self._interleaved(FINAL).items()}
 
     @cached_property
     def choices(self) -> Mapping[Input, Sequence[Measurement]]:
         """By input, the last interleaved measurements of the finalists, which chose the winner."""
-        return LazyMapping(self._of_stage(CHOICE), last_interleaved)
+        return {p: groups[-1] for p, groups in self._interleaved(CHOICE).items()}
 
     @cached_property
     def candidates(self) -> Mapping[Input, Sequence[Interleaved]]:
@@ -128,14 +127,12 @@ class Results:
     def interleaved(self) -> Mapping[Input, Sequence[Interleaved]]:
         """By input, the interleaved measurements of finalists, of winners, and of candidates."""
         stages = self._interleaved(CHOICE), self._interleaved(FINAL), self.candidates
-        inputs = {problem: problem for stage in stages for problem in stage}
-        return LazyMapping(inputs, lambda i: [one for stage in stages for one in stage.get(i, ())])
+        inputs = dict.fromkeys(problem for stage in stages for problem in stage)
+        return {i: [one for stage in stages for one in stage.get(i, ())] for i in inputs}
 
     def _interleaved(self, stage: str) -> Mapping[Input, Sequence[Interleaved]]:
-        return LazyMapping(self._of_stage(stage), interleaved_groups)
-
-    def _of_stage(self, stage: str) -> Mapping[Input, MeasurementRows]:
-        return by_input(self.rows.of_stages([stage]))
+        rows = by_input(self.rows.of_stages([stage]))
+        return {problem: interleaved_groups(own) for problem, own in rows.items()}
 
     @cached_property
     def failed_later(self) -> list[Measurement]:

@@ -17,7 +17,7 @@ from harness.core.machine import notes
 from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import suggestion
 from harness.results import ENDED, Store
-from harness.results.connect import shown_name
+from harness.results.engine import shown_name
 from harness.results.server import lock_shared_rows
 from harness.results.store import Begun
 from harness.results.tables import make_tables

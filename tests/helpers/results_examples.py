@@ -230,24 +230,17 @@ def _multiply(engine: Engine, pattern: int, count: int, samples: int) -> None:
             insert(schema.configurations),
             [{"digest": c.digest, "parameters": dict(c)} for c in configs],
         )
+        cells = {column.name: column.name for column in schema.measurements.columns} | {
+            "id": "NULL",
+            "uuid": "lower(hex(randomblob(16)))",
+            "configuration_id": "configurations.id",
+            "samples_s": f"'{[0.001] * samples}'",
+            **dict.fromkeys(("median_s", "mean_s"), "0.001"),
+        }
         connection.exec_driver_sql(
-            "INSERT INTO measurements SELECT NULL, lower(hex(randomblob(16))), run_id, input_id, "
-            f"configurations.id, build_id, stage, outcome, 0.001, 0.001, 0, {samples}, stopped, "
-            "message, worst_element, warmup_s, wall_s, measured_at, turn, host_read, shared_with, "
-            "occasions "
+            f"INSERT INTO measurements SELECT {', '.join(cells.values())} "
             f"FROM measurements, configurations WHERE measurements.id = {pattern} "
             "AND configurations.id != configuration_id"
-        )
-        ids = connection.exec_driver_sql(
-            f"SELECT id FROM measurements WHERE id != {pattern}"
-        ).scalars()
-        connection.execute(
-            insert(schema.samples),
-            [
-                {"measurement_id": row, "ordinal": ordinal, "time_s": 0.001}
-                for row in ids
-                for ordinal in range(samples)
-            ],
         )
 
 

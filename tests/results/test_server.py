@@ -195,13 +195,13 @@ def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: 
 @pytest.mark.parametrize(
     ("sql", "printed"),
     [
-        ("UPDATE samples SET time_s = 'NaN'", "measurement 1: samples must be finite"),
+        ("UPDATE measurements SET samples_s = '[-1]'", "measurements 1: samples_s is"),
         ("UPDATE configurations SET parameters = '[1]'", "is damaged"),
         (f"UPDATE configurations SET parameters = '{'[' * 5000 + ']' * 5000}'", "is damaged"),
-        ("DROP TABLE samples", "the table samples is missing"),
+        ("DROP TABLE tests", "the table tests is missing"),
         (
-            "ALTER TABLE samples RENAME TO gone; CREATE VIEW samples AS SELECT * FROM gone",
-            "the table samples is missing",
+            "ALTER TABLE tests RENAME TO gone; CREATE VIEW tests AS SELECT * FROM gone",
+            "the table tests is missing",
         ),
         ("UPDATE schema_version SET version = 99", "has schema version 99"),
     ],

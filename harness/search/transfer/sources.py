@@ -19,7 +19,7 @@ from harness.results.other_devices import (
     other_devices,
     read_device,
 )
-from harness.results.selecting import refusing_damage
+from harness.results.reader import refusing_damage
 from harness.search.transfer.recording import TransferSource, most_alike
 from harness.space import Space
 
