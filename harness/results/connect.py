@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, select
+from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from harness.core.errors import DatabaseBusy, ResultsError
@@ -24,6 +24,7 @@ from harness.core.text import printable
 from harness.results import schema
 from harness.results.engine import make_engine
 from harness.results.lock import locked
+from harness.results.opentuner import is_stock
 from harness.results.server import (
     Notice,
     ServerWriter,
@@ -32,7 +33,6 @@ from harness.results.server import (
     lock_shared_rows,
     writer_of,
 )
-from harness.results.stock import is_stock, read_stock
 from harness.results.tables import make_tables, table_names
 from harness.results.url import (
     database_url,
@@ -108,9 +108,8 @@ def _reason(error: DBAPIError | UnicodeDecodeError) -> str:
 
 
 @contextmanager
-def reading(database: str) -> Iterator[Engine]:
-    """Open an existing database read-only. One that OpenTuner made without harness is read into
-    memory, and has our tables there (`harness.results.stock`).
+def reading(database: str, *, stock: bool = False) -> Iterator[Engine]:
+    """Open an existing database read-only; `stock` allows one that OpenTuner made alone.
 
     Raises ResultsError where it is neither, or cannot be read.
     """
@@ -118,49 +117,21 @@ def reading(database: str) -> Iterator[Engine]:
     if path is not None and not path.is_file():
         what = "is a folder" if path.is_dir() else "no such database"
         raise ResultsError(f"{path}: {what}; `{command_line('tune')}` makes databases")
-    opened = engine = make_engine(database, read_only_url(database))
+    engine = make_engine(database, read_only_url(database))
     try:
         with _opened(engine, database) as (connection, tables):
-            stock = is_stock(tables)
-            if not stock:
+            if not (stock and is_stock(tables)):
                 _check_version(connection, database, tables)
                 _check_tables(database, tables)
-        if stock:
-            opened = _from_stock(engine, database)
-        yield opened
+        yield engine
     except DBAPIError as error:
         raise ResultsError(
             f"{without_password(database)} cannot be read: {_reason(error)}"
         ) from None
     finally:
-        opened.dispose()
         engine.dispose()
         if path is not None:
             _delete_empty_log(path)
-
-
-def _from_stock(engine: Engine, database: str) -> Engine:
-    """Read what OpenTuner recorded into a database in memory; raises ResultsError."""
-    name, memory = without_password(database), make_engine(database, URL.create("sqlite"))
-    try:
-        with engine.connect() as source, memory.begin() as target:
-            read_stock(source, target)
-    except IntegrityError as error:
-        raise ResultsError(
-            f"OpenTuner's record in {name} is damaged: {error.orig}; copy it again from the "
-            "original"
-        ) from None
-    except UnsafePickle as error:
-        raise ResultsError(
-            f"OpenTuner's record in {name} is refused: {error}. harness reads plain data and "
-            "OpenTuner's own classes"
-        ) from None
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        reason = str(error) if isinstance(error, ValueError) else repr(error)
-        raise ResultsError(
-            f"OpenTuner's record in {name} is damaged: {reason}; copy it again from the original"
-        ) from error
-    return memory
 
 
 def _delete_empty_log(path: Path) -> None:
@@ -264,8 +235,7 @@ def _check_version(connection: Connection, database: str, tables: Collection[str
     if schema.schema_version.name not in tables:
         if is_stock(tables):
             raise ResultsError(
-                f"{name} was made by OpenTuner alone: harness reads it and does not add to it. "
-                "Choose another --database; to add its results to one: "
+                f"{name} has OpenTuner's tables alone. To import its results: "
                 f"{command_line('merge', 'NEW.db', name)}"
             )
         there = f"; it has the tables {', '.join(list(tables)[:5])}" if tables else ""

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from sqlalchemy import Connection, select
 
 from harness.core.text import printable
 from harness.results import schema
+from harness.results.reader import Row
 from harness.space_file import Spec
 
 
-def other_names(source: Connection, target: Connection, programs: Collection[str]) -> list[str]:
-    """Say which spaces of these programs the target knows under another name than the source."""
-    spaces = schema.spaces.c
-    columns = select(spaces.sha256, spaces.name)
-    known = {row.sha256: row.name for row in target.execute(columns)}
-    own = source.execute(columns.where(spaces.program_sha256.in_(programs))).all()
-    return [_note(row.name, known[row.sha256]) for row in own if known[row.sha256] != row.name]
+def other_names(spaces: Iterable[Row], target: Connection, programs: Collection[str]) -> list[str]:
+    """Say which spaces of these programs the target knows under another name."""
+    query = select(schema.spaces.c.sha256, schema.spaces.c.name)
+    known = {row.sha256: row.name for row in target.execute(query)}
+    own = [(s["name"], known[s["sha256"]]) for s in spaces if s["program_sha256"] in programs]
+    return [_note(name, there) for name, there in own if name != there]
 
 
 def other_name(connection: Connection, spec: Spec) -> str | None:

@@ -148,7 +148,7 @@ def _values(
     for first in range(0, len(ids), _CHUNK):
         part = ids[first : first + _CHUNK]
         found = {row["id"]: row[name] for row in _with_ids(connection, table, part)}
-        yield from (referred(table, found, row_id) for row_id in part)
+        yield from (referred(table.name, found, row_id) for row_id in part)
 
 
 def _builds(connection: Connection, ids: Iterable[int | None]) -> dict[int, Build]:

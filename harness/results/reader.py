@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cache
+from functools import lru_cache
 from math import isfinite
 from types import NoneType
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from sqlalchemy import (
 
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import UnsafePickle, load_compressed
+from harness.results import schema
 from harness.results.engine import shown_name
 
 T = TypeVar("T")
@@ -95,16 +96,11 @@ def read_rows(
             yield dict(zip(names, row, strict=True))
 
 
-def rows_by_id(connection: Connection, table: Table) -> dict[int, Row]:
-    """Return the rows of a table by their ids."""
-    return {row["id"]: row for row in read_rows(connection, table)}
-
-
-def referred(table: Table, rows: Mapping[int, T], row_id: int) -> T:
+def referred(table: str, rows: Mapping[int, T], row_id: int) -> T:
     """Return what was read of the row that another one refers to; raises ValueError where it is
     missing."""
     if row_id not in rows:
-        raise ValueError(f"a row refers to row {row_id} of {table.name}, which is missing")
+        raise ValueError(f"a row refers to row {row_id} of {table}, which is missing")
     return rows[row_id]
 
 
@@ -146,7 +142,7 @@ def _check_cell(column: Column[Any], cell: object, row_id: object) -> None:
     raise ValueError(f"{place} is {shown if len(shown) <= 60 else f'{shown[:60]}...'}{why}")
 
 
-@cache
+@lru_cache(1_000)
 def _check_of(column: Column[Any]) -> tuple[frozenset[type], Callable[[Any], object] | None]:
     """Return the types of a column's cells, and what parses a cell or refuses it by an error."""
     null = {NoneType} if column.nullable else set()
@@ -165,7 +161,7 @@ def _plain_check(column: Column[Any], kind: type) -> Callable[[Any], object] | N
         return _refusing(lambda cell: cell in words)
     if pattern is not None:
         return _refusing(lambda cell: pattern.fullmatch(cell) is not None)
-    if kind is float:
+    if kind is float and column.table.metadata is schema.metadata:  # OpenTuner stores infinities
         return _refusing(isfinite)
     return None if kind is not bytes else lambda cell: cell and load_compressed(cell)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy import Connection, Table
 
@@ -13,7 +14,7 @@ from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.notes import BASELINES, STATISTIC, last_moment, read_notes
 from harness.results.read import CampaignKey, read_measurements
-from harness.results.reader import Row, read_rows, referred, refusing_damage, rows_by_id
+from harness.results.reader import Row, read_rows, referred, refusing_damage
 from harness.results.rows import environment_of
 from harness.results.sessions import Command, command_of
 from harness.space_file.flag_files import file_name
@@ -84,7 +85,7 @@ def placed_runs(connection: Connection) -> list[PlacedRow]:
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        return list(_placed_rows(connection, schema.runs))
+        return list(placed(partial(read_rows, connection), schema.runs))
 
 
 @dataclass(frozen=True)
@@ -102,13 +103,13 @@ class PlacedRow:
         return CampaignKey(program, fingerprint, self.row["campaign"])
 
 
-def _placed_rows(connection: Connection, table: Table) -> Iterator[PlacedRow]:
+def placed(rows_of: Callable[[Table], Iterable[Row]], table: Table) -> Iterator[PlacedRow]:
     """Yield the runs or commands of a database in the order of their ids."""
-    spaces = rows_by_id(connection, schema.spaces)
-    environments = rows_by_id(connection, schema.environments)
-    for row in read_rows(connection, table):
-        space = referred(schema.spaces, spaces, row["space_id"])
-        environment = referred(schema.environments, environments, row["environment_id"])
+    spaces = {row["id"]: row for row in rows_of(schema.spaces)}
+    environments = {row["id"]: row for row in rows_of(schema.environments)}
+    for row in rows_of(table):
+        space = referred("spaces", spaces, row["space_id"])
+        environment = referred("environments", environments, row["environment_id"])
         yield PlacedRow(row, space, environment)
 
 
@@ -180,7 +181,7 @@ def read_runs(
         pairs = ((row["id"], Input(row["features"])) for row in rows)
         inputs = {row_id: same.get(one, one) for row_id, one in pairs}
         return [
-            _run(row, referred(schema.inputs, inputs, row["input_id"]))
+            _run(row, referred("inputs", inputs, row["input_id"]))
             for row in _rows_of(runs, key, space)
         ]
 
@@ -191,7 +192,8 @@ def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[
     Raises ResultsError where the database is damaged.
     """
     with refusing_damage(connection):
-        rows = _rows_of(_placed_rows(connection, schema.commands), key, space)
+        commands = placed(partial(read_rows, connection), schema.commands)
+        rows = _rows_of(commands, key, space)
         return [command_of(row) for row in rows]
 
 

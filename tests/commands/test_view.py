@@ -164,9 +164,7 @@ def test_what_must_not_be_mixed_is_refused_with_what_differs(
         the_one(read_results([results.databases[0], other]))
 
 
-def test_each_row_of_the_runs_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_row_of_the_runs_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = fill(tmp_path, "r.db")
     checked: list[str] = []
     real = reader.read_cells

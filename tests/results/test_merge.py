@@ -16,12 +16,11 @@ from harness.core.worst_element import WorstElement
 from harness.results import (
     Added,
     MeasurementRow,
-    merge_database,
     read_measurements,
     reading,
     writing,
 )
-from harness.results import opentuner_tables as opentuner
+from harness.results.opentuner import OPENTUNER_KEYS
 from harness.results.other_names import other_name
 from tests.helpers.results_examples import (
     ENVIRONMENT,
@@ -34,6 +33,7 @@ from tests.helpers.results_examples import (
     make_failed,
     make_ok,
     make_plan,
+    merge,
     opened,
     query,
     tamper,
@@ -61,11 +61,6 @@ def one(tmp_path: Path) -> Path:
 @pytest.fixture
 def two(tmp_path: Path) -> Path:
     return tmp_path / "two.db"
-
-
-def merge(out: Path | str, *databases: Path | str) -> list[Added]:
-    with writing(str(out)) as engine:
-        return [merge_database(engine, str(database)) for database in databases]
 
 
 def rows(database: Path | str) -> list[MeasurementRow]:
@@ -205,7 +200,7 @@ def test_opentuners_record_is_merged_with_the_tests(out: Path, one: Path, two: P
     expected = query(one, RECORD) + query(two, RECORD)
     assert len(expected) == 5
     assert query(out, RECORD) == sorted(expected)
-    counts = {name: count(out, name) for name in opentuner.metadata.tables}
+    counts = {name: count(out, name) for name in OPENTUNER_KEYS}
     assert counts == dict.fromkeys(counts, 1) | {
         "configuration": 3,
         "tuning_run": 2,
@@ -246,13 +241,13 @@ def test_bandits_and_requests_without_a_result_are_merged_once(out: Path, one: P
     assert query(out, "SELECT name FROM bandit_sub_technique") == [("PSO",), ("DE",)]
     assert query(out, "SELECT requestor, state FROM desired_result ORDER BY requestor") == [
         ("PSO", "REQUESTED"),
-        ("a technique", None),
+        ("a technique", "UNKNOWN"),
     ]
 
 
 def test_what_an_older_version_merged_is_merged_again(target: str, one: Path, two: Path) -> None:
     write(one, make_ok(1))
-    tables = "".join(f"DROP TABLE {name};" for name in opentuner.metadata.tables)
+    tables = "".join(f"DROP TABLE {name};" for name in OPENTUNER_KEYS)
     tamper(
         one, f"UPDATE runs SET tuning_run_id = NULL; UPDATE tests SET result_id = NULL; {tables}"
     )

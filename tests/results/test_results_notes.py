@@ -11,7 +11,7 @@ import pytest
 
 from harness.core.errors import ResultsError
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES
-from harness.results import Command, StoredCampaign, campaigns, merge_database, reading, writing
+from harness.results import Command, StoredCampaign, campaigns, reading
 from harness.results.caveats import record_lines
 from harness.results.runs import read_campaign
 from harness.results.view import read_results
@@ -22,6 +22,7 @@ from tests.helpers.results_examples import (
     count,
     make_ok,
     make_plan,
+    merge,
     opened,
     tamper,
     write,
@@ -40,11 +41,6 @@ def read(place: Path) -> tuple[StoredCampaign, tuple[Command, ...], dict[str, st
         (campaign,) = campaigns(connection)
         _, (run,), commands = read_campaign(connection, campaign)
         return campaign, commands, dict(run.notes)
-
-
-def merge(out: Path, place: Path) -> None:
-    with writing(str(out)) as engine:
-        merge_database(engine, str(place))
 
 
 def test_measurements_of_two_cards_of_one_name_say_so(place: Path) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-from sqlalchemy import Connection, MetaData, create_engine, inspect
+from sqlalchemy import Connection, create_engine, inspect
 
-from harness.results import opentuner_tables, schema
+from harness.results import schema
 from harness.results.tables import make_tables, table_names
 from harness.results.url import database_url
-
-EACH = pytest.mark.parametrize("tables", [schema.metadata, opentuner_tables.metadata])
 
 
 def described(connection: Connection) -> str:
@@ -24,9 +21,8 @@ def described(connection: Connection) -> str:
     return repr([sorted(part.items()) for part in parts])
 
 
-@EACH
-def test_new_tables_are_those_that_sqlalchemy_makes(database: str, tables: MetaData) -> None:
-    engine = create_engine(database_url(database))
+def test_new_tables_are_those_that_sqlalchemy_makes(database: str) -> None:
+    engine, tables = create_engine(database_url(database)), schema.metadata
     with engine.connect() as connection:
         make_tables(connection, tables)
         ours = described(connection)
@@ -37,9 +33,8 @@ def test_new_tables_are_those_that_sqlalchemy_makes(database: str, tables: MetaD
     engine.dispose()
 
 
-@EACH
-def test_a_missing_table_is_added(database: str, tables: MetaData) -> None:
-    engine = create_engine(database_url(database))
+def test_a_missing_table_is_added(database: str) -> None:
+    engine, tables = create_engine(database_url(database)), schema.metadata
     last = tables.sorted_tables[-1]
     with engine.connect() as connection:
         make_tables(connection, tables)

@@ -25,7 +25,6 @@ from harness.results import (
     CampaignKey,
     Store,
     campaigns,
-    merge_database,
     read_campaign,
     read_measurements,
     reading,
@@ -47,6 +46,7 @@ from tests.helpers.results_examples import (
     begin_search,
     make_ok,
     make_plan,
+    merge,
     opened,
     write,
 )
@@ -165,13 +165,12 @@ def test_a_file_is_merged_into_a_server_and_a_server_into_a_file(
 ) -> None:
     write(tmp_path / "one.db", make_ok(1), make_ok(2))
     write(tmp_path / "two.db", make_ok(2), plan=make_plan(environment=device(2)))
-    with opened(postgres) as other, writing(postgres) as engine:
+    with opened(postgres) as other:
         add(other, claimed(other, 1), 2, 3)
-        for name in ("one.db", "two.db", "one.db"):
-            added = merge_database(engine, str(tmp_path / name))
+        *_, added = merge(postgres, *(tmp_path / name for name in ("one.db", "two.db", "one.db")))
         assert (added.runs, added.measurements) == (0, 0)
-    with writing(str(tmp_path / "all.db")) as engine:
-        assert merge_database(engine, postgres).measurements == 5
+    (added,) = merge(tmp_path / "all.db", postgres)
+    assert added.measurements == 5
     here, there = ({}, {})
     for name, found in ((postgres, there), (str(tmp_path / "all.db"), here)):
         with reading(name) as engine, engine.connect() as connection:
@@ -183,10 +182,10 @@ def test_a_file_is_merged_into_a_server_and_a_server_into_a_file(
 
 def test_a_campaign_that_is_written_is_not_merged_into(postgres: str, tmp_path: Path) -> None:
     write(tmp_path / "one.db", make_ok(1), plan=make_plan(environment=device(1)))
-    with opened(postgres) as other, writing(postgres) as engine:
+    with opened(postgres) as other:
         claimed(other, 1)
         with pytest.raises(DatabaseBusy, match="mvmul on device 1"):
-            merge_database(engine, str(tmp_path / "one.db"))
+            merge(postgres, tmp_path / "one.db")
 
 
 # ---------------------------------------------------------------- foreign content
