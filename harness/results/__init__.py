@@ -2,10 +2,9 @@
 
 from harness.core.records import Interleaved
 from harness.results.columns import MeasurementRow, MeasurementRows
-from harness.results.connect import reading, writing
+from harness.results.database import check_database, reading, writing
 from harness.results.gathering import as_rows
 from harness.results.inserting import insert_returning_ids, insert_rows
-from harness.results.lock import check_database
 from harness.results.measured import InterleavedByConfigs, by_configs, interleaved_groups
 from harness.results.merge import Added, merge_database
 from harness.results.notes import (

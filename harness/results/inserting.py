@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -124,3 +127,16 @@ def _storable(text: str) -> str:
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
+def to_json(value: object) -> str:
+    """Return JSON text; a record becomes an object of its fields."""
+    return json.dumps(value, allow_nan=False, default=_record_as_json)
+
+
+def _record_as_json(record: Any) -> dict[str, object]:
+    """Return a record's fields. NaN and infinity become text, since JSON has neither."""
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(record).items()
+    }

@@ -20,13 +20,12 @@ from datetime import datetime
 from itertools import chain, count, islice
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Enum, MetaData, Table, event, select
+from sqlalchemy import Connection, Engine, Enum, MetaData, Table, event, inspect, select
 from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
-from harness.results.connect import hold_campaign, reading
-from harness.results.engine import shown_name
+from harness.results.database import hold_campaign, reading, shown_name
 from harness.results.inserting import (
     NATURAL_KEYS,
     SHARED,
@@ -37,13 +36,13 @@ from harness.results.inserting import (
     update_row,
 )
 from harness.results.notes import last_moment, read_notes
-from harness.results.opentuner import OPENTUNER_KEYS, is_stock, stock_rows
+from harness.results.opentuner import stock_rows
 from harness.results.other_names import other_names
 from harness.results.read import check_measurements
 from harness.results.reader import Row, read_rows, referred, refusing_damage
 from harness.results.runs import PlacedRow, campaigns, placed
+from harness.results.schema import OPENTUNER_KEYS, is_stock
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
-from harness.results.tables import table_names
 from harness.results.versions import EVERY, of_version
 
 _CHUNK = 1_000
@@ -91,7 +90,7 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
         refusing_damage(source),
     ):
         with engine.connect() as target:
-            record = _record(target, table_names(source))
+            record = _record(target, inspect(source).get_table_names())
         rows_of = _rows_of(source, record)
         runs = list(placed(rows_of, schema.runs))
         chosen = of_version(campaigns(source, runs), kernel_version)
@@ -133,7 +132,7 @@ def _record(target: Connection, there: Sequence[str]) -> MetaData:
 def _rows_of(source: Connection, record: MetaData) -> RowsOf:
     """Return what reads the rows of a table, checked; of a database without our tables, these are
     made of OpenTuner's."""
-    if not is_stock(table_names(source)):
+    if not is_stock(inspect(source).get_table_names()):
         return lambda table: read_rows(source, table)
     tables = {
         name: {row["id"]: row for row in read_rows(source, table)}

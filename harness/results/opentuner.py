@@ -9,7 +9,7 @@ the same uuids, so that it can be merged again after it has grown.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -31,32 +31,10 @@ from harness.results.opentuner_values import (
 from harness.results.reader import Row, referred
 from harness.results.rows import environment_row, measurement_row
 
-OPENTUNER_KEYS: Mapping[str, tuple[str, ...]] = {
-    "_meta": ("db_version",),
-    "program": ("project", "name"),
-    "program_version": ("program_id", "version", "parameter_info"),
-    "configuration": ("program_id", "hash"),
-    "machine_class": ("name",),
-    "machine": ("name", "cpu", "cores"),
-    "input_class": ("program_id", "name", "size"),
-    "input": ("input_class_id", "path", "extra"),
-    "tuning_run": ("uuid",),
-    "result": ("tuning_run_id", "configuration_id"),
-    "desired_result": ("tuning_run_id", "configuration_id"),
-    "bandit_info": ("tuning_run_id",),
-    "bandit_sub_technique": ("bandit_info_id", "name"),
-}
-"""OpenTuner's tables, and the columns by which rows of two databases are the same."""
-
 _EPOCH = datetime(1970, 1, 1)
 _STATES = {"COMPLETE": "complete", "RUNNING": "running"}
 
 RowsById = Mapping[int, Row]
-
-
-def is_stock(tables: Collection[str]) -> bool:
-    """Whether a database with these tables has OpenTuner's and none of ours."""
-    return OPENTUNER_KEYS.keys() <= set(tables) and not schema.metadata.tables.keys() & set(tables)
 
 
 def stock_rows(tables: Mapping[str, RowsById]) -> dict[str, list[Row]]:
@@ -68,7 +46,7 @@ def stock_rows(tables: Mapping[str, RowsById]) -> dict[str, list[Row]]:
 
 
 @dataclass(frozen=True)
-class _Search:
+class _RecordedRun:
     """The results of one of OpenTuner's runs on one input and one machine."""
 
     id: int
@@ -181,13 +159,13 @@ class _Import:
     def _config(self, result: Row) -> Config:
         return referred("configuration", self._configs, result["configuration_id"])
 
-    def _searches(self) -> list[_Search]:
+    def _searches(self) -> list[_RecordedRun]:
         found: dict[tuple[Any, ...], list[Row]] = {}
         for row in self._tables["result"].values():
             key = row["tuning_run_id"], row["input_id"], row["machine_id"]
             found.setdefault(key, []).append(row)
         return [
-            _Search(number, self._row("tuning_run", run_id), input_id, machine_id, results)
+            _RecordedRun(number, self._row("tuning_run", run_id), input_id, machine_id, results)
             for number, ((run_id, input_id, machine_id), results) in enumerate(found.items(), 1)
         ]
 
@@ -201,7 +179,7 @@ class _Import:
     def _program(self, version_id: int) -> Row:
         return self._row("program", self._row("program_version", version_id)["program_id"])
 
-    def _space_key(self, search: _Search) -> tuple[int, frozenset[str]]:
+    def _space_key(self, search: _RecordedRun) -> tuple[int, frozenset[str]]:
         """Return a version of a program, and the names of its parameters."""
         return search.tuning_run["program_version_id"], frozenset(self._config(search.results[0]))
 
@@ -224,7 +202,7 @@ class _Import:
             "constraints": [],
         }
 
-    def _measurement(self, search: _Search, result: Row) -> Row:
+    def _measurement(self, search: _RecordedRun, result: Row) -> Row:
         problem = features_of(
             self._row("input", search.input_id),
             self._row("input_class", self._row("input", search.input_id)["input_class_id"]),

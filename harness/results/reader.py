@@ -33,7 +33,7 @@ from sqlalchemy import (
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import UnsafePickle, load_compressed
 from harness.results import schema
-from harness.results.engine import shown_name
+from harness.results.database import shown_name
 
 T = TypeVar("T")
 Row = dict[str, Any]

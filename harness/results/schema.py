@@ -15,6 +15,7 @@ a database of another version is refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -294,3 +295,25 @@ tests = Table(  # OpenTuner's result.id -> the measurement that answered it
     UniqueConstraint("run_id", "ordinal"),
     Index("ix_tests_result", "result_id"),
 )
+
+OPENTUNER_KEYS: Mapping[str, tuple[str, ...]] = {
+    "_meta": ("db_version",),
+    "program": ("project", "name"),
+    "program_version": ("program_id", "version", "parameter_info"),
+    "configuration": ("program_id", "hash"),
+    "machine_class": ("name",),
+    "machine": ("name", "cpu", "cores"),
+    "input_class": ("program_id", "name", "size"),
+    "input": ("input_class_id", "path", "extra"),
+    "tuning_run": ("uuid",),
+    "result": ("tuning_run_id", "configuration_id"),
+    "desired_result": ("tuning_run_id", "configuration_id"),
+    "bandit_info": ("tuning_run_id",),
+    "bandit_sub_technique": ("bandit_info_id", "name"),
+}
+"""OpenTuner's tables, and the columns by which rows of two databases are the same."""
+
+
+def is_stock(tables: Collection[str]) -> bool:
+    """Whether a database with these tables has OpenTuner's and none of ours."""
+    return OPENTUNER_KEYS.keys() <= set(tables) and not metadata.tables.keys() & set(tables)

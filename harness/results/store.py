@@ -14,7 +14,7 @@ from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
 from harness.results import schema
 from harness.results.columns import MeasurementRows
-from harness.results.connect import hold_campaign, now
+from harness.results.database import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input

@@ -17,10 +17,9 @@ from harness.core.machine import notes
 from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import suggestion
 from harness.results import ENDED, Store
-from harness.results.engine import shown_name
+from harness.results.database import shown_name
 from harness.results.server import lock_shared_rows
 from harness.results.store import Begun
-from harness.results.tables import make_tables
 from harness.search.drivers import DurableRun
 from harness.search.interface import TuningInterface
 from harness.search.patches import OFFERED
@@ -60,7 +59,7 @@ def make_opentuner_tables(store: Store) -> None:
 
     def make() -> None:
         lock_shared_rows(store.connection)
-        make_tables(store.connection, Base.metadata)
+        Base.metadata.create_all(store.connection)
         _Meta.add_version(store.session, DB_VERSION)
 
     store.transact(make)

@@ -20,8 +20,8 @@ from harness.results import (
     reading,
     writing,
 )
-from harness.results.opentuner import OPENTUNER_KEYS
 from harness.results.other_names import other_name
+from harness.results.schema import OPENTUNER_KEYS
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     KEY,

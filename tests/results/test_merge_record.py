@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.commands.merge import main as merge
 from harness.commands.tune import main as tune
 from harness.results import reading
-from harness.results.opentuner import OPENTUNER_KEYS
+from harness.results.schema import OPENTUNER_KEYS
 from tests.commands.test_planted import SPACE
 from tests.helpers.replays import write_recording
 from tests.helpers.results_examples import query

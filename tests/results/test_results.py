@@ -40,7 +40,7 @@ from harness.results import (
     without_password,
     writing,
 )
-from harness.results.connect import now
+from harness.results.database import now
 from tests.helpers.results_examples import (
     ENVIRONMENT,
     KEY,

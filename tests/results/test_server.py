@@ -19,6 +19,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
+from harness.api.session import patiently
 from harness.core.errors import DatabaseBusy, ResultsError
 from harness.core.records import Config, Environment, Input
 from harness.results import (
@@ -32,7 +33,6 @@ from harness.results import (
     writing,
 )
 from harness.results.server import lock_shared_rows
-from harness.results.waiting import patiently
 from harness.search import SearchOptions, make_opentuner_tables, resolve_techniques
 from harness.space_file import Spec
 from harness.tuning import Campaign, CampaignPlan
@@ -104,7 +104,7 @@ def test_two_devices_are_tuned_at_once(postgres: str) -> None:
 def test_a_second_writer_waits_for_the_first_one_and_sees_its_results(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.results.waiting._AGAIN_S", 0.01)
+    monkeypatch.setattr("harness.api.session._AGAIN_S", 0.01)
     said: list[str] = []
     with contextlib.ExitStack() as first, opened(postgres) as second:
         one = first.enter_context(opened(postgres))
@@ -259,16 +259,6 @@ def test_passwords_and_services_come_from_where_psql_looks(
         monkeypatch.setenv(variable, value)
     with reading("postgres://") as engine, engine.connect() as connection:
         assert len(campaigns(connection)) == 1
-
-
-def test_a_database_that_cannot_hold_all_texts_is_refused(postgres_server: Server) -> None:
-    postgres_server.execute(
-        "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"
-    )
-    url = postgres_server.url("latin")
-    with pytest.raises(ResultsError, match="has the encoding LATIN1"), writing(url):
-        pass
-    postgres_server.drop(url)
 
 
 # -------------------------------------------------------------- lost connections
