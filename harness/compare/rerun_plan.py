@@ -161,4 +161,4 @@ def _revision(database: str, kernel: str, program: str) -> str:
         ]
         runs = [run for one in same[:1] for run in read_runs(connection, one.key, kernel)]
     last = max(runs, key=lambda run: run.last_at, default=None)
-    return last.notes.get("revision", "") if last else ""
+    return last.notes.get("facts", {}).get("revision", "") if last else ""

@@ -7,14 +7,6 @@ from harness.results.gathering import as_rows
 from harness.results.inserting import insert_returning_ids, insert_rows
 from harness.results.measured import InterleavedByConfigs, by_configs, interleaved_groups
 from harness.results.merge import Added, merge_database
-from harness.results.notes import (
-    ENDED,
-    EXHAUSTED,
-    LAUNCH_LIMITS,
-    LIMITS,
-    SPACE_FILE,
-    WARM_START,
-)
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.runs import (
     Run,
@@ -34,15 +26,9 @@ __all__ = [
     "CANDIDATE",
     "CHOICE",
     "CROSS",
-    "ENDED",
-    "EXHAUSTED",
     "FINAL",
-    "LAUNCH_LIMITS",
     "LEFT_OUT",
-    "LIMITS",
     "SEARCHED",
-    "SPACE_FILE",
-    "WARM_START",
     "Added",
     "CampaignKey",
     "Command",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+from pydantic_core import to_jsonable_python
 from sqlalchemy import ColumnElement, Connection, Executable, Table, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -131,12 +130,9 @@ def _storable(text: str) -> str:
 
 def to_json(value: object) -> str:
     """Return JSON text; a record becomes an object of its fields."""
-    return json.dumps(value, allow_nan=False, default=_record_as_json)
+    return json.dumps(value, allow_nan=False, default=_as_json_data)
 
 
-def _record_as_json(record: Any) -> dict[str, object]:
+def _as_json_data(record: Any) -> Any:
     """Return a record's fields. NaN and infinity become text, since JSON has neither."""
-    return {
-        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in asdict(record).items()
-    }
+    return to_jsonable_python(record, inf_nan_mode="strings", fallback=dict)

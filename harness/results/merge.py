@@ -35,7 +35,7 @@ from harness.results.inserting import (
     insert_returning_ids,
     update_row,
 )
-from harness.results.notes import last_moment, read_notes
+from harness.results.notes import last_moment
 from harness.results.opentuner import stock_rows
 from harness.results.other_names import other_names
 from harness.results.read import check_measurements
@@ -264,9 +264,6 @@ class _Merge:
 
 def _check(table: Table, rows: Sequence[Row]) -> None:
     """Raise an error for what no record can be made of."""
-    if table is schema.runs:
-        for row in rows:
-            read_notes(row["notes"])
     if table is schema.measurements:
         check_measurements({name: [row[name] for row in rows] for name in rows[0]})
 

@@ -17,7 +17,7 @@ from typing import Any
 from harness.core.plain_pickle import PlainObject, load_compressed
 from harness.core.records import Config
 from harness.results import schema
-from harness.results.notes import LOST, OBJECTIVE, OPENTUNER, RECORD
+from harness.results.notes import LOST, OPENTUNER
 from harness.results.opentuner_values import (
     UNKNOWN,
     config_of,
@@ -95,7 +95,7 @@ class _RecordedRun:
             "ended_at": iso(self.tuning_run["end_date"] or max(self._dates, default=self.began)),
             "harness_version": OPENTUNER,
             "seeds": [],
-            "notes": {RECORD: record, OBJECTIVE: goal},
+            "notes": {"record": record, "objective": goal},
         }
 
 

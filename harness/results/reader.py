@@ -32,6 +32,7 @@ from sqlalchemy import (
 
 from harness.core.errors import ResultsError
 from harness.core.plain_pickle import UnsafePickle, load_compressed
+from harness.core.text import printable
 from harness.results import schema
 from harness.results.database import shown_name
 
@@ -135,7 +136,7 @@ def _check_cell(column: Column[Any], cell: object, row_id: object) -> None:
         raise UnsafePickle(f"{place}: {error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        why = f" ({': '.join([*map(str, first['loc']), first['msg']])})"
+        why = printable(f" ({': '.join([*map(str, first['loc']), first['msg']])})")
     except (ValueError, TypeError):
         pass
     shown = repr(cell)

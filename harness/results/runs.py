@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +11,7 @@ from sqlalchemy import Connection, Table
 from harness.core.records import Config, Environment, Input, Statistic, Value
 from harness.results import schema
 from harness.results.columns import MeasurementRows
-from harness.results.notes import BASELINES, STATISTIC, last_moment, read_notes
+from harness.results.notes import Notes, last_moment
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_rows, referred, refusing_damage
 from harness.results.rows import environment_of
@@ -53,8 +52,7 @@ class Run:
     """When the run was last begun, continued or ended."""
     state: str
     """complete; interrupted, by hand or by its time limit; or running, even if it was killed."""
-    notes: Mapping[str, str] = field(default_factory=dict)
-    """Texts by name, some of them JSON (harness.results.notes)."""
+    notes: Notes = field(default_factory=Notes)
 
 
 def campaigns(
@@ -121,7 +119,7 @@ def _rows_of(rows: Iterable[PlacedRow], key: CampaignKey, space: str) -> Iterato
 
 def _campaign(run: PlacedRow) -> StoredCampaign:
     space, parameters = run.space, run.space["parameters"]
-    notes = read_notes(run.row["notes"])
+    notes: Notes = run.row["notes"]
     return StoredCampaign(
         run.key,
         space["name"],
@@ -130,8 +128,8 @@ def _campaign(run: PlacedRow) -> StoredCampaign:
         Config({name: p["default"] for name, p in parameters.items()}),
         {name: p["role"] for name, p in parameters.items()},
         tuple(space["constraints"]),
-        json.loads(notes.get(BASELINES, "{}")),
-        Statistic(notes.get(STATISTIC, Statistic.MEDIAN)),
+        notes.get("baselines", {}),
+        notes.get("statistic", Statistic.MEDIAN),
         {name: p["values"] for name, p in parameters.items() if _are_files(p["values"])},
     )
 
@@ -198,7 +196,6 @@ def read_commands(connection: Connection, key: CampaignKey, space: str) -> list[
 
 
 def _run(row: Row, problem: Input) -> Run:
-    notes = read_notes(row["notes"])
     return Run(
         row["uuid"],
         problem,
@@ -208,5 +205,5 @@ def _run(row: Row, problem: Input) -> Run:
         row["started_at"],
         last_moment(row),
         row["state"],
-        notes,
+        row["notes"],
     )

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import AfterValidator, Field
 from sqlalchemy import (
     JSON,
     Column,
@@ -32,10 +31,11 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from typing_extensions import TypedDict
 
 from harness.core.records import COLD, WARM, Outcome, StopReason
 from harness.core.worst_element import WorstElement
+from harness.results.notes import Notes
+from harness.results.shapes import Features, Line, Number, StoredParameter, Time, Values, Whole
 
 VERSION = 12
 
@@ -54,46 +54,6 @@ LATER = (CANDIDATE, CHOICE, FINAL, ABLATION)
 """The stages after the search."""
 
 STAGES = (*SEARCHED, *LATER)
-
-Whole = Annotated[int, Field(strict=True)]
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Flag = Annotated[bool, Field(strict=True)]
-Scalar = Flag | Whole | Number | str | None
-Values = dict[str, Scalar]
-"""A configuration's values or an input's features."""
-
-Time = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError(f"{text[:60]!r} is not printable")
-    return text
-
-
-Line = Annotated[str, AfterValidator(_printable)]
-"""A text that cannot control a terminal."""
-
-Features = dict[Line, Flag | Whole | Number | Line | None]
-"""An input that a command names."""
-
-
-class Range(TypedDict):
-    """The values of a parameter that are a range: its ends and its step."""
-
-    min: Whole
-    max: Whole
-    step: Whole
-
-
-class StoredParameter(TypedDict):
-    """A parameter of a space; other programs read it."""
-
-    kind: str
-    role: str
-    default: Scalar
-    values: list[Scalar] | Range
-
 
 metadata = MetaData()
 
@@ -222,7 +182,7 @@ runs = Table(  # one search of one space on one input in one environment
     Column("ended_at", String(32)),
     Column("harness_version", String(32), nullable=False),
     _json("seeds", list[Values]),  # the configurations where the search started
-    _json("notes", dict[str, str]),  # host, processor, Python, revision, load
+    _json("notes", Notes),
     Index("ix_runs_campaign", "space_id", "environment_id", "campaign", "input_id"),
 )
 

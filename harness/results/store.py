@@ -18,12 +18,11 @@ from harness.results.database import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, insert_rows, update_row
 from harness.results.keyed_rows import KeyedRows
 from harness.results.measured import by_input
-from harness.results.notes import CONTINUED, ENDED, device_notes, read_notes
+from harness.results.notes import Notes, device_facts, space_notes
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_rows, refusing_damage
 from harness.results.rows import measurement_row
 from harness.results.sessions import stored_begin, stored_end
-from harness.results.space_notes import space_notes
 from harness.results.transactions import Transactions
 from harness.space_file import Spec
 
@@ -151,9 +150,7 @@ class Store(Transactions):
                 raise ValueError(f"runs: a campaign is {found!r}")
         return found
 
-    def begin_run(
-        self, plan: RunPlan, notes: Mapping[str, str], seeds: Sequence[Config] = ()
-    ) -> Begun:
+    def begin_run(self, plan: RunPlan, notes: Notes, seeds: Sequence[Config] = ()) -> Begun:
         """Begin the run of this plan, or continue it where it exists.
 
         A continued run keeps its first seeds, since otherwise the search would not propose the
@@ -162,12 +159,14 @@ class Store(Transactions):
         ids = self._plan_ids(plan)
         found = self._begun(plan, ids)
         if found is not None:
-            devices = device_notes(found["notes"], plan.environment.notes)
-            noted = {
-                **found["notes"],
-                **devices,
-                **space_notes(plan.spec, found["notes"]),
-                CONTINUED: now(),
+            earlier: Notes = found["notes"]
+            facts = earlier.get("facts", {})
+            devices = device_facts(facts, plan.environment.notes)
+            noted: Notes = {
+                **earlier,
+                **space_notes(plan.spec, earlier),
+                "facts": {**facts, **devices},
+                "continued_at": now(),
             }
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found["id"], notes=noted, **changed)
@@ -185,7 +184,11 @@ class Store(Transactions):
             "started_at": now(),
             "harness_version": __version__,
             "seeds": [dict(seed) for seed in seeds],
-            "notes": {**plan.environment.notes, **notes, **space_notes(plan.spec, notes)},
+            "notes": {
+                **notes,
+                **space_notes(plan.spec, notes),
+                "facts": {**plan.environment.notes, **notes.get("facts", {})},
+            },
         }
         (run_id,) = self._insert(schema.runs, [row])
         return Begun(run_id, tuple(seeds), None)
@@ -198,7 +201,7 @@ class Store(Transactions):
         found = self._begun(plan, self._plan_ids(plan))
         if found is None or (found["state"], found["test_limit"]) != ("complete", plan.test_limit):
             return None
-        if ENDED not in found["notes"]:
+        if "ended" not in found["notes"]:
             return None
         rows = schema.tests.c
         of_run = select(schema.tests).where(rows.run_id == found["id"]).order_by(rows.ordinal)
@@ -206,12 +209,12 @@ class Store(Transactions):
             tests = list(read_rows(self.connection, schema.tests, of_run))
         seeds = tuple(map(Config, found["seeds"]))
         answers = tuple(test["measurement_id"] for test in tests)
-        return EndedRun(found["id"], seeds, found["notes"][ENDED], answers)
+        return EndedRun(found["id"], seeds, found["notes"]["ended"], answers)
 
-    def notes_of_begun(self, plan: RunPlan) -> Mapping[str, str] | None:
+    def notes_of_begun(self, plan: RunPlan) -> Notes | None:
         """Return the notes of this plan's run; None where it has not begun."""
         found = self.read(lambda: self._begun(plan, self._plan_ids(plan)))
-        return None if found is None else read_notes(found["notes"])
+        return None if found is None else found["notes"]
 
     def last_before(self, plan: RunPlan) -> int:
         """Return the id of the last measurement from before the run of this plan began, or of the
@@ -249,8 +252,6 @@ class Store(Transactions):
         )
         with refusing_damage(self.connection):
             rows = list(read_rows(self.connection, schema.runs, same))
-            for row in rows:
-                read_notes(row["notes"])
         return rows[0] if rows else None
 
     def _plan_ids(self, plan: RunPlan) -> dict[str, int]:
@@ -280,19 +281,20 @@ class Store(Transactions):
                 self.end_run(run_id, "interrupted")
             raise
 
-    def note_run(self, run_id: int, name: str, text: str) -> None:
-        """Add a note to a run and mark the run as continued now; commit() makes it durable."""
-        self._update_run(run_id, notes={**self._notes(run_id), name: text, CONTINUED: now()})
+    def note_run(self, run_id: int, notes: Notes) -> None:
+        """Add notes to a run and mark it as continued now; commit() makes it durable."""
+        self._update_run(run_id, notes={**self._notes(run_id), **notes, "continued_at": now()})
 
-    def note_of(self, run_id: int, name: str) -> str | None:
-        """Return a note of a run; None where it has none of this name."""
-        return self.read(partial(self._notes, run_id)).get(name)
+    def notes_of(self, run_id: int) -> Notes:
+        """Return the notes of a run."""
+        return self.read(partial(self._notes, run_id))
 
-    def _notes(self, run_id: int) -> dict[str, str]:
+    def _notes(self, run_id: int) -> Notes:
         runs = schema.runs
         with refusing_damage(self.connection):
             (row,) = read_rows(self.connection, runs, select(runs).where(runs.c.id == run_id))
-        return read_notes(row["notes"])
+        notes: Notes = row["notes"]
+        return notes
 
     def _update_run(self, run_id: int, **values: object) -> None:
         update_row(self.connection, schema.runs, run_id, values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -15,6 +15,7 @@ from harness.core.records import Config, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
 from harness.results import RunPlan, Store, Stored
+from harness.results.notes import Notes
 from harness.search.techniques import sole_technique
 from harness.space import Space
 
@@ -145,7 +146,7 @@ class InputSearch:
     report: Report
     seeds: Sequence[Config] = ()
     transfer: TransferData | None = None
-    notes: Mapping[str, str] = field(default_factory=dict)
+    notes: Notes = field(default_factory=Notes)
 
 
 class EndReason(str, Enum):

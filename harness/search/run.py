@@ -16,7 +16,7 @@ from harness.core.errors import ResultsError, UsageError
 from harness.core.machine import notes
 from harness.core.records import Config, Measurement, Outcome
 from harness.core.text import suggestion
-from harness.results import ENDED, Store
+from harness.results import Store
 from harness.results.database import shown_name
 from harness.results.server import lock_shared_rows
 from harness.results.store import Begun
@@ -85,7 +85,7 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
 
     def end() -> None:
         if not is_cut:
-            store.note_run(begun.id, ENDED, ended.value)
+            store.note_run(begun.id, {"ended": ended.value})
         store.end_run(begun.id, "interrupted" if is_cut else "complete")
 
     store.transact(end)
@@ -96,7 +96,7 @@ def _begun(search: InputSearch, options: SearchOptions) -> tuple[Begun, DurableR
     """Begin or continue the run of a search in our tables and in OpenTuner's."""
     store, plan, space = search.store, search.plan, search.space
     lock_shared_rows(store.connection)
-    begun = store.begin_run(plan, {**notes(), **search.notes}, search.seeds)
+    begun = store.begin_run(plan, {"facts": notes(), **search.notes}, search.seeds)
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
     interface = TuningInterface(
         search,

@@ -14,7 +14,6 @@ from harness.core.errors import HostModuleError
 from harness.core.machine import notes
 from harness.core.records import (
     DEVICE_UUID,
-    OTHER_PROCESSES,
     Config,
     Input,
     Interleaved,
@@ -33,7 +32,7 @@ from harness.results import (
     Stored,
     interleaved_groups,
 )
-from harness.results.notes import DATA_SEED, device_notes
+from harness.results.notes import device_facts
 from harness.search.transfer.sources import StoredSources, TransferSources, stored_technique
 from harness.space import Space
 from harness.tuning.devices import EqualDevices
@@ -221,11 +220,11 @@ class State:
         """Return the seed of the new data of an input: it is drawn when it is first asked for, and
         stored with the run. A campaign that goes on has the same."""
         store, run_id = self.store, self.runs[problem]
-        text = store.note_of(run_id, DATA_SEED)
-        if text is None:
-            text = str(new_seed())
-            store.transact(partial(store.note_run, run_id, DATA_SEED, text))
-        return int(text)
+        seed = store.notes_of(run_id).get("data_seed")
+        if seed is None:
+            seed = new_seed()
+            store.transact(partial(store.note_run, run_id, {"data_seed": seed}))
+        return seed
 
     def note_device(self, problem: Input) -> None:
         """Note in an input's run which device measured: a command that goes on may have another."""
@@ -233,10 +232,10 @@ class State:
         device = run_id, here.get(DEVICE_UUID, "")
         if device in self._noted_devices:
             return
-        names = DEVICE_UUID, OTHER_PROCESSES
-        known = {name: store.note_of(run_id, name) or "" for name in names}
-        for name, text in device_notes(known, here).items():
-            store.transact(partial(store.note_run, run_id, name, text))
+        facts = store.notes_of(run_id).get("facts", {})
+        added = device_facts(facts, here)
+        if added:
+            store.transact(partial(store.note_run, run_id, {"facts": {**facts, **added}}))
         self._noted_devices.add(device)
 
     def measured(self, problem: Input) -> dict[Config, Measurement]:
@@ -271,5 +270,7 @@ class State:
             reason = space.why_illegal(space.default)
             self.left_out[problem] = f"no configuration is legal {where}; the default: {reason}"
             store, plan = self.store, self.run_plan(problem)
-            store.transact(lambda: store.end_run(store.begin_run(plan, notes()).id, "complete"))
+            store.transact(
+                lambda: store.end_run(store.begin_run(plan, {"facts": notes()}).id, "complete")
+            )
         return space.count == 0

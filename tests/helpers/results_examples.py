@@ -33,6 +33,7 @@ from harness.results import (
     schema,
     writing,
 )
+from harness.results.notes import Notes
 from harness.search import make_opentuner_tables
 from harness.space_file import Spec, load_spec
 from tests.helpers.postgres_server import execute
@@ -120,10 +121,10 @@ def begin_search(
     store: Store,
     plan: RunPlan | None = None,
     tuning_run_id: int | None = None,
-    notes: Mapping[str, str] | None = None,
+    notes: Notes | None = None,
 ) -> Search:
     plan = plan or make_plan()
-    run_id = store.begin_run(plan, notes or {"host": "here"}).id
+    run_id = store.begin_run(plan, notes or {"facts": {"host": "here"}}).id
     tuning_run_id = tuning_run_id or run_id
     record_run(store, plan, tuning_run_id)
     store.tie_run(run_id, tuning_run_id)

@@ -53,7 +53,7 @@ def everything(database: Path) -> str:
         ("notes = '[]'", "runs 1: notes is '[]'"),
         (
             "notes = json_set(notes, '$.statistic', 'max')",
-            "its note 'statistic' is 'max'; it must be median or mean",
+            "statistic: Input should be 'median' or 'mean'",
         ),
     ],
 )

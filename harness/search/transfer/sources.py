@@ -11,15 +11,12 @@ import numpy as np
 from harness.core.records import Config, Input, Measurement, Outcome
 from harness.models.transfer_prior import SourceTask, TransferData
 from harness.recordings.recording import Recording
-from harness.results import WARM_START, MeasurementRows, RunPlan, Store
+from harness.results import MeasurementRows, RunPlan, Store
+from harness.results.notes import DeviceResults, Notes
 from harness.results.other_devices import (
-    DeviceResults,
-    as_note,
-    from_note,
     other_devices,
     read_device,
 )
-from harness.results.reader import refusing_damage
 from harness.search.transfer.recording import TransferSource, most_alike
 from harness.space import Space
 
@@ -106,8 +103,7 @@ class StoredSources:
         store = self._store
         begun = store.notes_of_begun(plan)
         if begun is not None:
-            with refusing_damage(store.connection):
-                return from_note(begun.get(WARM_START, "[]"))
+            return begun.get("warm_start", ())
         if not self._wanted:
             return ()
         if self._now is None:  # once a command: its inputs start from the same results
@@ -116,10 +112,10 @@ class StoredSources:
             )
         return self._now
 
-    def notes(self, plan: RunPlan) -> Mapping[str, str]:
+    def notes(self, plan: RunPlan) -> Notes:
         """Return the note of a run that begins; none where no other device has results."""
         sources = self.of(plan)
-        return {WARM_START: as_note(sources)} if sources else {}
+        return {"warm_start": sources} if sources else {}
 
     def tasks(self, plan: RunPlan, space: Space) -> list[SourceTask]:
         """Return what these results teach about a run's input: of each device, the inputs that
