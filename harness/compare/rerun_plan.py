@@ -10,7 +10,7 @@ from harness.compare.reading import KernelResults, read_kernel_results
 from harness.core.errors import UsageError
 from harness.core.records import Environment
 from harness.results import campaigns, reading, sqlite_path, without_password
-from harness.results.runs import read_runs
+from harness.results.campaigns import read_runs
 from harness.space_file import Spec, load_spec
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from pydantic_core import to_jsonable_python
+import pydantic_core
 from sqlalchemy import ColumnElement, Connection, Executable, Table, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -135,4 +135,4 @@ def to_json(value: object) -> str:
 
 def _as_json_data(record: Any) -> Any:
     """Return a record's fields. NaN and infinity become text, since JSON has neither."""
-    return to_jsonable_python(record, inf_nan_mode="strings", fallback=dict)
+    return json.loads(pydantic_core.to_json(record, inf_nan_mode="strings", fallback=dict))

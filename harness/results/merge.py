@@ -25,6 +25,7 @@ from sqlalchemy.exc import DBAPIError
 
 from harness.core.errors import ResultsError
 from harness.results import schema
+from harness.results.campaigns import campaigns, other_names, with_space
 from harness.results.database import hold_campaign, reading, shown_name
 from harness.results.inserting import (
     NATURAL_KEYS,
@@ -37,10 +38,8 @@ from harness.results.inserting import (
 )
 from harness.results.notes import last_moment
 from harness.results.opentuner import stock_rows
-from harness.results.other_names import other_names
 from harness.results.read import check_measurements
 from harness.results.reader import Row, read_rows, referred, refusing_damage
-from harness.results.runs import PlacedRow, campaigns, placed
 from harness.results.schema import OPENTUNER_KEYS, is_stock
 from harness.results.server import is_repeatable, lock_shared_rows, repeated
 from harness.results.versions import EVERY, of_version
@@ -92,7 +91,7 @@ def merge_database(engine: Engine, database: str, kernel_version: str = EVERY) -
         with engine.connect() as target:
             record = _record(target, inspect(source).get_table_names())
         rows_of = _rows_of(source, record)
-        runs = list(placed(rows_of, schema.runs))
+        runs = list(with_space(rows_of, schema.runs))
         chosen = of_version(campaigns(source, runs), kernel_version)
         programs = {campaign.key.program_sha256 for campaign in chosen}
 
@@ -154,13 +153,13 @@ class _Merge:
         self._seen: dict[str, Counter[NaturalKey]] = {name: Counter() for name in _OWNED}
         self._added: Counter[str] = Counter()
 
-    def leave_out(self, runs: Sequence[PlacedRow], programs: set[str]) -> None:
+    def leave_out(self, runs: Sequence[Row], programs: set[str]) -> None:
         """Leave out the runs of other programs than these, and what belongs to them."""
-        others = [run for run in runs if run.space["program_sha256"] not in programs]
+        others = [run for run in runs if run["space"]["program_sha256"] not in programs]
         self._left_out = {
-            "spaces": {run.space["id"] for run in others},
-            "runs": {run.row["id"] for run in others},
-            "tuning_run": {run.row["tuning_run_id"] for run in others},
+            "spaces": {run["space_id"] for run in others},
+            "runs": {run["id"] for run in others},
+            "tuning_run": {run["tuning_run_id"] for run in others},
         }
 
     def run(self, tables: Sequence[Table]) -> Counter[str]:

@@ -17,6 +17,7 @@ from typing import Any
 from harness.core.plain_pickle import PlainObject, load_compressed
 from harness.core.records import Config
 from harness.results import schema
+from harness.results.keyed_rows import environment_row, measurement_row
 from harness.results.notes import LOST, OPENTUNER
 from harness.results.opentuner_values import (
     UNKNOWN,
@@ -29,7 +30,6 @@ from harness.results.opentuner_values import (
     parameter_of,
 )
 from harness.results.reader import Row, referred
-from harness.results.rows import environment_row, measurement_row
 
 _EPOCH = datetime(1970, 1, 1)
 _STATES = {"COMPLETE": "complete", "RUNNING": "running"}

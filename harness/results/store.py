@@ -12,17 +12,16 @@ from sqlalchemy import ColumnElement, Engine, Table, event, func, select
 
 from harness import __version__
 from harness.core.records import Config, Environment, Input, Measurement
+from harness.core.text import escaped
 from harness.results import schema
 from harness.results.columns import MeasurementRows
 from harness.results.database import hold_campaign, now
 from harness.results.inserting import insert_returning_ids, insert_rows, update_row
-from harness.results.keyed_rows import KeyedRows
+from harness.results.keyed_rows import KeyedRows, measurement_row
 from harness.results.measured import by_input
-from harness.results.notes import Notes, device_facts, space_notes
+from harness.results.notes import Notes, device_facts, one_line, space_notes
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.reader import Row, read_rows, refusing_damage
-from harness.results.rows import measurement_row
-from harness.results.sessions import stored_begin, stored_end
 from harness.results.transactions import Transactions
 from harness.space_file import Spec
 
@@ -52,31 +51,16 @@ class RunPlan:
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A run that has begun: its row, its first configurations, and OpenTuner's run if continued."""
+class StoredRun:
+    """A run that has begun: its row, its first configurations, and OpenTuner's run if it is
+    continued. Where its search came to an end by itself, why it `ended`, and the ids of the
+    measurements that answered its tests, in order."""
 
     id: int
     seeds: tuple[Config, ...]
     tuning_run_id: int | None
-
-
-@dataclass(frozen=True)
-class EndedRun:
-    """A run whose search came to an end by itself: its row, its first configurations, why it ended
-    (harness.results.notes), and the ids of the measurements that answered its tests, in order."""
-
-    id: int
-    seeds: tuple[Config, ...]
-    ended: str
-    measurement_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A measurement and the id of its row."""
-
-    id: int
-    measurement: Measurement
+    ended: str | None = None
+    measurement_ids: tuple[int, ...] = ()
 
 
 class Store(Transactions):
@@ -103,7 +87,12 @@ class Store(Transactions):
                 "space_id": self._keyed.space_id(spec),
                 "environment_id": self._keyed.environment_id(environment),
                 "campaign": campaign,
-                **stored_begin(spec.inputs, arguments, now()),
+                "uuid": uuid.uuid4().hex,
+                "started_at": now(),
+                "inputs": list(spec.inputs),
+                "arguments": list(map(escaped, arguments)),
+                "left_out": [],
+                "stages": {},
             }
             return self._insert(schema.commands, [row])[0]
 
@@ -113,7 +102,11 @@ class Store(Transactions):
         self, command_id: int, left_out: Mapping[Input, str], stages: Mapping[str, str]
     ) -> None:
         """Store what a finished command left out."""
-        row = stored_end(left_out, stages) | {"ended_at": now()}
+        row = {
+            "ended_at": now(),
+            "left_out": [(problem, one_line(why)) for problem, why in left_out.items()],
+            "stages": {stage: one_line(text) for stage, text in stages.items()},
+        }
         self.transact(lambda: update_row(self.connection, schema.commands, command_id, row))
 
     # ------------------------------------------------------------------- runs
@@ -150,7 +143,7 @@ class Store(Transactions):
                 raise ValueError(f"runs: a campaign is {found!r}")
         return found
 
-    def begin_run(self, plan: RunPlan, notes: Notes, seeds: Sequence[Config] = ()) -> Begun:
+    def begin_run(self, plan: RunPlan, notes: Notes, seeds: Sequence[Config] = ()) -> StoredRun:
         """Begin the run of this plan, or continue it where it exists.
 
         A continued run keeps its first seeds, since otherwise the search would not propose the
@@ -170,7 +163,9 @@ class Store(Transactions):
             }
             changed = {"state": "running", "test_limit": plan.test_limit, "ended_at": None}
             self._update_run(found["id"], notes=noted, **changed)
-            return Begun(found["id"], tuple(map(Config, found["seeds"])), found["tuning_run_id"])
+            return StoredRun(
+                found["id"], tuple(map(Config, found["seeds"])), found["tuning_run_id"]
+            )
         row = {
             **ids,
             "uuid": uuid.uuid4().hex,
@@ -191,13 +186,13 @@ class Store(Transactions):
             },
         }
         (run_id,) = self._insert(schema.runs, [row])
-        return Begun(run_id, tuple(seeds), None)
+        return StoredRun(run_id, tuple(seeds), None)
 
-    def ended_run(self, plan: RunPlan) -> EndedRun | None:
+    def ended_run(self, plan: RunPlan) -> StoredRun | None:
         """Return the run of this plan where its search has ended with the plan's test limit."""
         return self.read(partial(self._ended_run, plan))
 
-    def _ended_run(self, plan: RunPlan) -> EndedRun | None:
+    def _ended_run(self, plan: RunPlan) -> StoredRun | None:
         found = self._begun(plan, self._plan_ids(plan))
         if found is None or (found["state"], found["test_limit"]) != ("complete", plan.test_limit):
             return None
@@ -209,7 +204,9 @@ class Store(Transactions):
             tests = list(read_rows(self.connection, schema.tests, of_run))
         seeds = tuple(map(Config, found["seeds"]))
         answers = tuple(test["measurement_id"] for test in tests)
-        return EndedRun(found["id"], seeds, found["notes"]["ended"], answers)
+        return StoredRun(
+            found["id"], seeds, found["tuning_run_id"], found["notes"]["ended"], answers
+        )
 
     def notes_of_begun(self, plan: RunPlan) -> Notes | None:
         """Return the notes of this plan's run; None where it has not begun."""

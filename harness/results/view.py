@@ -31,14 +31,13 @@ from harness.results import (
     as_rows,
     campaigns,
     interleaved_groups,
-    placed_runs,
     read_campaign,
     reading,
+    stored_runs,
     without_password,
 )
 from harness.results.ablation import Ablation
 from harness.results.compatible import Compatible, compatible
-from harness.results.flat_table import flat_table
 from harness.results.measured import MeasuredConfigs, by_input, measured_by_input
 from harness.results.notes import Notes
 from harness.results.schema import LATER
@@ -257,6 +256,21 @@ def _record(row: MeasurementRow, is_unbiased: bool) -> dict[str, object]:
     }
 
 
+def flat_table(
+    points: Sequence[tuple[Input, Mapping[str, object]]], found: Sequence[Mapping[str, object]]
+) -> pd.DataFrame:
+    """Return a table of inputs and configurations with what was found there, in plain columns; a
+    feature or parameter whose name is taken is `input.NAME` or `config.NAME`."""
+    import pandas as pd  # here: it takes half a second to load
+
+    last = pd.DataFrame(found)
+    inputs, configs = (pd.DataFrame([dict(point[part]) for point in points]) for part in (0, 1))
+    inputs = inputs.rename(columns={name: f"input.{name}" for name in last})
+    configs = configs.rename(columns={name: f"config.{name}" for name in last})
+    joined: pd.DataFrame = pd.concat([inputs, configs, last], axis=1)
+    return joined
+
+
 # ------------------------------------------------------------------------------ reading
 
 
@@ -291,7 +305,7 @@ def read_results(
     held: set[str] = set()
     for database in databases:
         with reading(database) as engine, engine.connect() as connection:
-            runs = placed_runs(connection)
+            runs = stored_runs(connection)
             there = campaigns(connection, runs)
             held |= {campaign.space_name for campaign in there}
             chosen = [c for c in there if space in (None, c.space_name)]

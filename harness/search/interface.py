@@ -15,7 +15,7 @@ from opentuner.resultsdb.models import Result
 from opentuner.search.objective import MinimizeTime
 
 from harness.core.records import Config, Measurement, Outcome
-from harness.results import RunPlan, Stored
+from harness.results import MeasurementRow, RunPlan
 from harness.search.manipulator import SpaceManipulator
 from harness.search.records import EndReason, InputSearch, SearchOptions, Tally
 
@@ -172,7 +172,7 @@ class TuningInterface(MeasurementInterface):  # type: ignore[misc]
         for answer, row_id in zip(self._unwritten, ids, strict=True):
             if answer.measurement_id is None:
                 measurement = answer.measurement
-                self._known[measurement.config] = Stored(row_id, measurement)
+                self._known[measurement.config] = MeasurementRow(row_id, "search", measurement)
         self._next_test += len(self._unwritten)
         self._unwritten.clear()
 

@@ -14,7 +14,7 @@ from harness.core.files import WRITTEN_BY
 from harness.core.records import Config, Measurement, Outcome
 from harness.measure.measurer import Measurer
 from harness.models.transfer_prior import TransferData
-from harness.results import RunPlan, Store, Stored
+from harness.results import MeasurementRow, RunPlan, Store
 from harness.results.notes import Notes
 from harness.search.techniques import sole_technique
 from harness.space import Space
@@ -142,7 +142,7 @@ class InputSearch:
     space: Space
     measurer: Measurer
     store: Store
-    known: dict[Config, Stored]
+    known: dict[Config, MeasurementRow]
     report: Report
     seeds: Sequence[Config] = ()
     transfer: TransferData | None = None

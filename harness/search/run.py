@@ -19,7 +19,7 @@ from harness.core.text import suggestion
 from harness.results import Store
 from harness.results.database import shown_name
 from harness.results.server import lock_shared_rows
-from harness.results.store import Begun
+from harness.results.store import StoredRun
 from harness.search.drivers import DurableRun
 from harness.search.interface import TuningInterface
 from harness.search.patches import OFFERED
@@ -92,7 +92,7 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     return Searched(begun.id, interface.tests, ended)
 
 
-def _begun(search: InputSearch, options: SearchOptions) -> tuple[Begun, DurableRun]:
+def _begun(search: InputSearch, options: SearchOptions) -> tuple[StoredRun, DurableRun]:
     """Begin or continue the run of a search in our tables and in OpenTuner's."""
     store, plan, space = search.store, search.plan, search.space
     lock_shared_rows(store.connection)

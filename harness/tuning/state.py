@@ -29,7 +29,6 @@ from harness.results import (
     MeasurementRows,
     RunPlan,
     Store,
-    Stored,
     interleaved_groups,
 )
 from harness.results.notes import device_facts
@@ -75,7 +74,7 @@ class State:
         self.replayed = 0  # tests that the database answered
         self.crossed: set[tuple[Input, Config]] = set()  # measured by this command for other inputs
         self._noted_devices: set[tuple[int, str]] = set()
-        self._stored: dict[Input, dict[Config, Stored]] = {}
+        self._stored: dict[Input, dict[Config, MeasurementRow]] = {}
         self._interleaved: dict[tuple[Input, str], list[Interleaved]] = {}
 
     @property
@@ -173,7 +172,7 @@ class State:
     def _earlier_rows(self, problem: Input, stages: Sequence[str]) -> Sequence[MeasurementRow]:
         return self.earlier[problem].of_stages(stages) if problem in self.earlier else ()
 
-    def known(self, problem: Input) -> dict[Config, Stored]:
+    def known(self, problem: Input) -> dict[Config, MeasurementRow]:
         """Return an input's searched measurements, by earlier commands and by this one.
 
         The store may hold measurements from before the space changed; they are dropped where the
@@ -182,7 +181,7 @@ class State:
         if problem not in self._stored:
             rows, space = self._earlier_rows(problem, SEARCHED), self.space(problem)
             self._stored[problem] = {
-                row.measurement.config: Stored(row.id, row.measurement)
+                row.measurement.config: row
                 for row in rows
                 if space.is_legal(row.measurement.config)
                 and not self._may_end_otherwise(row.measurement)

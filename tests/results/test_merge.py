@@ -20,7 +20,7 @@ from harness.results import (
     reading,
     writing,
 )
-from harness.results.other_names import other_name
+from harness.results.campaigns import other_name
 from harness.results.schema import OPENTUNER_KEYS
 from tests.helpers.results_examples import (
     ENVIRONMENT,

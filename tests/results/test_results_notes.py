@@ -12,9 +12,9 @@ import pytest
 from harness.core.errors import ResultsError
 from harness.core.records import DEVICE_UUID, OTHER_PROCESSES
 from harness.results import Command, StoredCampaign, campaigns, reading
+from harness.results.campaigns import read_campaign
 from harness.results.caveats import record_lines
 from harness.results.notes import Notes
-from harness.results.runs import read_campaign
 from harness.results.view import read_results
 from tests.helpers.results_examples import (
     ENVIRONMENT,
