@@ -17,8 +17,7 @@ from harness.core.records import Config, Input
 from harness.core.text import counted, escaped, suggestion
 from harness.display.inputs import best_configuration, best_time, default_time, format_speedup
 from harness.results import without_password
-from harness.results.flat_table import flat_table
-from harness.results.view import Results, read_results
+from harness.results.view import Results, flat_table, read_results
 
 if TYPE_CHECKING:
     import pandas as pd

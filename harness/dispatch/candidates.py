@@ -18,9 +18,9 @@ from harness.core.records import Config, Input, Interleaved, Measurement, Value
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import fastest_overall, greedy_portfolio, static_order
 from harness.dispatch.searched_times import SearchedTimes
-from harness.results.cells import CROSS
+from harness.results.campaigns import Command
 from harness.results.measured import Measured, MeasuredConfigs
-from harness.results.sessions import Command
+from harness.results.schema import CROSS
 from harness.stats.interleaved import merge_sessions, merged_unscaled, refuted
 from harness.stats.timing import TimeRatio, trimmed_log_time, trimmed_ratio
 

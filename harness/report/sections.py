@@ -33,7 +33,7 @@ from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
 from harness.results.ablation import ablation_lines
-from harness.results.flag_files import file_lines
+from harness.results.notes import file_lines
 
 _MOST_FAILURES = 40
 _CHOICE = "Choice by input"

@@ -29,8 +29,7 @@ from harness.core.records import (
     Timing,
 )
 from harness.dispatch.study import DISPATCHERS, STATIC, learners
-from harness.results.notes import SPACE_FILE
-from harness.results.space_notes import limit_notes
+from harness.results.notes import limit_notes
 from harness.space import ConstrainedSpace
 from harness.space_file import Spec, load_spec
 from tests.dispatch.test_dispatch_package import imported
@@ -73,7 +72,7 @@ def fill(
     with opened(place) as store:
         for given in spec.inputs:
             plan = make_plan(given, spec=spec, environment=environment)
-            notes = {**limit_notes(spec, LIMITS_HERE), SPACE_FILE: str(spec.path)}
+            notes = {**limit_notes(spec, LIMITS_HERE), "space_file": str(spec.path)}
             search = begin_search(store, plan, notes=notes)
             for config in ConstrainedSpace.of(spec, given, LIMITS_HERE, spec.program_compiler):
                 time_s = times(given, config)

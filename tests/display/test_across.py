@@ -36,7 +36,7 @@ from harness.dispatch.tree_text import tree_lines
 from harness.dispatch.verdict import Judged, PairedComparison, compare
 from harness.display.across import print_across, print_rule
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange, tuned_range
-from harness.results.sessions import Command
+from harness.results.campaigns import Command
 from harness.stats import Estimate
 
 WITHOUT_ENSEMBLE = (STATIC, DISPATCHERS["tree"])

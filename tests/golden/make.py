@@ -65,7 +65,8 @@ CASES: dict[str, Sequence[str]] = {
         "analyse rows.db",
         "analyse results/convolution.replay.db",
         "analyse times.db",
-        "analyse stock_opentuner.db --summary",
+        "merge imported.db stock_opentuner.db",
+        "analyse imported.db --summary",
     ],
     "analyse_tree": [
         "analyse rows.db --tree 3 --inside n<=64 --below slowdown=1.2 --below power_w=130",

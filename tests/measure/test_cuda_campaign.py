@@ -56,7 +56,7 @@ def test_two_gpus_share_the_inputs(
     options = ["--device", "all", "--test-limit", "2", "--database", str(database)]
     assert tune.main([str(MVMUL), *QUICK, *options]) == 0
     results = the_one(read_results([str(database)]))
-    uuids = {run.notes[DEVICE_UUID].split("-")[1] for run in results.runs}
+    uuids = {run.notes["facts"][DEVICE_UUID].split("-")[1] for run in results.runs}
     assert uuids == {"abababab", "cdcdcdcd"}
     assert {row.measurement.outcome for row in results.rows} == {Outcome.OK}
 

@@ -20,7 +20,7 @@ from harness.display.inputs import print_inputs
 from harness.display.text import print_line
 from harness.results import campaigns
 from harness.results.ablation import ablation_lines
-from harness.results.flag_files import files_note
+from harness.results.notes import files_of_flags
 from harness.tuning.replayed import RecordedCampaign
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _print_inputs(console: Console, done: Tuned, learnt: ChoiceByInput | None) -
         advice = recommendation(learnt.reports, found, learnt.single, default)
         if advice is not None:
             print_line(console, f"\n{advice}{_learnt_from(learnt, spec)}")
-    print_inputs(console, done.reports, default, [files_note(spec)])
+    print_inputs(console, done.reports, default, [{"flag_files": files_of_flags(spec)}])
 
 
 def _learnt_from(learnt: ChoiceByInput, spec: Spec) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from math import isfinite
 from typing import Any
@@ -22,7 +23,6 @@ from harness.core.records import (
     Value,
     shown,
 )
-from harness.results.opentuner_rows import identifier
 
 Row = Mapping[str, Any]
 
@@ -30,6 +30,7 @@ UNKNOWN = "not recorded"
 _OUTCOMES = {"TIMEOUT": Outcome.TIMEOUT, "ERROR": Outcome.CRASHED}
 _OBSERVED = ("accuracy", "energy", "size", "confidence")
 _NO_SIZE = -1
+_MOST_VALUES = 10_000  # of a configuration
 
 
 def environment_of(machine: Row) -> Environment:
@@ -114,3 +115,43 @@ def digest_of(identity: object) -> str:
 def iso(date: datetime) -> str:
     """Return a date as harness stores it. OpenTuner's have no time zone, and are taken for UTC."""
     return f"{date.isoformat(timespec='milliseconds')}+00:00"
+
+
+def config_of(row: Row) -> Config:
+    """Read the configuration of a row of `configuration`. The elements of a list, such as the order
+    of a permutation, become parameters of their own: `order_0`. Names are made identifiers, which
+    generated code needs: `unroll-loops` becomes `unroll_loops`.
+
+    Raises ValueError or TypeError for one that is no mapping from names to plain values.
+    """
+    data = load_compressed(row["data"])
+    if not isinstance(data, dict) or not all(type(name) is str for name in data):
+        raise ValueError(f"configuration {row['id']} is no mapping from names to values")
+    values: dict[str, Value] = {}
+    for name, value in _flat("", data):
+        if identifier(name) in values:
+            raise ValueError(f"configuration {row['id']} has two values of {identifier(name)}")
+        values[identifier(name)] = value
+        if len(values) > _MOST_VALUES:
+            raise ValueError(f"configuration {row['id']} has more than {_MOST_VALUES:,} values")
+    try:
+        return Config(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"configuration {row['id']}: {error}") from None
+
+
+def identifier(name: str) -> str:
+    """Turn a name into an identifier; a flag's dashes become underscores."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{text}" if text[:1].isdigit() or not text else text
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, one in value.items():
+            yield from _flat(f"{name}_{key}" if name else str(key), one)
+    elif isinstance(value, (list, tuple)):
+        for index, one in enumerate(value):
+            yield from _flat(f"{name}_{index}", one)
+    else:
+        yield name, value

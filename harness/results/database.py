@@ -1,4 +1,8 @@
-"""Open a results database, for one writer at a time or for any number of readers."""
+"""Open a results database: a SQLite file or a PostgreSQL server, for one writer or for readers.
+
+A SQLite file has one writer, which holds a lock beside it. On a server each campaign has one
+(`harness.results.server`).
+"""
 
 from __future__ import annotations
 
@@ -6,35 +10,37 @@ import os
 import re
 import shlex
 import socket
-import sqlite3
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, select
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, select
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
 
 from harness.core.errors import DatabaseBusy, ResultsError
+from harness.core.files import obstacle
 from harness.core.invocation import command_line
+from harness.core.locks import FileHeld, locked_file
 from harness.core.plain_pickle import UnsafePickle
 from harness.core.records import Environment
 from harness.core.text import printable
 from harness.results import schema
-from harness.results.engine import make_engine
-from harness.results.lock import locked
+from harness.results.inserting import to_json
 from harness.results.server import (
     Notice,
     ServerWriter,
     busy,
-    check_encoding,
     lock_shared_rows,
+    read_only,
+    server_options,
     writer_of,
 )
-from harness.results.stock import is_stock, read_stock
-from harness.results.tables import make_tables, table_names
 from harness.results.url import (
+    POSTGRES,
     database_url,
     is_postgres,
     read_only_url,
@@ -46,11 +52,6 @@ from harness.results.url import (
 def now() -> str:
     """Return the present time as the database stores it: ISO 8601 in UTC, to the millisecond."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-
-
-def shown_name(connection: Connection) -> str:
-    """Return the path or URL of a connection's database, without its password."""
-    return str(connection.get_execution_options().get("database", connection.engine.url))
 
 
 def _print_notice(text: str) -> None:
@@ -67,7 +68,7 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
     Raises DatabaseBusy where another process holds it, ResultsError where it cannot be used.
     """
     server = ServerWriter(database, notice) if is_postgres(database) else None
-    with locked(database, _who_holds):
+    with _locked(database):
         engine = make_engine(database, database_url(database), server)
         try:
             _prepare(engine, database)
@@ -113,9 +114,8 @@ def _reason(error: DBAPIError | UnicodeDecodeError) -> str:
 
 
 @contextmanager
-def reading(database: str) -> Iterator[Engine]:
-    """Open an existing database read-only. One that OpenTuner made without harness is read into
-    memory, and has our tables there (`harness.results.stock`).
+def reading(database: str, *, stock: bool = False) -> Iterator[Engine]:
+    """Open an existing database read-only; `stock` allows one that OpenTuner made alone.
 
     Raises ResultsError where it is neither, or cannot be read.
     """
@@ -123,60 +123,19 @@ def reading(database: str) -> Iterator[Engine]:
     if path is not None and not path.is_file():
         what = "is a folder" if path.is_dir() else "no such database"
         raise ResultsError(f"{path}: {what}; `{command_line('tune')}` makes databases")
-    opened = engine = make_engine(database, read_only_url(database))
+    engine = make_engine(database, read_only_url(database))
     try:
         with _opened(engine, database) as (connection, tables):
-            stock = is_stock(tables)
-            if not stock:
+            if not (stock and schema.is_stock(tables)):
                 _check_version(connection, database, tables)
                 _check_tables(database, tables)
-        if stock:
-            opened = _from_stock(engine, database)
-        yield opened
+        yield engine
     except DBAPIError as error:
         raise ResultsError(
             f"{without_password(database)} cannot be read: {_reason(error)}"
         ) from None
     finally:
-        opened.dispose()
         engine.dispose()
-        if path is not None:
-            _delete_empty_log(path)
-
-
-def _from_stock(engine: Engine, database: str) -> Engine:
-    """Read what OpenTuner recorded into a database in memory; raises ResultsError."""
-    name, memory = without_password(database), make_engine(database, URL.create("sqlite"))
-    try:
-        with engine.connect() as source, memory.begin() as target:
-            read_stock(source, target)
-    except IntegrityError as error:
-        raise ResultsError(
-            f"OpenTuner's record in {name} is damaged: {error.orig}; copy it again from the "
-            "original"
-        ) from None
-    except UnsafePickle as error:
-        raise ResultsError(
-            f"OpenTuner's record in {name} is refused: {error}. harness reads plain data and "
-            "OpenTuner's own classes"
-        ) from None
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        reason = str(error) if isinstance(error, ValueError) else repr(error)
-        raise ResultsError(
-            f"OpenTuner's record in {name} is damaged: {reason}; copy it again from the original"
-        ) from error
-    return memory
-
-
-def _delete_empty_log(path: Path) -> None:
-    """Let SQLite delete the log that it made for a reader, who may not delete it."""
-    log = path.with_name(f"{path.name}-wal")
-    url = f"{path.resolve().as_uri()}?mode=rw"
-    # A damaged database stays as it is; its messages may be no text.
-    with suppress(OSError, sqlite3.Error, UnicodeDecodeError):
-        if log.exists() and not log.stat().st_size:
-            with closing(sqlite3.connect(url, uri=True, timeout=0)) as connection:
-                connection.execute("SELECT count(*) FROM sqlite_master")
 
 
 # ------------------------------------------------------------------- one writer
@@ -221,7 +180,6 @@ def _prepare(engine: Engine, database: str) -> None:
         if not is_new:
             _check_version(connection, database, tables)
             _check_tables(database, tables)
-        check_encoding(connection, without_password(database))
         if engine.dialect.name == "sqlite":
             _check_file(connection, database)
     if engine.dialect.name == "sqlite":
@@ -229,7 +187,7 @@ def _prepare(engine: Engine, database: str) -> None:
     with engine.begin() as connection:
         if is_new:
             lock_shared_rows(connection)
-            make_tables(connection, schema.metadata)
+            schema.metadata.create_all(connection)
             version = schema.schema_version
             if connection.execute(select(version)).first() is None:
                 connection.execute(version.insert().values(version=schema.VERSION))
@@ -267,10 +225,9 @@ def _check_version(connection: Connection, database: str, tables: Collection[str
     """Refuse a database that this version of harness did not make."""
     name = without_password(database)
     if schema.schema_version.name not in tables:
-        if is_stock(tables):
+        if schema.is_stock(tables):
             raise ResultsError(
-                f"{name} was made by OpenTuner alone: harness reads it and does not add to it. "
-                "Choose another --database; to add its results to one: "
+                f"{name} has OpenTuner's tables alone. To import its results: "
                 f"{command_line('merge', 'NEW.db', name)}"
             )
         there = f"; it has the tables {', '.join(list(tables)[:5])}" if tables else ""
@@ -289,7 +246,7 @@ def _opened(engine: Engine, database: str) -> Iterator[tuple[Connection, list[st
     with ExitStack() as stack:
         try:
             connection = stack.enter_context(engine.connect())
-            tables = table_names(connection)
+            tables = inspect(connection).get_table_names()
         except (DBAPIError, UnicodeDecodeError) as error:
             not_text = isinstance(error, UnicodeDecodeError)
             reason = "the names of its tables are no text" if not_text else _reason(error)
@@ -308,3 +265,124 @@ def _check_tables(database: str, tables: Collection[str]) -> None:
         raise ResultsError(
             f"{without_password(database)} is damaged: the table {missing[0]} is missing"
         )
+
+
+# ----------------------------------------------------------------- one writer of a file
+
+
+@contextmanager
+def _locked(database: str) -> Iterator[None]:
+    """Hold the lock of a SQLite file, and delete the lock's file afterwards; the system frees it
+    when the process dies. A database in memory needs none."""
+    check_database(database)
+    path = sqlite_path(database)
+    with ExitStack() as stack:
+        try:
+            if path is not None:
+                stack.enter_context(locked_file(_lock_file(path)))
+        except FileHeld:
+            raise _who_holds(database) from None
+        except (OSError, NotImplementedError) as error:
+            raise _unwritable(database, getattr(error, "strerror", None) or error) from None
+        yield
+
+
+def check_database(database: str) -> None:
+    """Raise ResultsError where no file can be made for a SQLite database; a server is not asked.
+
+    Call it before long work. It leaves nothing behind.
+    """
+    path = sqlite_path(database)
+    if path is None:
+        return
+    if path.is_dir():
+        raise _unwritable(database, "it is a folder")
+    path = path if path.parent.exists() else path.parent  # which is made, without its parents
+    reason = obstacle(path)
+    if reason is not None:
+        raise _unwritable(database, reason)
+
+
+def _unwritable(database: str, reason: object) -> ResultsError:
+    name = without_password(database)
+    return ResultsError(f"{name} cannot be written: {reason}; name another database")
+
+
+def _lock_file(path: Path) -> Path:
+    """Return the lock file next to a SQLite file, whose folder is made."""
+    path = path.resolve()  # a link and its target are the same database
+    path.parent.mkdir(exist_ok=True)  # not its parents: their names are mistyped
+    return path.with_name(path.name + ".lock")
+
+
+# ------------------------------------------------------------------------ the engine
+
+
+def make_engine(database: str, url: URL, writer: ServerWriter | None = None) -> Engine:
+    """Make the engine of a database; on a PostgreSQL server without `writer`, it only reads.
+
+    Raises ResultsError where the URL or its driver cannot be used.
+    """
+    is_postgres = url.get_backend_name() == POSTGRES
+    options = server_options(url, writer) if is_postgres else {}
+    if url.get_backend_name() == "sqlite" and not url.database:  # one database for all threads
+        options = {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
+    try:
+        engine = create_engine(
+            url,
+            json_serializer=to_json,
+            json_deserializer=_text,
+            execution_options={"database": without_password(database)},
+            **options,
+        )
+    except ArgumentError:
+        raise ResultsError(f"{without_password(database)} is no URL for {url.drivername}") from None
+    except (NoSuchModuleError, ImportError) as error:
+        advice = "; run: pip install 'psycopg[binary]>=3.2'" if is_postgres else ""
+        raise ResultsError(
+            f"{without_password(database)} cannot be opened: {error}{advice}"
+        ) from None
+    if engine.dialect.name == "sqlite":
+        is_read_only = "mode" in url.query
+        event.listen(engine, "connect", _set_up_reader if is_read_only else _set_up_writer)
+        event.listen(engine, "begin", _begin)
+    elif is_postgres and writer is None:
+        event.listen(engine, "connect", read_only)
+    elif writer is not None:
+        return writer.serve(engine)
+    return engine
+
+
+def shown_name(connection: Connection) -> str:
+    """Return the path or URL of a connection's database, without its password."""
+    return str(connection.get_execution_options().get("database", connection.engine.url))
+
+
+def _text(cell: Any) -> str:
+    """Return JSON as text, which `harness.results.reader` parses."""
+    return cell if isinstance(cell, str) else bytes(cell).decode()
+
+
+def _set_up_writer(connection: Any, record: object) -> None:
+    """Every commit reaches the disk."""
+    _set_up(connection)
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _set_up_reader(connection: Any, _record: object) -> None:
+    """Nothing is written but what SQLite keeps beside the file, which it also deletes."""
+    _set_up(connection)
+    connection.execute("PRAGMA query_only=ON")
+
+
+def _set_up(connection: Any) -> None:
+    """The file may come from anywhere: its schema must not run functions with side effects."""
+    connection.isolation_level = None  # sqlite3 begins no transaction of its own: see _begin
+    connection.execute("PRAGMA trusted_schema=OFF")
+
+
+def _begin(connection: Connection) -> None:
+    """Begin a transaction, since sqlite3 reads and makes tables outside of one by itself: a reader
+    could see a measurement without its samples."""
+    connection.exec_driver_sql("BEGIN")
