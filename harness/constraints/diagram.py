@@ -140,9 +140,7 @@ class _States:
             if self._last_use[number] > position
         }
         if kept and len(state) > _MAX_MERGED:
-            raise TooLarge(
-                f"{len(state):,} combinations of {shape[0]:,} states and {extent:,} values"
-            )
+            raise TooLarge(f"{len(state):,} combinations of states and {extent:,} values")
         which, first = _distinct(list(kept.values()), len(state))
         kept = {number: column[first] for number, column in kept.items()}
         possible = self._possible(kept, len(first))
@@ -166,14 +164,19 @@ class _States:
 
 
 def _distinct(columns: Sequence[Table], rows: int) -> tuple[Table, Table]:
-    """Return the index of each row among the distinct rows, and one row for each of these."""
+    """Return the index of each row among the distinct rows, and one row for each of these: by a
+    table of all keys where these are few."""
     key, size = np.zeros(rows, dtype=np.int64), 1
     for column in columns:
         codes, extent = _codes(column)
         if size * extent > MAX_IN_64_BITS:
             key, size = _codes(_sorted_out(key)[0])
         key, size = key * extent + codes, size * extent
-    return _sorted_out(key)
+    if size > 4 * rows + 1024:
+        return _sorted_out(key)
+    first = np.full(size, -1)
+    first[key] = np.arange(rows)
+    return (np.cumsum(first >= 0) - 1)[key], first[first >= 0]
 
 
 def _codes(column: Table) -> tuple[Table, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import operator
 import random
@@ -202,20 +201,6 @@ def test_comparison_with_an_absent_flag_is_false() -> None:
     assert listed(solve(domains, ["F < 2"]), domains) == [Config({"F": 1})]
 
 
-def test_billions_of_points_open_in_a_second() -> None:
-    domains = {f"P{i}": range(1, 33) for i in range(12)}
-    texts = [f"P{i} <= P{i + 1}" for i in range(11)] + ["P0 + P5 <= m"]
-    began = time.process_time()
-    solutions = solve(domains, texts, m=40)
-    rng = random.Random(0)
-    indices = [rng.randrange(solutions.count) for _ in range(100)]
-    drawn = at(solutions, domains, indices)
-    assert time.process_time() - began < 10
-    assert solutions.count > 10**9
-    for config in drawn:
-        assert not any(Expression(text).why_false({**config, "m": 40}) for text in texts)
-
-
 def test_counts_above_64_bits_are_exact() -> None:
     domains = {f"P{i}": range(1000) for i in range(30)}
     assert solve(domains, ["P0 < P1", "P2 == P3"]).count == 499_500 * 1000 * 1000**26
@@ -310,28 +295,6 @@ def test_a_random_graph_of_constraints_is_counted_soon(seed: int) -> None:
     assert solutions.contains(drawn).all()
 
 
-def test_shared_memory_of_tiles_is_counted() -> None:
-    domains: Domains = {
-        "bx": (1, 2, 4, 8, 16, *range(32, 513, 32)),
-        "by": (1, 2, 4, 8, 16, 32),
-        "tx": range(1, 9),
-        "ty": range(1, 9),
-        "t": range(1, 6),
-        "power": (0, 1),
-        "blocks": range(5),
-    }
-    used = "(bx * tx + t * 2) * (by * ty + t * 2) * (2 + power) * 4"
-    texts = [
-        "32 <= bx * by <= 1024",
-        f"{used} <= 49152",
-        f"blocks == 0 or {used} * blocks <= 102400",
-    ]
-    grid = np.meshgrid(*map(np.array, domains.values()), indexing="ij", sparse=True)
-    columns = dict(zip(domains, grid, strict=True))
-    held = functools.reduce(np.logical_and, (Expression(text).holds(columns) for text in texts))
-    assert solve(domains, texts).count == np.count_nonzero(held)
-
-
 @pytest.mark.parametrize(
     ("name", "legal"),
     [
@@ -350,7 +313,7 @@ def test_spaces_of_published_kernels_have_the_published_counts(name: str, legal:
     assert solve(case.parameters, texts).count == legal
 
 
-def test_values_that_nothing_supports_are_left_out_first() -> None:
+def test_divisors_of_divisors_are_counted() -> None:
     size = 4096
     domains: Domains = {name: range(1, size + 1) for name in ("L", "P", "G", "I")}
     texts = [f"{size} % L == 0", "L % P == 0", f"({size} / L) % G == 0", "(L / P) % I == 0"]

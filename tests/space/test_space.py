@@ -166,14 +166,6 @@ def test_samples_are_uniform_among_what_is_not_excluded(excluded: int, count: in
         assert set(drawn.values()) == {1000}
 
 
-def test_samples_are_distinct() -> None:
-    checked = small()
-    for count in (1, 7, 30, checked.count):
-        assert count is not None
-        drawn = checked.sample(random.Random(count), count)
-        assert len(set(drawn)) == len(drawn) == count
-
-
 def test_fewer_are_sampled_where_there_are_no_more() -> None:
     checked, rng = small(), random.Random(0)
     assert set(checked.sample(rng, 1000)) == set(checked)
@@ -286,26 +278,12 @@ def test_an_absent_flag_is_a_value() -> None:
 # ---------------------------------------------------------------------------- neighbours
 
 
-def differing(one: Config, other: Config) -> list[str]:
-    return [name for name in one if one[name] is not other[name] and one[name] != other[name]]
-
-
 def neighbours(checked: Space, config: Config) -> list[Config]:
     return [checked.decode(row) for row in rows(checked.neighbour_points(places(checked, config)))]
 
 
 def places(checked: Space, config: Config) -> PointArray:
     return checked.encode_all([config])[0]
-
-
-def test_neighbours_are_the_legal_configurations_that_differ_in_one_parameter() -> None:
-    checked = small()
-    legal = set(checked)
-    illegal = Config({"A": 8, "B": 2, "C": False, "D": "row", "E": 1})
-    for config in [illegal, *sorted(legal, key=lambda c: c.json)[::5]]:
-        found = neighbours(checked, config)
-        assert len(found) == len(set(found)) > 0
-        assert set(found) == {other for other in legal if len(differing(config, other)) == 1}
 
 
 def points(checked: Space, count: int, seed: int = 0) -> list[Config]:
@@ -326,21 +304,6 @@ def test_the_nearest_legal_configuration_is_at_the_least_distance_of_all() -> No
         assert checked.is_legal(found)
         least = min(checked.distance(config, other) for other in legal)
         assert checked.distance(config, found) == pytest.approx(least)
-
-
-def test_two_broken_constraints_without_a_common_parameter_are_mended_one_by_one() -> None:
-    domains: dict[str, Sequence[Value]] = {name: range(1, 9) for name in "ABCD"}
-    checked = space(domains, "A <= B", "C <= D")
-    config = Config({"A": 5, "B": 4, "C": 8, "D": 7})
-    found = checked.nearest_legal(config, random.Random(0))
-    assert checked.is_legal(found)
-    assert checked.distance(config, found) == pytest.approx(2 / 7)
-
-
-def test_what_no_small_step_mends_is_mended_by_a_large_one() -> None:
-    checked = space({"A": range(100), "B": range(100)}, "A == 90 and B == 80 or A + B == 5")
-    found = checked.nearest_legal(Config({"A": 60, "B": 60}), random.Random(0))
-    assert found == Config({"A": 90, "B": 80})
 
 
 @pytest.mark.usefixtures("short_of_room")
@@ -364,13 +327,6 @@ def test_distance_is_the_relative_step_on_scales_and_one_elsewhere() -> None:
 
 
 # ------------------------------------------------------------------------------ encoding
-
-
-def test_decode_is_the_inverse_of_encode() -> None:
-    checked = small()
-    for config in checked:
-        assert checked.decode(checked.encode(config)) == config
-    assert checked.encode({"E": 1, "D": "block", "C": True, "B": 2, "A": 8}) == (3, 1, 1, 2, 1)
 
 
 # -------------------------------------------------------------- inputs, devices, launches
@@ -616,16 +572,6 @@ def test_neighbours_are_the_legal_points_that_differ_in_one_parameter(
 
 
 @settings(max_examples=40, deadline=None)
-@given(spaces(), st.integers(0, 2**32))
-def test_samples_are_legal(checked: Space, seed: int) -> None:
-    drawn = checked.sample_points(np.random.default_rng(seed), 40)
-    assert drawn.dtype == np.int32
-    legal = legal_places(checked)
-    assert set(rows(drawn)) <= legal
-    assert drawn.shape == (40 if legal else 0, len(checked.parameters))
-
-
-@settings(max_examples=40, deadline=None)
 @given(spaces())
 def test_many_are_judged_as_one_is(checked: Space) -> None:
     points = all_places(checked)
@@ -664,11 +610,6 @@ def evenness(drawn: PointArray, legal: int) -> float:
     return float(chisquare(list(counts.values())).pvalue)
 
 
-def test_samples_are_uniform() -> None:
-    drawn = tight().sample_points(np.random.default_rng(1), 5000)
-    assert evenness(drawn, len(legal_places(tight()))) > 1e-3
-
-
 def test_samples_that_are_left_to_rejection_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.constraints.solutions.MOST_EDGES", (6,))
     checked = tight()
@@ -692,18 +633,6 @@ def test_samples_are_uniform_where_counts_exceed_64_bits() -> None:
     first = np.bincount(drawn[:, 0], minlength=32)
     expected = np.array([(32 - place) / 528 for place in range(32)])
     assert chisquare(first, expected * 4000).pvalue > 1e-3
-
-
-def test_one_table_of_more_than_64_bits_is_drawn_from_uniformly() -> None:
-    names = [f"P{i}" for i in range(14)]
-    domains: dict[str, Sequence[Value]] = {name: range(40) for name in names}
-    checked = space(domains, *(f"{a} != {b}" for a, b in itertools.pairwise(names)))
-    assert checked.count == 40 * 39**13
-    assert checked.count > 2**64
-    drawn = checked.sample_points(np.random.default_rng(3), 4000)
-    for axis in (0, 7, 13):
-        assert chisquare(np.bincount(drawn[:, axis], minlength=40)).pvalue > 1e-3
-    assert (np.diff(drawn, axis=1) != 0).all()
 
 
 def test_a_search_that_finds_nothing_by_rejection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
