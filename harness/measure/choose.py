@@ -139,7 +139,8 @@ def _fitting(spec: Spec, backend: Backend) -> Backend:
         raise UsageError(_missing_source(spec, backend))
     if spec.is_cooperative:
         require_cooperative()
-    return with_arch(spec, with_cache(spec, backend))
+    backend = dataclasses.replace(backend, arch_specific=spec.is_arch_specific)
+    return with_cache(spec, backend)
 
 
 def with_cache(spec: Spec, backend: Backend) -> Backend:
@@ -150,11 +151,6 @@ def with_cache(spec: Spec, backend: Backend) -> Backend:
     """
     cache = getattr(spec.measure, "cache", None) or (COLD if backend.is_gpu else WARM)
     return dataclasses.replace(backend, cache=cache)
-
-
-def with_arch(spec: Spec, backend: Backend) -> Backend:
-    """Return the backend that compiles for the architecture that the space wants."""
-    return dataclasses.replace(backend, arch_specific=spec.is_arch_specific)
 
 
 def with_cuda_compiler(spec: Spec, backend: Backend) -> Backend:

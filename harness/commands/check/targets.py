@@ -15,7 +15,7 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.program import Program
 from harness.core.records import DeviceLimits, Input, Value
 from harness.measure.builds.queue import BuildQueue
-from harness.measure.choose import with_arch, with_cuda_compiler
+from harness.measure.choose import with_cuda_compiler
 from harness.measure.cuda.gpus import first_usable
 from harness.measure.cuda.occupancy import multiprocessor
 from harness.measure.devices import Backend, choose_one
@@ -115,7 +115,8 @@ def target_of(spec: Spec, target: CompileTarget) -> CompileTarget:
     """
     if target.arch is None:
         return target
-    backend = with_cuda_compiler(spec, with_arch(spec, target.backend))
+    backend = dataclasses.replace(target.backend, arch_specific=spec.is_arch_specific)
+    backend = with_cuda_compiler(spec, backend)
     if dataclasses.replace(backend, why=target.backend.why) == target.backend:
         return target
     compiler = backend.open_compiler()

@@ -163,16 +163,14 @@ class BuildQueue(Generic[B]):
         self,
         backend: _BackendOf[B],
         compiler: str,
-        worker: type[BuildWorker[B]] = BuildWorker,
         at_once: int | None = None,
     ) -> None:
         self._compiler = compiler
-        self._worker = worker
         self._cache = BuildCache()
         self._cache.trim()
         count = at_once or max(1, spare_cores())
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="harness-builds")
-        self._children = [Child(partial(worker, backend)) for _ in range(count)]
+        self._children = [Child(partial(BuildWorker, backend)) for _ in range(count)]
         self._idle = self._children.copy()
         self._builds: dict[str, Future[Binary]] = {}
         self._changed = threading.Condition()
@@ -256,7 +254,7 @@ class BuildQueue(Generic[B]):
     def _built(self, program: B) -> Binary:
         """Build in a process of its own; there is one for each thread."""
         child = self._idle.pop()
-        method, limit_s = self._worker.compile, _limit_s(program)
+        method, limit_s = BuildWorker.compile, _limit_s(program)
         try:
             return repeated(partial(child.call, method, program, timeout_s=limit_s))
         except ChildLost as lost:
