@@ -15,12 +15,11 @@ import pytest
 from harness.core.errors import BackendUnavailable, DeviceBusy, UsageError
 from harness.fleet import agent
 from harness.fleet.agent import FleetDevice, Offer
+from harness.fleet.cluster import Cluster, SchedulerLost, WorkerLost
 from tests.helpers.dask_workers import local_workers
 from tests.helpers.planted import until
 
-pytest.importorskip("distributed")
-
-from harness.fleet.cluster import Cluster, SchedulerLost, WorkerLost
+distributed = pytest.importorskip("distributed")
 
 WAITS = threading.Event()
 ASKED = threading.Event()
@@ -86,6 +85,16 @@ def test_calls_of_many_threads_are_each_answered(
 ) -> None:
     local, cluster, said = two
     assert not any("profile" in worker.periodic_callbacks for worker in local.workers.values())
+    through_scheduler: list[str] = []
+
+    class Noted(distributed.actor.ProxyRPC):  # type: ignore[name-defined,misc]
+        """A way through the scheduler that is noted."""
+
+        def __init__(self, scheduler: Any, address: str) -> None:
+            through_scheduler.append(address)
+            super().__init__(scheduler, address)
+
+    monkeypatch.setattr("distributed.actor.ProxyRPC", Noted)
     if not reaches:  # the scheduler does
         monkeypatch.setattr("harness.fleet.cluster._connected", _unreachable)
     devices = cluster.devices()
@@ -102,6 +111,7 @@ def test_calls_of_many_threads_are_each_answered(
         assert not waiting.done()
         WAITS.set()
         assert waiting.result(60) == "waited"
+    assert bool(through_scheduler) is not reaches
     assert [line.partition(",")[0] for line in said] == (
         [] if reaches else ["messages to workers go through the scheduler"]
     )
