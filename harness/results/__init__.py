@@ -15,7 +15,7 @@ from harness.results.columns import MeasurementRow, MeasurementRows
 from harness.results.database import check_database, reading, writing
 from harness.results.gathering import as_rows
 from harness.results.inserting import insert_returning_ids, insert_rows
-from harness.results.measured import InterleavedByConfigs, by_configs, interleaved_groups
+from harness.results.measured import by_configs, interleaved_groups
 from harness.results.merge import Added, merge_database
 from harness.results.read import CampaignKey, read_measurements
 from harness.results.schema import ABLATION, CANDIDATE, CHOICE, CROSS, FINAL, SEARCHED
@@ -34,7 +34,6 @@ __all__ = [
     "CampaignKey",
     "Command",
     "Interleaved",
-    "InterleavedByConfigs",
     "MeasurementRow",
     "MeasurementRows",
     "Run",

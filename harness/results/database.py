@@ -69,7 +69,7 @@ def writing(database: str, notice: Notice = _print_notice) -> Iterator[Engine]:
     """
     server = ServerWriter(database, notice) if is_postgres(database) else None
     with _locked(database):
-        engine = make_engine(database, database_url(database), server)
+        engine = _make_engine(database, database_url(database), server)
         try:
             _prepare(engine, database)
             yield engine
@@ -123,7 +123,7 @@ def reading(database: str, *, stock: bool = False) -> Iterator[Engine]:
     if path is not None and not path.is_file():
         what = "is a folder" if path.is_dir() else "no such database"
         raise ResultsError(f"{path}: {what}; `{command_line('tune')}` makes databases")
-    engine = make_engine(database, read_only_url(database))
+    engine = _make_engine(database, read_only_url(database))
     try:
         with _opened(engine, database) as (connection, tables):
             if not (stock and schema.is_stock(tables)):
@@ -318,7 +318,7 @@ def _lock_file(path: Path) -> Path:
 # ------------------------------------------------------------------------ the engine
 
 
-def make_engine(database: str, url: URL, writer: ServerWriter | None = None) -> Engine:
+def _make_engine(database: str, url: URL, writer: ServerWriter | None = None) -> Engine:
     """Make the engine of a database; on a PostgreSQL server without `writer`, it only reads.
 
     Raises ResultsError where the URL or its driver cannot be used.

@@ -41,14 +41,14 @@ Row = Mapping[str, Any]
 
 def insert_rows(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
     """Insert rows whose ids are not needed."""
-    stored = list(map(storable_row, rows))
+    stored = list(map(_storable_row, rows))
     if stored:
         connection.execute(insert(table), stored)
 
 
 def insert_returning_ids(connection: Connection, table: Table, rows: Iterable[Row]) -> list[int]:
     """Insert rows that are not there, and return their ids, in order."""
-    stored = list(map(storable_row, rows))
+    stored = list(map(_storable_row, rows))
     query = insert(table).returning(table.c.id, sort_by_parameter_order=True)
     return [*connection.execute(query, stored).scalars()] if stored else []
 
@@ -64,7 +64,7 @@ def insert_missing(connection: Connection, table: Table, rows: Sequence[Row]) ->
     names = NATURAL_KEYS[table]
     keys = [tuple(row[name] for name in names) for row in rows]
     # Always in the same order: two writers would wait for each other's rows.
-    stored = [storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
+    stored = [_storable_row(row) for _, row in sorted(zip(keys, rows, strict=True), key=_key)]
     added = connection.execute(_insert_missing(table, connection.dialect.name), stored)
     found = {tuple(key): row_id for row_id, *key in added}
     missing = [key for key in keys if key not in found]
@@ -113,10 +113,10 @@ def _among(column: ColumnElement[Any], values: set[Any]) -> ColumnElement[bool]:
 
 def update_row(connection: Connection, table: Table, row_id: int, changes: Row) -> None:
     """Change cells of a row."""
-    connection.execute(update(table).where(table.c.id == row_id), storable_row(changes))
+    connection.execute(update(table).where(table.c.id == row_id), _storable_row(changes))
 
 
-def storable_row(row: Row) -> dict[str, Any]:
+def _storable_row(row: Row) -> dict[str, Any]:
     """Return a row as it can be stored."""
     return {name: _storable(v) if isinstance(v, str) else v for name, v in row.items()}
 

@@ -52,7 +52,7 @@ class KeyedRows:
         """Return the id of a build's row."""
         key = (self.environment_id(environment), build.key)
         others = {"configuration_id": configuration_id}
-        return self._row(schema.builds, key, lambda: others | build_row(build))
+        return self._row(schema.builds, key, lambda: others | _build_row(build))
 
     def _row(self, table: Table, key: NaturalKey, others: Callable[[], dict[str, object]]) -> int:
         """Return the id of the row with this key; add it with the other values if it is missing."""
@@ -87,7 +87,7 @@ def measurement_row(m: Measurement) -> dict[str, Any]:
     }
 
 
-def build_row(build: Build) -> dict[str, Any]:
+def _build_row(build: Build) -> dict[str, Any]:
     """Return the row of a build, without its environment and configuration."""
     return {name: getattr(build, name) for name in BUILD_COLUMNS}
 

@@ -120,10 +120,6 @@ def _first(pair: tuple[int, int, Indices]) -> int:
     return pair[0]
 
 
-InterleavedByConfigs = dict[tuple[Config, ...], list[Interleaved]]
-"""Interleaved measurements by their configurations, oldest first."""
-
-
 def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:
     """Group the interleaved measurements of one input, oldest first by the time of measuring;
     after a merge the order in the database is another one."""
@@ -138,9 +134,9 @@ def interleaved_groups(rows: Sequence[MeasurementRow]) -> list[Interleaved]:
     return [list(map(columns.measurement, group)) for group in groups]
 
 
-def by_configs(groups: Iterable[Interleaved]) -> InterleavedByConfigs:
+def by_configs(groups: Iterable[Interleaved]) -> dict[tuple[Config, ...], list[Interleaved]]:
     """Collect the groups that have the same configurations in the same order."""
-    grouped: InterleavedByConfigs = {}
+    grouped: dict[tuple[Config, ...], list[Interleaved]] = {}
     for group in groups:
         grouped.setdefault(tuple(m.config for m in group), []).append(group)
     return grouped

@@ -61,7 +61,7 @@ _CHANGING: Mapping[str, tuple[str, ...]] = {
 _REFERENCES = {("runs", "tuning_run_id"): "tuning_run", ("tests", "result_id"): "result"}
 """The tables of OpenTuner's to which ours refer; other references are foreign keys."""
 
-RowsOf = Callable[[Table], Iterator[Row]]
+_RowsOf = Callable[[Table], Iterator[Row]]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _record(target: Connection, there: Sequence[str]) -> MetaData:
     return record
 
 
-def _rows_of(source: Connection, record: MetaData) -> RowsOf:
+def _rows_of(source: Connection, record: MetaData) -> _RowsOf:
     """Return what reads the rows of a table, checked; of a database without our tables, these are
     made of OpenTuner's."""
     if not is_stock(inspect(source).get_table_names()):
@@ -146,7 +146,7 @@ def _rows_of(source: Connection, record: MetaData) -> RowsOf:
 class _Merge:
     """One merge: rows are translated to the target's ids, and added in chunks."""
 
-    def __init__(self, rows_of: RowsOf, target: Connection) -> None:
+    def __init__(self, rows_of: _RowsOf, target: Connection) -> None:
         self._rows_of, self._target = rows_of, target
         self._ids: dict[str, dict[int, int]] = {}  # by table: the source's id -> the target's
         self._left_out: dict[str, set[int]] = {}  # by table: the ids that are not merged

@@ -34,10 +34,10 @@ from harness.results.reader import Row, referred
 _EPOCH = datetime(1970, 1, 1)
 _STATES = {"COMPLETE": "complete", "RUNNING": "running"}
 
-RowsById = Mapping[int, Row]
+_RowsById = Mapping[int, Row]
 
 
-def stock_rows(tables: Mapping[str, RowsById]) -> dict[str, list[Row]]:
+def stock_rows(tables: Mapping[str, _RowsById]) -> dict[str, list[Row]]:
     """Make the rows of our tables from those of OpenTuner's, by table and id.
 
     Raises ValueError or TypeError where OpenTuner cannot have written a row.
@@ -108,7 +108,7 @@ def _plain(data: bytes | None) -> PlainObject | None:
 
 
 class _Import:
-    def __init__(self, tables: Mapping[str, RowsById]) -> None:
+    def __init__(self, tables: Mapping[str, _RowsById]) -> None:
         self._tables = tables
         self._configs = {key: config_of(row) for key, row in tables["configuration"].items()}
         self._requestors: dict[int, str] = {}

@@ -32,7 +32,7 @@ class CampaignKey:
     campaign: int
 
 
-def of_campaign(table: Table, key: CampaignKey) -> list[ColumnElement[bool]]:
+def _of_campaign(table: Table, key: CampaignKey) -> list[ColumnElement[bool]]:
     """Return the conditions that select a campaign's runs or commands, joined with spaces and
     environments."""
     return [
@@ -80,7 +80,7 @@ def _of_runs(table: Table, key: CampaignKey) -> Select[Any]:
         select(schema.runs.c.id)
         .join_from(schema.runs, schema.spaces)
         .join(schema.environments)
-        .where(*of_campaign(schema.runs, key))
+        .where(*_of_campaign(schema.runs, key))
     )
     own = table.c.run_id.in_(runs)
     first, last = select(func.min(table.c.id)).where(own), select(func.max(table.c.id)).where(own)
@@ -171,7 +171,7 @@ def _of_space(
     query = (
         select(schema.spaces.c.name, schema.spaces.c.id, schema.inputs.c.id)
         .select_from(schema.runs.join(schema.spaces).join(schema.environments).join(schema.inputs))
-        .where(*of_campaign(schema.runs, key))
+        .where(*_of_campaign(schema.runs, key))
         .distinct()
     )
     runs = connection.execute(query).all()

@@ -30,7 +30,7 @@ Features = dict[Line, Flag | Whole | Number | Line | None]
 """An input that a command names."""
 
 
-class Range(TypedDict):
+class _Range(TypedDict):
     """The values of a parameter that are a range: its ends and its step."""
 
     min: Whole
@@ -44,4 +44,4 @@ class StoredParameter(TypedDict):
     kind: str
     role: str
     default: Scalar
-    values: list[Scalar] | Range
+    values: list[Scalar] | _Range

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-UNBIASED = "UniformRandom"
+_UNBIASED = "UniformRandom"
 """The technique whose samples are fit for statistics over parameters: it draws uniformly, whatever
 was measured before. A search prefers what it expects to be fast."""
 
@@ -193,7 +193,7 @@ class Results:
         """Say which measurements are fit for statistics over parameters: they were drawn
         uniformly, or every legal configuration of their input was measured."""
         columns = rows.columns
-        drawn = np.array([name == UNBIASED for name in columns.requestors.values], dtype=np.bool_)
+        drawn = np.array([name == _UNBIASED for name in columns.requestors.values], dtype=np.bool_)
         whole = np.array(list(map(self._is_exhausted, columns.inputs.values)), dtype=np.bool_)
         unbiased: Flags = drawn[rows.of(columns.requestors.codes)]
         unbiased |= whole[rows.of(columns.inputs.codes)]
