@@ -17,7 +17,7 @@ from harness.core.arrays import Flags, Indices
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.learners import Learner, Nearest, Selector, Static
-from harness.dispatch.learnt import LearntSelector, leaf_count
+from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
@@ -107,12 +107,11 @@ class Job:
 @dataclass(frozen=True)
 class Done:
     """The lists for the held-out inputs of a fold (see `shortlists.listed`), the processor seconds
-    of learning, and the leaves of a dispatcher with the splits that a choice passes."""
+    of learning, and the leaves of a dispatcher."""
 
     lists: Indices
     fit_s: float
     leaves: int | None
-    splits: float | None
 
 
 @lru_cache(maxsize=2)
@@ -138,8 +137,8 @@ def run(job: Job) -> Done:
     fit_s = time.process_time() - began
     lists = listed(learnt, test)
     if not isinstance(learnt, LearntSelector):
-        return Done(lists, fit_s, None, None)
-    return Done(lists, fit_s, leaf_count(learnt.choice), learnt.splits_passed(test.features))
+        return Done(lists, fit_s, None)
+    return Done(lists, fit_s, learnt.choice.leaf_count)
 
 
 def case_words(data: DataSet) -> tuple[str, ...]:

@@ -26,11 +26,10 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import applies_where, matrix_of
+from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.formats import check_formats
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import (
     check_candidates,
     check_folder,
@@ -39,19 +38,9 @@ from harness.dispatch.package import (
     opencl_kernels,
     write_dispatcher,
 )
-from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.program_files import program_files, why_no_programs
 from harness.dispatch.single import Single, single_of
-from harness.dispatch.study import (
-    AUTO,
-    AUTOMATIC,
-    CHOICES,
-    Study,
-    fits,
-    learners,
-    sentence,
-    study,
-)
+from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learners, sentence
 from harness.dispatch.text import verdict_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
@@ -124,7 +113,7 @@ class LearntDispatcher:
     @property
     def program(self) -> DispatchProgram:
         """What is written: the choice by input, or the single configuration. Where constraints rule
-        all of a tree's candidates out, the default stands in."""
+        all candidates out, the default stands in."""
         guards = dict.fromkeys(self.matrix.candidates, self.results.constraints)
         if self.name is not None:
             made = self.learnt[self.name].program(self.matrix.candidates, guards)
@@ -134,17 +123,20 @@ class LearntDispatcher:
                 columns=(),
                 tuned=tuned_range(self.matrix.features),
                 portfolio=order,
-                static=0,
-                choice=TreeChoice(Leaf(order=tuple(range(len(order))))),
+                choice=Choice.in_order(len(order)),
                 guards=(self.results.constraints,) * len(order),
             )
         default, index = self.results.default, self.matrix.default
         works = index is not None and not np.isinf(self.matrix.time_s[:, index]).any()
         is_needed = self.results.constraints and default not in made.portfolio
-        if not (works and is_needed and isinstance(made.choice, TreeChoice)):
+        if not (works and is_needed):
             return made
-        portfolio = (*made.portfolio, default)
-        return replace(made, portfolio=portfolio, guards=(*made.guards, self.results.constraints))
+        return replace(
+            made,
+            portfolio=(*made.portfolio, default),
+            choice=made.choice.with_last(),
+            guards=(*made.guards, self.results.constraints),
+        )
 
     @property
     def loss(self) -> str:
@@ -172,7 +164,6 @@ class LearntDispatcher:
             kernels=_kernels(self.spec, program, results, self.arch),
             limits=results.limits,
             launcher=program_launcher(self.spec, results),
-            formats=options.format,
         )
         root = options.output.resolve()
         return [path.relative_to(root).as_posix() for path in written]
@@ -190,14 +181,13 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     check_folder(options.output)
     campaigns = read_results(options.database, options.space, builds=False, kernel_version=EVERY)
     spec = space_of(options, campaigns)
-    check_formats(options.format)
     results = results_of(campaigns, spec, options)
     arch = _arch(options.arch, results)
     notices, results = _notices(campaigns, results, spec)
     matrix = matrix_of(results)
     reports = input_reports(results)
     coverage = None
-    if options.weights is not None and len(matrix.judgeable().features):
+    if options.weights is not None and len(matrix.comparable().features):
         matrix, coverage = weigh(matrix, read_workload(options.weights, spec))
     single = single_of(matrix, reports, results.finals, results.default)
     if single is None:
@@ -294,7 +284,7 @@ def _judged(matrix: Matrix, options: DispatchOptions, display: Display) -> Study
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     wanted = learners(names)
     display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
-    return study(matrix, wanted, options.seed, display.step, Kept.in_cache())
+    return Study.of(matrix, wanted, options.seed, display.step, Kept.in_cache())
 
 
 def _provenance(learnt: LearntDispatcher) -> Provenance:

@@ -165,7 +165,7 @@ def shortlist(known: Mapping[Input, Measured], default: Config, applies: Applies
 def searched_matrix(known: Mapping[Input, Measured], default: Config, applies: Applies) -> Matrix:
     """Make the matrix of what was measured wherever it applies, as the search timed it."""
     searched = SearchedTimes.of(known)
-    return _matrix(searched, default, searched.candidates(MOST_CANDIDATES), applies).judgeable()
+    return _matrix(searched, default, searched.candidates(MOST_CANDIDATES), applies).comparable()
 
 
 # ------------------------------------------------------------------ interleaved times

@@ -14,11 +14,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
+from harness.dispatch.choice import Choice, CostTree
 from harness.dispatch.growing import Grown, grow_forest
 from harness.dispatch.learnt import LearntSelector, make_selector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Leaf, Node
-from harness.dispatch.program import Choice, EnsembleChoice, ForestChoice, TreeChoice
 from harness.dispatch.training_set import TrainingSet, capped, centred, filled, informative_columns
 
 if TYPE_CHECKING:
@@ -60,41 +60,31 @@ def fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Cho
     portfolio; also return the indices of the candidates that the choice is among."""
     known, members = training.known, training.members(len(training.portfolio))
     if not training.values.shape[1]:  # all inputs look alike: there is nothing to choose by
-        leaf = Leaf(order=tuple(range(len(members))), rows=len(training.values))
-        return members, TreeChoice(leaf)
+        return members, Choice.in_order(len(members), len(training.values))
     if len(training.values) < _VERY_FEW and len(known) > 1:
         return known, fit_forest(training, known, seed)
     logs = centred(training.logs[:, members])
     return members, fit_boosted(training.values, logs, seed, training.matrix.learning_weights)
 
 
-def fit_boosted(
-    values: Array, logs: Array, seed: int, weights: Array | None = None
-) -> EnsembleChoice:
+def fit_boosted(values: Array, logs: Array, seed: int, weights: Array | None = None) -> Choice:
     """Fit boosted trees for each member of a portfolio.
 
     `values` has the shape (inputs, columns); `logs` has the log slowdowns, shape (inputs, members),
     NaN where a member does not apply: it does not learn from those inputs. `weights` say by how
     much each input counts, shape (inputs,).
     """
-    models = fit_models(values, logs, seed, weights)
-    return EnsembleChoice(tuple(map(offset, models)), tuple(map(as_trees, models)))
-
-
-def fit_models(
-    values: Array, logs: Array, seed: int, weights: Array | None = None
-) -> list[HistGradientBoostingRegressor]:
-    """Fit scikit-learn's models, one a member; for arguments see `fit_boosted`."""
-    trees = max(1, min(_MOST_TREES, TREES // logs.shape[1]))
-    known = ~np.isnan(logs)
+    count = max(1, min(_MOST_TREES, TREES // logs.shape[1]))
+    known, offsets, trees = ~np.isnan(logs), list[float](), list[CostTree]()
     # A model's threads wait for each other in busy loops: on a loaded machine they take far longer.
     with threadpool_limits(1, user_api="openmp"):
-        return [
-            _fitted(
-                values[rows], member[rows], trees, seed, None if weights is None else weights[rows]
-            )
-            for rows, member in zip(known.T, logs.T, strict=True)
-        ]
+        for member, rows in enumerate(known.T):
+            own = None if weights is None else weights[rows]
+            model = _fitted(values[rows], logs[rows, member], count, seed, own)
+            # scikit-learn has no public way to read them
+            offsets.append(float(model._baseline_prediction.item()))
+            trees += [CostTree(_root(each.nodes), member) for (each,) in model._predictors]
+    return Choice(tuple(offsets), tuple(trees), predicts_times=True)
 
 
 def _fitted(
@@ -115,24 +105,14 @@ def _fitted(
     return model.fit(values, logs, weights)
 
 
-def offset(model: HistGradientBoostingRegressor) -> float:
-    """Return what a fitted model predicts before its first tree."""
-    return float(model._baseline_prediction.item())
-
-
-def as_trees(model: HistGradientBoostingRegressor) -> tuple[Node, ...]:
-    """Copy the trees of a fitted model; scikit-learn has no public way to read them."""
-    return tuple(_root(predictor.nodes) for (predictor,) in model._predictors)
-
-
 def _root(nodes: Any) -> Node:
     low = np.where(nodes["is_leaf"], -1, nodes["left"].astype(np.intp))
     tree = Grown(low, nodes["right"], nodes["feature_idx"], nodes["num_threshold"])
     values, counts = nodes["value"].tolist(), nodes["count"].tolist()
-    return tree.root(lambda node: Leaf(value=values[node], rows=counts[node]), len(nodes))
+    return tree.root(lambda node: Leaf((values[node],), counts[node]), len(nodes))
 
 
-def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> ForestChoice:
+def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Choice:
     """Fit a random forest whose costs are the members' capped log slowdowns.
 
     All candidates share the trees, so that what the inputs of a leaf have in common does not affect
@@ -142,10 +122,9 @@ def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Fore
     weights = training.matrix.learning_weights
     least, share = _LEAST_IN_FOREST_LEAF, _FOREST_SHARE
     trees = grow_forest(training.ranks, logs, _FOREST_TREES, least, share, seed, weights)
-    return ForestChoice(
-        len(members), tuple(_forest_root(tree, costs / len(trees)) for tree, costs in trees)
-    )
+    roots = [_forest_root(tree, (costs / len(trees)).tolist()) for tree, costs in trees]
+    return Choice.of_trees(roots, predicts_times=True)
 
 
-def _forest_root(tree: Grown, costs: Array) -> Node:
-    return tree.root(lambda node: Leaf(costs=tuple(costs[node].tolist())), len(costs))
+def _forest_root(tree: Grown, costs: Sequence[Sequence[float]]) -> Node:
+    return tree.root(lambda node: Leaf(tuple(costs[node])), len(costs))

@@ -143,7 +143,7 @@ class Matrix:
         lacking = (np.isnan(self.time_s) & self.applies).any(axis=0)
         return replace(self, applies=self.applies & ~lacking)
 
-    def judgeable(self) -> Matrix:
+    def comparable(self) -> Matrix:
         """Keep the candidates that were measured wherever they apply, and the inputs that have
         one."""
         matrix = self.complete()

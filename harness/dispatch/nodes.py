@@ -5,7 +5,7 @@ Walks keep their own stack, because a tree may be deeper than Python's recursion
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,38 +50,31 @@ class _Walks:
                 done.append(leaf(node))
         return done[0]
 
-    def with_columns(self, index_of: Mapping[int, int]) -> Node:
-        """Renumber the columns that splits compare."""
-        return self.map(
-            split=lambda old, low, high: Split(index_of[old.column], old.threshold, low, high)
-        )
-
-    def passed(self, values: Array) -> Iterator[tuple[Node, Indices]]:
-        """Iterate over all nodes, each with the rows of `values`, shape (inputs, columns), that
-        pass it."""
+    def routed(self, values: Array) -> Iterator[tuple[Leaf, Indices]]:
+        """Iterate over the leaves, each with the rows of `values`, shape (inputs, columns), that
+        reach it."""
         waiting: list[tuple[_Walks, Indices]] = [(self, np.arange(len(values)))]
         while waiting:
             node, rows = waiting.pop()
-            assert isinstance(node, (Leaf, Split))
-            yield node, rows
-            if isinstance(node, Split):
+            if isinstance(node, Leaf):
+                yield node, rows
+            elif isinstance(node, Split):
                 is_low = values[rows, node.column] <= node.threshold
                 waiting += [(node.high, rows[~is_low]), (node.low, rows[is_low])]
-
-    def routed(self, values: Array) -> Iterator[tuple[Leaf, Indices]]:
-        """Iterate over the leaves, each with the rows of `values` that reach it."""
-        return ((node, rows) for node, rows in self.passed(values) if isinstance(node, Leaf))
 
 
 @dataclass(frozen=True)
 class Leaf(_Walks):
-    """An end of a tree: the number that it predicts, or a cost for each candidate, or the indices
-    of the candidates, best first. `rows` counts the inputs it was learnt from; 0 if unknown."""
+    """An end of a tree: what it adds to the cost of each candidate. `rows` counts the inputs it was
+    learnt from; 0 if unknown."""
 
-    value: float = 0.0
-    order: tuple[int, ...] = ()
+    costs: tuple[float, ...]
     rows: int = 0
-    costs: tuple[float, ...] = ()
+
+    @property
+    def first(self) -> int:
+        """The index of the least cost."""
+        return min(range(len(self.costs)), key=self.costs.__getitem__)
 
 
 @dataclass(frozen=True)

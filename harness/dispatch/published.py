@@ -130,7 +130,7 @@ def _by_mean(logs: Array) -> Indices:
 def gadapt_judgement(matrix: Matrix, folds: int | None = None) -> gadapt.Judgement | None:
     """Judge G-ADAPT's model on inputs left out one by one, or in this many folds; None if there are
     too few inputs."""
-    known = matrix.judgeable()
+    known = matrix.comparable()
     if len(known.features) < FEWEST_INPUTS:
         return None
     time_s = np.where(known.tied, known.best_s[:, None], known.time_s)

@@ -9,12 +9,11 @@ from rich import box
 from rich.table import Table
 
 from harness.core.records import Config
-from harness.dispatch.learnt import LearntSelector, leaf_count
+from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.program import TreeChoice
 from harness.dispatch.study import TREE, Study, sentence
 from harness.dispatch.tree_text import tree_lines
-from harness.dispatch.verdict import Judged
+from harness.dispatch.verdict import Slowdowns
 from harness.models.folds import ENOUGH_INPUTS, FEWEST_INPUTS
 
 TITLE = "Slowdown against the best known configuration, on held-out inputs"
@@ -22,7 +21,7 @@ TITLE = "Slowdown against the best known configuration, on held-out inputs"
 
 def why_nothing(matrix: Matrix) -> str | None:
     """Say why no choice by input can be learnt; None if one may be."""
-    count, left = len(matrix.features), len(matrix.judgeable().features)
+    count, left = len(matrix.features), len(matrix.comparable().features)
     if not count:
         return "No configuration worked on any input: there is nothing to choose from."
     if count < FEWEST_INPUTS:
@@ -61,7 +60,7 @@ def rule_lines(found: Study) -> Iterator[str]:
 def shown_tree(found: Study) -> tuple[str, str]:
     """Choose the dispatcher to show as a tree, the one to ship if it is a tree, and its heading."""
     heading = "Which configuration for which input"
-    if isinstance(found.learnt(found.best).choice, TreeChoice):
+    if found.learnt(found.best).choice.tree is not None:
         return found.best, heading
     return TREE, (
         f"{heading}, by the {TREE}, which is easier to read than the {found.best} that "
@@ -83,25 +82,20 @@ def verdict_table(
     study: Study, learnt: Mapping[str, LearntSelector] = MappingProxyType({})
 ) -> Table:
     """Make the table with a row for each way to choose; for what was learnt from all inputs also
-    its leaves, and the splits that a choice passes."""
+    its leaves."""
     table = Table(title=title_of(study), title_justify="left", box=box.HORIZONTALS, show_edge=False)
     if study.notes:
         table.caption, table.caption_justify = "\n".join(study.notes), "left"
     table.add_column("choice")
-    for name in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves", "splits"):
+    for name in ("geometric mean", "99th percentile", "worst", "within 5 %", "leaves"):
         table.add_column(name, justify="right")
-    for judged in study.judged.values():
+    for judged in study.slowdowns.values():
         known = learnt.get(judged.name)
-        table.add_row(*_cells(judged), *(_costs(study, known) if known else ()))
+        table.add_row(*_cells(judged), *([f"{known.choice.leaf_count:,}"] if known else ()))
     return table
 
 
-def _costs(study: Study, known: LearntSelector) -> tuple[str, str]:
-    splits = known.splits_passed(study.matrix.features)
-    return f"{leaf_count(known.choice):,}", f"{splits:,.1f}"
-
-
-def _cells(judged: Judged) -> list[str]:
+def _cells(judged: Slowdowns) -> list[str]:
     failed = f" ({judged.failures} failed)" if judged.failures else ""
     return [
         judged.name,
@@ -115,7 +109,7 @@ def _cells(judged: Judged) -> list[str]:
 def verdict_lines(study: Study) -> list[str]:
     """Render the table as plain lines, for the comment of generated code."""
     lines = [f"{title_of(study)} (95 % interval; p99: 99th percentile):"]
-    for judged in study.judged.values():
+    for judged in study.slowdowns.values():
         name, mean, tail, worst, _ = _cells(judged)
-        lines.append(f"    {name:<24} mean {mean}, p99 {tail}, worst {worst}")
+        lines.append(f"    {name:<25} mean {mean}, p99 {tail}, worst {worst}")
     return [*lines, *study.notes]

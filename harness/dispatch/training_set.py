@@ -142,16 +142,17 @@ class TrainingSet:
         return tree, node_orders(tree, tree.paths(self.values), logs, static, groups, weights)
 
     def root(self, shape: Shape, seed: int) -> Node:
-        """Grow a tree and return its root. Where every candidate applies to all inputs, leaves hold
-        only the best candidate."""
+        """Grow a tree and return its root, whose leaves have the place of each member in their
+        order; where every candidate applies to all inputs, the best has 0, all others 1."""
         if not self.values.shape[1]:
-            return Leaf(order=tuple(range(len(self.members(shape.members)))), rows=len(self.values))
+            return Leaf(
+                tuple(map(float, range(len(self.members(shape.members))))), len(self.values)
+            )
         tree, orders = self.grown(shape, seed)
-        needed = (orders[:, :1] if self.matrix.applies.all() else orders).tolist()
+        places = np.argsort(orders, axis=1).astype(float)
+        costs = (np.minimum(places, 1) if self.matrix.applies.all() else places).tolist()
         rows = passing(tree, tree.paths(self.values)).tolist()
-        return tree.root(
-            lambda node: Leaf(order=tuple(needed[node]), rows=rows[node]), 2 * shape.leaves - 1
-        )
+        return tree.root(lambda node: Leaf(tuple(costs[node]), rows[node]), 2 * shape.leaves - 1)
 
     def least_costs(self, members: int, test: TrainingSet) -> float:
         """Sum the weighted log slowdowns on other inputs if the best of this many members were

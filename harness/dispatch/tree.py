@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.core.arrays import Array, Indices
+from harness.dispatch.choice import Choice
 from harness.dispatch.learnt import LearntSelector, make_selector
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.program import TreeChoice
 from harness.dispatch.training_set import Shape, TrainingSet, informative_columns
 from harness.models.folds import fold_count, grouped_folds
 
@@ -37,7 +37,7 @@ class TreeLearner:
         columns, values = informative_columns(matrix, _MOST_COLUMNS, seed)
         training = TrainingSet(matrix, values)
         shape = _choose_shape(training, self.most_leaves, seed)
-        choice = TreeChoice(training.root(shape, seed))
+        choice = Choice.of_trees([training.root(shape, seed)], predicts_times=False)
         return make_selector(training, columns, training.members(shape.members), choice)
 
 

@@ -13,9 +13,9 @@ from harness.core.arrays import Array, Flags, Indices
 from harness.core.config_diff import difference
 from harness.core.records import Config, shown
 from harness.core.text import counted
+from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.nodes import Node, Split
-from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.models.encoding.columns import Column, ColumnKind, column_values
 
 _MOST_IN_LINE = 3  # configurations that a line names
@@ -25,10 +25,10 @@ _CLEARLY_FASTER = 1.03  # a candidate that a comment names
 def rule(program: DispatchProgram, default: Config) -> str | None:
     """Render a program of one tree as a line: `A where n <= 139, else B`. None where it would name
     more than three configurations or nest conditions."""
-    assert isinstance(program.choice, TreeChoice)
+    assert program.choice.tree is not None
     names = [difference(config, default) for config in program.portfolio]
     parts: list[str] = []
-    node = program.choice.root
+    node = program.choice.tree
     while not _is_one(node):
         assert isinstance(node, Split)
         low, high = conditions(program, node)
@@ -46,11 +46,11 @@ def rule(program: DispatchProgram, default: Config) -> str | None:
 
 def _is_one(node: Node) -> bool:
     """Whether a node chooses the same on all inputs."""
-    return len({leaf.order[0] for leaf in node.leaves()}) == 1
+    return len({leaf.first for leaf in node.leaves()}) == 1
 
 
 def _name(names: Sequence[str], node: Node) -> str:
-    return names[next(node.leaves()).order[0]]
+    return names[next(node.leaves()).first]
 
 
 def tree_lines(
@@ -62,11 +62,11 @@ def tree_lines(
     suited better by more than a few percent. That may be chance: to choose it is no faster on
     unseen inputs, within noise (docs/dispatch.md).
     """
-    assert isinstance(program.choice, TreeChoice)
+    assert program.choice.tree is not None
     names = [difference(config, default) for config in program.portfolio]
     learnt_from = None if matrix is None else _LearntFrom(program, default, matrix)
     rows = np.arange(0 if matrix is None else len(matrix.features))
-    yield from _TreeLines(program, names, learnt_from).of(program.choice.root, rows, "")
+    yield from _TreeLines(program, names, learnt_from).of(program.choice.tree, rows, "")
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class _TreeLines:
         count = sum(leaf.rows for leaf in node.leaves())
         inputs = f"   ({counted(count, 'input')})" if count else ""
         yield f"{indent}{_name(self.names, node)}{inputs}"
-        chosen = next(node.leaves()).order[0]
+        chosen = next(node.leaves()).first
         faster = self.learnt_from.faster(chosen, rows) if self.learnt_from else None
         if faster is not None:
             yield f"{indent}# {faster}"

@@ -73,7 +73,7 @@ def weigh(matrix: Matrix, workload: Workload) -> tuple[Matrix, Coverage]:
 
     Raises UsageError where no call lies in the tuned range, and where no input can be judged.
     """
-    matrix = matrix.judgeable()
+    matrix = matrix.comparable()
     if matrix.features.empty:
         raise UsageError(
             f"no configuration was measured on every input, so no call of {workload.path} counts; "

@@ -11,7 +11,7 @@ from harness.core.kept import Kept
 from harness.core.records import Config
 from harness.dispatch.learners import Learner
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.study import Study, study
+from harness.dispatch.study import Study
 from harness.dispatch.text import learnt_across, shown_tree, why_nothing
 from harness.dispatch.tree_text import rule, tree_lines
 from harness.display.text import print_line, print_lines
@@ -31,7 +31,7 @@ def print_across(
     if reason is not None:
         print_line(console, reason)
         return
-    for part in learnt_across(study(matrix, wanted, kept=kept)):
+    for part in learnt_across(Study.of(matrix, wanted, kept=kept)):
         if isinstance(part, str):
             print_line(console, part)
         else:

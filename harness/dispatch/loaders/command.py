@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -50,7 +49,7 @@ class LaunchedProgram:
     def __init__(self, dispatcher: Any, context: None = None) -> None:
         self._dispatcher = dispatcher
         self._folder = Path(dispatcher.__file__).resolve().parent
-        self._data = json.loads((self._folder / "launch.json").read_text(encoding="utf-8"))
+        self._data = dispatcher.DATA["launcher"]
 
     def command(self, arguments: Sequence[str]) -> LaunchCommand:
         """Return what to run on an input; raises LaunchError."""
@@ -101,8 +100,8 @@ class LaunchedProgram:
         reader = _FeatureReader(list(arguments), self._folder)
         index, warning = self._index(reader)
         config = self._data["configurations"][index]
-        files = getattr(self._dispatcher, "PROGRAMS", ())
-        program = str(self._folder / "programs" / files[index][0]) if files else ""
+        file = self._dispatcher.DATA["configurations"][index]["file"]
+        program = str(self._folder / file) if file else ""
         words = [program if word is None else word for word in config["before"]]
         waiting = list(config["inserted"])
         for count, argument in enumerate(arguments):

@@ -48,7 +48,8 @@ class Kernel:
         remember: str | Path | None = None,
     ) -> None:
         self._dispatcher = dispatcher
-        self._driver = driver or _open(dispatcher.NAME, hasattr(dispatcher, "COOPERATIVE"))
+        launch_plan = dispatcher.DATA["launch"] or {"cooperative": False}
+        self._driver = driver or _open(dispatcher.NAME, launch_plan["cooperative"])
         self._loaded: dict[int, tuple[Any, ...]] = {}
         found = self._driver.device_name(context)
         tuned = dispatcher.PROVENANCE["device"]
@@ -70,11 +71,9 @@ class Kernel:
     def kernels(self, index: int) -> tuple[Any, ...]:
         """Return the package's functions of a configuration, loaded at the first call."""
         if index not in self._loaded:
-            file, _ = self._dispatcher.KERNELS[index]
-            path = Path(self._dispatcher.__file__).parent / "kernels" / file
-            symbols = getattr(self._dispatcher, "SYMBOLS", None)
-            names = symbols[index] if symbols else self._dispatcher.FUNCTIONS
-            self._loaded[index] = self._driver.functions(path.read_bytes(), names)
+            found = self._dispatcher.DATA["configurations"][index]
+            cubin = (Path(self._dispatcher.__file__).parent / found["file"]).read_bytes()
+            self._loaded[index] = self._driver.functions(cubin, found["symbols"])
         return self._loaded[index]
 
     def __call__(self, stream: Any, /, *arguments: Any, **features: Any) -> None:
@@ -92,27 +91,22 @@ class Kernel:
         self, index: int, stream: Any, arguments: Sequence[Any], features: Mapping[str, Any]
     ) -> None:
         """Launch a configuration on an input; neither chooses nor counts."""
-        if not hasattr(self._dispatcher, "launch_size"):
+        launch_plan = self._dispatcher.DATA["launch"]
+        if launch_plan is None:
             raise TypeError(
                 f"the launches of {self._dispatcher.NAME} are its host module's: take "
                 "kernels(index(...)) and launch them as that does"
             )
         group, grid = self._dispatcher.launch_size(index, **features)
         (kernel,) = self.kernels(index)
-        shared = self._shared_bytes(kernel, index, features)
-        if hasattr(self._dispatcher, "carveout"):
+        shared = 0
+        if launch_plan["shared"]:  # a device gives some 48 KiB to every kernel, and more if asked
+            shared = int(self._dispatcher.shared_bytes(index, **features))
+            self._driver.allow_shared(kernel, shared)
+        if launch_plan["carveout"]:
             self._driver.prefer(kernel, int(self._dispatcher.carveout(index, **features)))
         sizes = (*grid, 1, 1)[:3], (*group, 1, 1)[:3]
         self._driver.launch(kernel, *sizes, shared, stream, arguments)
-
-    def _shared_bytes(self, kernel: Any, index: int, features: Mapping[str, Any]) -> int:
-        """Return the dynamic shared memory of a block, and let the kernel have it: a device gives
-        some 48 KiB to every kernel, and more to one that asks."""
-        if not hasattr(self._dispatcher, "shared_bytes"):
-            return 0
-        shared = int(self._dispatcher.shared_bytes(index, **features))
-        self._driver.allow_shared(kernel, shared)
-        return shared
 
 
 def _open(name: str, is_cooperative: bool) -> Any:
