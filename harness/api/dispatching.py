@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -118,7 +118,7 @@ class LearntDispatcher:
         if self.name is not None:
             made = self.learnt[self.name].program(self.matrix.candidates, guards)
         else:
-            order = self.single.order
+            order = self.single.order[: self.options.most]
             made = DispatchProgram(
                 columns=(),
                 tuned=tuned_range(self.matrix.features),
@@ -129,7 +129,8 @@ class LearntDispatcher:
         default, index = self.results.default, self.matrix.default
         works = index is not None and not np.isinf(self.matrix.time_s[:, index]).any()
         is_needed = self.results.constraints and default not in made.portfolio
-        if not (works and is_needed):
+        has_room = self.options.most is None or len(made.portfolio) < self.options.most
+        if not (works and is_needed and has_room):
             return made
         return replace(
             made,
@@ -220,19 +221,21 @@ def learn(options: DispatchOptions, display: Display) -> LearntDispatcher:
     )
 
 
-def _failures(found: Study, name: str) -> list[str]:
-    """Name the first tuned input on which a choice by input takes what failed there."""
+def _failures(found: Study, name: str) -> Iterator[str]:
+    """Name the first tuned input on which a choice by input takes what failed there, and the first
+    on which it has nothing to take."""
     matrix = found.matrix
     chosen = found.learnt(name).indices(matrix.features, matrix.applies)
-    rows = np.flatnonzero(np.isinf(matrix.time_s[np.arange(len(chosen)), chosen]) & (chosen >= 0))
-    if not len(rows):
-        return []
-    features = matrix.features.iloc[int(rows[0])].items()
-    return [
-        f"The {name} chooses a configuration that failed when it was tuned on "
-        f"{counted(len(rows), 'input')}, such as "
-        f"{', '.join(f'{key}={value}' for key, value in features)}."
-    ]
+    failed = np.isinf(matrix.time_s[np.arange(len(chosen)), chosen]) & (chosen >= 0)
+    for where, what in (
+        (failed, f"The {name} chooses a configuration that failed when it was tuned"),
+        (chosen < 0, f"None of at most {found.most} configurations applies: raise --most; this is"),
+    ):
+        rows = np.flatnonzero(where)
+        if len(rows):
+            features = matrix.features.iloc[int(rows[0])].items()
+            first = ", ".join(f"{key}={value}" for key, value in features)
+            yield f"{what} on {counted(len(rows), 'input')}, such as {first}."
 
 
 def _chosen(found: Study | None, choice: str) -> str | None:
@@ -284,7 +287,7 @@ def _judged(matrix: Matrix, options: DispatchOptions, display: Display) -> Study
     names = AUTOMATIC if options.choice == AUTO else (options.choice,)
     wanted = learners(names)
     display.begin_stage("judged on held-out inputs", fits(matrix, wanted))
-    return Study.of(matrix, wanted, options.seed, display.step, Kept.in_cache())
+    return Study.of(matrix, wanted, options.seed, display.step, Kept.in_cache(), options.most)
 
 
 def _provenance(learnt: LearntDispatcher) -> Provenance:

@@ -171,12 +171,14 @@ class TuneResults:
         *,
         choice: str = "auto",
         require_choice: bool = False,
+        most: int | None = None,
         space: str | Path | Spec | None = None,
     ) -> list[Path]:
         """Write code that chooses a configuration, as `python -m harness.dispatch`; return its
         files.
 
-        `choice` is "auto", "tree", "ensemble" or "gadapt". `space` defaults to the one that was
+        `choice` is "auto", "tree", "ensemble" or "gadapt"; `most` limits the configurations
+        that it chooses among. `space` defaults to the one that was
         tuned, or to its file as the database notes it. Raises UsageError where nothing worked and,
         with `require_choice`, where choosing by input is not significantly faster than one
         configuration for all.
@@ -193,6 +195,7 @@ class TuneResults:
             spec=Path(space) if isinstance(space, str) else space or self.space,
             choice=choice,
             require_choice=require_choice,
+            most=most,
         )
         learnt = learn(options, SilentDisplay())
         if learnt.why_not_written:

@@ -12,6 +12,7 @@ from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.learners import Default, Learner, Nearest, Static
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
+from harness.dispatch.most import AtMost, Portfolio, limited, portfolios
 from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import (
@@ -61,7 +62,8 @@ it."""
 
 @dataclass(frozen=True)
 class Study:
-    """The slowdowns of each way to choose on held-out inputs, by name, and the matrix behind them.
+    """The slowdowns of each way to choose on held-out inputs, by name, and the matrix behind them;
+    `most` limits the configurations of a dispatcher.
 
     `slowdowns` also has the best static choice of all inputs, in hindsight. Where several
     candidates are about as fast, holding an input out takes its vote away from the candidate that
@@ -75,6 +77,7 @@ class Study:
     slowdowns: Mapping[str, Slowdowns]
     seed: int
     kept: Kept = field(default_factory=Kept, repr=False)
+    most: int | None = None
 
     @classmethod
     def of(
@@ -84,22 +87,25 @@ class Study:
         seed: int = 0,
         step: Callable[[str], None] = lambda name: None,
         kept: Kept | None = None,
+        most: int | None = None,
     ) -> Study:
-        """Compare the learners; what was compared before is `kept`. Raises ValueError if there are
-        too few inputs to hold some out."""
+        """Compare the learners; what was compared before is `kept`. Dispatchers choose among at
+        most so many configurations. Raises ValueError if there are too few inputs to hold some
+        out."""
         matrix, kept = matrix.comparable(), kept or Kept()
         if len(matrix.features) < FEWEST_INPUTS:
             raise ValueError(
                 f"it needs {FEWEST_INPUTS} inputs on which the same configurations were measured, "
                 f"and there are {len(matrix.features)}"
             )
-        found = held_out_slowdowns(matrix, _known(matrix, wanted), seed, step, kept)
+        own = [limited(learner, most) for learner in _known(matrix, wanted)]
+        found = held_out_slowdowns(matrix, own, seed, step, kept)
         slowdowns = {}
         for name, one in found.items():
             slowdowns[name] = one
             if name == STATIC.name:
                 slowdowns[HINDSIGHT] = in_hindsight(matrix, STATIC, HINDSIGHT)
-        return cls(matrix, slowdowns, seed, kept)
+        return cls(matrix, slowdowns, seed, kept, most)
 
     @property
     def dispatchers(self) -> list[str]:
@@ -148,11 +154,17 @@ class Study:
     def learnt(self, name: str) -> LearntSelector:
         """Fit a dispatcher to all inputs, once."""
         if name not in self._fitted:
-            learner = DISPATCHERS[name]
+            own = DISPATCHERS[name]
+            learner = own if self.most is None else AtMost(own, self.most)
             key = content_key("learnt", self.matrix.key, repr(learner), self.seed)
             make = partial(learner.fit, self.matrix, self.seed)
             self._fitted[name] = self.kept.recall(key, make)
         return self._fitted[name]
+
+    @cached_property
+    def portfolios(self) -> list[Portfolio]:
+        """What few configurations reach if the best of them is chosen."""
+        return list(portfolios(self.matrix, self.seed))
 
     @cached_property
     def _fitted(self) -> dict[str, LearntSelector]:

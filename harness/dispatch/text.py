@@ -11,6 +11,7 @@ from rich.table import Table
 from harness.core.records import Config
 from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
+from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.study import TREE, Study, sentence
 from harness.dispatch.tree_text import tree_lines
 from harness.dispatch.verdict import Slowdowns
@@ -45,6 +46,8 @@ def learnt_across(found: Study) -> Iterator[str | Table]:
         yield from rule_lines(found)
         yield ""
         yield verdict_table(found, learnt)
+        yield ""
+        yield portfolio_table(found)
         yield ""
     yield sentence(found, found.best)
 
@@ -83,7 +86,7 @@ def verdict_table(
 ) -> Table:
     """Make the table with a row for each way to choose; for what was learnt from all inputs also
     its leaves."""
-    table = Table(title=title_of(study), title_justify="left", box=box.HORIZONTALS, show_edge=False)
+    table = _table(title_of(study))
     if study.notes:
         table.caption, table.caption_justify = "\n".join(study.notes), "left"
     table.add_column("choice")
@@ -104,6 +107,20 @@ def _cells(judged: Slowdowns) -> list[str]:
         f"{judged.worst:.2f}{failed}",
         f"{judged.near:.0%}",
     ]
+
+
+def portfolio_table(found: Study) -> Table:
+    """Make the table of what few configurations reach."""
+    table = _table(PORTFOLIOS_TITLE)
+    for name in PORTFOLIOS_HEAD:
+        table.add_column(name)
+    for row in portfolio_rows(found.portfolios, _default(found.matrix)):
+        table.add_row(*row)
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.HORIZONTALS, show_edge=False)
 
 
 def verdict_lines(study: Study) -> list[str]:

@@ -12,6 +12,7 @@ from harness.analysis.inputs import InputReport
 from harness.core.records import Config
 from harness.core.text import counted
 from harness.dispatch.by_input import slowdowns_by_input
+from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.study import Study, sentence
 from harness.dispatch.text import shown_tree, verdict_lines
 from harness.dispatch.tree_text import tree_lines
@@ -240,6 +241,12 @@ def _choice(findings: Findings, found: Study) -> Iterator[PageSection]:
         "Verdict on held-out inputs",
         (sentence(found, found.best),),
         lines=tuple(verdict_lines(found)),
+    )
+    yield PageSection(
+        "portfolios",
+        "Few configurations",
+        (f"{PORTFOLIOS_TITLE}:",),
+        table=PageTable(PORTFOLIOS_HEAD, portfolio_rows(found.portfolios, findings.default)),
     )
 
 

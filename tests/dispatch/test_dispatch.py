@@ -118,6 +118,19 @@ def run(database: Path, space: Path, *more: str) -> int:
     return dispatch.main(asked)
 
 
+def test_no_more_configurations_are_written_than_wanted(
+    database: Path, space: Path, capsys: Capture
+) -> None:
+    assert run(database, space) == 0
+    assert len(written(space).PORTFOLIO) == 2
+    for choice in ("tree", "auto"):
+        assert run(database, space, "--choice", choice, "--most", "1") == 0
+        assert len(written(space).PORTFOLIO) == 1
+    with pytest.raises(SystemExit):
+        run(database, space, "--most", "0")
+    assert "must be a whole number from 1 to 200, got '0'" in said(capsys)
+
+
 def said(capsys: Capture) -> str:
     """What was printed since, on one line."""
     printed = capsys.readouterr()

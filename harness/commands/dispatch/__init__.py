@@ -56,6 +56,13 @@ def _add_learning(group: argparse._ArgumentGroup) -> None:
         "it is significantly faster than the tree, by 1 %% or more (default auto)",
     )
     group.add_argument(
+        "--most",
+        type=whole_number(1, 200, "200"),
+        metavar="K",
+        help="choose among at most K configurations: those whose best is the fastest in the mean "
+        "of all inputs (default: as many as gain; `analyse` says what each more gains)",
+    )
+    group.add_argument(
         "--require-choice",
         action="store_true",
         help="end with 1, and write nothing, where no choice by input is significantly faster than "
