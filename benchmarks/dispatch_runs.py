@@ -14,12 +14,11 @@ import numpy as np
 from benchmarks.dispatch_data import DataSet, read_data_sets
 from benchmarks.shortlists import listed
 from harness.core.arrays import Flags, Indices
+from harness.dispatch.choice import LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
-from harness.dispatch.learners import Learner, Nearest, Selector, Static
-from harness.dispatch.learnt import LearntSelector
+from harness.dispatch.learners import Learner, Nearest, Selector, Starchart, Static
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import held_out
 from harness.models.folds import Fold, fold_count, grouped_folds

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.core.arrays import Array, Flags, Indices
-from harness.dispatch.choice import WORTH_A_TRY
+from harness.dispatch.choice import WORTH_A_TRY, LearntSelector, tuned_rows
 from harness.dispatch.learners import Selector
-from harness.dispatch.learnt import LearntSelector, tuned_rows
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.verdict import Slowdowns
 from harness.models.encoding.columns import column_values

@@ -26,9 +26,8 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.text import counted, suggestion
 from harness.dispatch.candidates import applies_where, matrix_of
-from harness.dispatch.choice import Choice, DispatchProgram
+from harness.dispatch.choice import Choice, DispatchProgram, LearntSelector
 from harness.dispatch.dispatcher import KernelFile, Provenance
-from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.package import (
     check_candidates,

@@ -10,13 +10,12 @@ import jinja2
 
 from harness.core.records import Value, shown
 from harness.core.text import counted
-from harness.dispatch.choice import WORTH_A_TRY, CostTree
+from harness.dispatch.choice import WORTH_A_TRY, CostTree, Leaf, Node, Split
 from harness.dispatch.dispatcher import Dispatcher, ends
 from harness.dispatch.features import Feature, Type
 from harness.dispatch.guards import TRUE
-from harness.dispatch.nodes import Leaf, Node, Split
-from harness.dispatch.spelling import bare, c_comment, c_real, c_string, c_whole, member, wrapped
-from harness.dispatch.tree_text import comment_on
+from harness.dispatch.spelling import c_comment, c_real, c_string, c_whole, member, wrapped
+from harness.dispatch.text import comment_on
 from harness.models.encoding.columns import Column, ColumnKind, LinearTerm, TunedRange
 from harness.models.encoding.parts import LOG2_DIGITS
 
@@ -47,9 +46,7 @@ _HELPERS = {
     "        if (size >= 2) {{ size /= 2; log += digit; }}\n"
     "    }}\n"
     "    return log;\n}}".replace("DIGITS", str(LOG2_DIGITS)),
-    "size": "int64_t {0}_size(double a) {{ /* 0, which cannot be launched, for a fraction */\n"
-    "    return a >= 1 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : 0;\n}}",
-    "bytes": "int64_t {0}_bytes(double a) {{ /* -1, which cannot be launched, for a fraction */\n"
+    "whole": "int64_t {0}_whole(double a) {{ /* -1, which cannot be launched, for a fraction */\n"
     "    return a >= 0 && a < 9007199254740992.0 && (double)(int64_t)a == a ? (int64_t)a : -1;\n}}",
 }
 """Helpers of conditions, sizes and columns; the header has only those that it calls."""
@@ -73,7 +70,7 @@ def c_header(dispatcher: Dispatcher) -> str:
     guarded = [(p, g.c) for p, g in enumerate(dispatcher.guards) if g != TRUE]
     exact = [*(c for _, c in guarded), *(line for _, lines in launches for line in lines)]
     exact += [text for _, text in (*shared, *carveout)]
-    is_nested = tree is not None and nested(tree) <= _MAX_NESTED
+    is_nested = tree is not None and _nested(tree) <= _MAX_NESTED
     tables = {} if is_nested else _tables(dispatcher.program.choice.trees, len(writer.columns))
     values: dict[str, Any] = {
         "code": writer,
@@ -83,7 +80,7 @@ def c_header(dispatcher: Dispatcher) -> str:
         "environment": dispatcher.provenance.environment,
         "name": dispatcher.name,
         "upper": dispatcher.name.upper(),
-        "comment": "\n * ".join(wrapped(map(c_comment, comment_lines(dispatcher)))).replace(
+        "comment": "\n * ".join(wrapped(map(c_comment, _comment_lines(dispatcher)))).replace(
             " * \n", " *\n"
         ),
         "needs_sqrt": any("sqrt(" in text for text in exact),
@@ -108,7 +105,7 @@ def c_header(dispatcher: Dispatcher) -> str:
     return _templates.get_template("header.h.j2").render(**values)
 
 
-def comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
+def _comment_lines(dispatcher: Dispatcher) -> Iterator[str]:
     """Render the comment at the top: what the code is, where it comes from, and the verdict."""
     provenance, environment = dispatcher.provenance, dispatcher.provenance.environment
     title = f": {dispatcher.title}" if dispatcher.title else ""
@@ -138,7 +135,7 @@ def _range(tuned: TunedRange) -> str:
     return f"{tuned.feature} from {tuned.low:g} to {tuned.high:g}"
 
 
-def nested(node: Node) -> int:
+def _nested(node: Node) -> int:
     """Compute how deeply conditions nest when each high side follows its low side."""
     deepest = 0
     waiting = [(node, 0)]
@@ -292,7 +289,7 @@ class _CWriter:
     # ----------------------------------------------------------------------------- choice
 
     def tree(self, node: Node, indent: str) -> Iterator[str]:
-        """Write a tree as nested conditions."""
+        """Write a tree as _nested conditions."""
         while isinstance(node, Split):
             comment = comment_on(self._dispatcher.program, node)
             said = f" /* {c_comment(comment)} */" if comment else ""
@@ -337,14 +334,14 @@ class _CWriter:
         """Write the sizes of a candidate: the group's, then the grid's."""
         group, grid, *_ = self._dispatcher.sizes[index]
         for number, size in enumerate((*group, *grid)):
-            yield f"sizes[{number}] = {self._dispatcher.name}_size({bare(size.c)});"
+            yield f"sizes[{number}] = {self._dispatcher.name}_whole({size.c});"
 
     def of_memory(self, place: int) -> Iterator[tuple[int, str]]:
         """Write a part of each candidate's sizes: 2, the bytes of dynamic shared memory, or 3, the
         preferred percentage of shared memory; nothing where there are none."""
         for index, parts in enumerate(self._dispatcher.sizes):
             for size in parts[place]:
-                yield index, f"{self._dispatcher.name}_bytes({bare(size.c)})"
+                yield index, f"{self._dispatcher.name}_whole({size.c})"
 
 
 def _within(feature: Feature, low: float, high: float) -> Iterator[str]:

@@ -1,21 +1,105 @@
 """What a dispatcher computes, independent of the library that learnt it: a sum of trees.
 
 All arithmetic is on IEEE doubles in the order given here, so that generated code agrees with
-`Choice.costs` bit for bit.
+`Choice.costs` bit for bit. Walks over a tree keep their own stack, because a tree may be deeper
+than Python's recursion goes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.core.arrays import Array, Indices
+from harness.core.arrays import Array, Flags, Indices
 from harness.core.records import Config
-from harness.dispatch.nodes import Leaf, Node, Split
-from harness.models.encoding.columns import Column, TunedRange
+from harness.dispatch.matrix import first_applicable
+from harness.models.encoding.columns import Column, TunedRange, column_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class _Walks:
+    """Walks over a tree from its root; every one visits a split's low side first."""
+
+    def nodes(self) -> Iterator[Node]:
+        """Iterate over all nodes, parents before children."""
+        waiting: list[_Walks] = [self]
+        while waiting:
+            node = waiting.pop()
+            assert isinstance(node, (Leaf, Split))
+            yield node
+            if isinstance(node, Split):
+                waiting += [node.high, node.low]
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Iterate over the leaves."""
+        return (node for node in self.nodes() if isinstance(node, Leaf))
+
+    def splits(self) -> Iterator[Split]:
+        """Iterate over the splits, parents before children."""
+        return (node for node in self.nodes() if isinstance(node, Split))
+
+    def map(
+        self,
+        leaf: Callable[[Leaf], Leaf] = lambda leaf: leaf,
+        split: Callable[[Split, Node, Node], Node] | None = None,
+    ) -> Node:
+        """Make a new tree: `leaf` replaces each leaf; `split` gets each split and its new low and
+        high sides, by default it keeps column and threshold."""
+        rebuilt = split or (lambda old, low, high: Split(old.column, old.threshold, low, high))
+        done: list[Node] = []
+        for node in reversed(list(self.nodes())):  # children before parents, high before low
+            if isinstance(node, Split):
+                done.append(rebuilt(node, done.pop(), done.pop()))
+            else:
+                done.append(leaf(node))
+        return done[0]
+
+    def routed(self, values: Array) -> Iterator[tuple[Leaf, Indices]]:
+        """Iterate over the leaves, each with the rows of `values`, shape (inputs, columns), that
+        reach it."""
+        waiting: list[tuple[_Walks, Indices]] = [(self, np.arange(len(values)))]
+        while waiting:
+            node, rows = waiting.pop()
+            if isinstance(node, Leaf):
+                yield node, rows
+            elif isinstance(node, Split):
+                is_low = values[rows, node.column] <= node.threshold
+                waiting += [(node.high, rows[~is_low]), (node.low, rows[is_low])]
+
+
+@dataclass(frozen=True)
+class Leaf(_Walks):
+    """An end of a tree: what it adds to the cost of each candidate. `rows` counts the inputs it was
+    learnt from; 0 if unknown."""
+
+    costs: tuple[float, ...]
+    rows: int = 0
+
+    @property
+    def first(self) -> int:
+        """The index of the least cost."""
+        return min(range(len(self.costs)), key=self.costs.__getitem__)
+
+
+@dataclass(frozen=True)
+class Split(_Walks):
+    """A comparison: inputs whose column is at most the threshold go to `low`, all others, NaN
+    included, to `high`."""
+
+    column: int
+    threshold: float
+    low: Node
+    high: Node
+
+
+Node = Leaf | Split
+
 
 WORTH_A_TRY = math.log(2.0)
 """A candidate is worth a try if its predicted time is at most twice the least, as a logarithm. On
@@ -150,3 +234,57 @@ class DispatchProgram:
     portfolio: tuple[Config, ...]
     choice: Choice
     guards: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class LearntSelector:
+    """A choice among the candidates of a matrix.
+
+    `portfolio` has the indices of the candidates that `choice` distinguishes, the best single one
+    first; outside of the tuned range the first of them that applies is taken.
+    """
+
+    columns: tuple[Column, ...]
+    tuned: tuple[TunedRange, ...]
+    portfolio: tuple[int, ...]
+    choice: Choice
+
+    def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
+        """Choose as the program does: a candidate's index for each input, -1 where no member of
+        the portfolio applies."""
+        members = np.array(self.portfolio)
+        orders = self.choice.orders(column_values(self.columns, features))
+        chosen = first_applicable(members[orders], applies)
+        static = first_applicable(members[None, :], applies)
+        is_chosen = tuned_rows(self.tuned, features) & (chosen >= 0)
+        indices: Indices = np.where(is_chosen, chosen, static)
+        return indices
+
+    def program(
+        self,
+        candidates: Sequence[Config],
+        guards: Mapping[Config, tuple[str, ...]] | None = None,
+    ) -> DispatchProgram:
+        """Make the library-free program; `guards` has each candidate's constraints over
+        features."""
+        configs = tuple(candidates[index] for index in self.portfolio)
+        columns, choice = self.choice.with_used_columns(self.columns)
+        return DispatchProgram(
+            columns=columns,
+            tuned=self.tuned,
+            portfolio=configs,
+            choice=choice,
+            guards=tuple((guards or {}).get(config, ()) for config in configs),
+        )
+
+
+def tuned_rows(tuned: Sequence[TunedRange], features: pd.DataFrame) -> Flags:
+    """Say which inputs lie in the tuned range, shape (inputs,)."""
+    inside = np.ones(len(features), dtype=bool)
+    for one in tuned:
+        series = features[one.feature]
+        if one.words:
+            inside &= series.isin(one.words).to_numpy()
+        else:
+            inside &= ((series >= one.low) & (series <= one.high)).to_numpy()
+    return inside

@@ -6,21 +6,21 @@ changes where one is removed or changes its meaning.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
 
 from harness.core.records import ENVIRONMENT_FIELDS
-from harness.dispatch.choice import WORTH_A_TRY, CostTree
+from harness.dispatch.choice import WORTH_A_TRY, CostTree, Leaf
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.features import Feature
 from harness.dispatch.launcher import Launcher, launcher_data
-from harness.dispatch.nodes import Leaf
 from harness.dispatch.verdict import Slowdowns
 from harness.models.encoding.columns import Column
 from harness.space_file import LaunchPlan
 
-FORMAT = 2
+_FORMAT = 2
 _WIDTH = 100
 _DIGITS = 6  # of a figure of the verdict
 
@@ -49,7 +49,7 @@ def _document(dispatcher: Dispatcher) -> dict[str, Any]:
     choice = program.choice
     return {
         "harness": provenance.harness_version,
-        "format": FORMAT,
+        "format": _FORMAT,
         "name": dispatcher.name,
         "title": dispatcher.title,
         "functions": list(dispatcher.functions),
@@ -90,14 +90,7 @@ def _feature(dispatcher: Dispatcher, feature: Feature) -> dict[str, Any]:
 
 
 def _column(column: Column) -> dict[str, Any]:
-    terms = [{"feature": t.feature, "weight": t.weight, "is_log": t.is_log} for t in column.terms]
-    return {
-        "kind": column.kind.value,
-        "features": list(column.features),
-        "word": column.word,
-        "constant": column.constant,
-        "terms": terms,
-    }
+    return {**dataclasses.asdict(column), "kind": column.kind.value}
 
 
 def _tree(tree: CostTree) -> dict[str, Any]:

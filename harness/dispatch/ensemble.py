@@ -14,12 +14,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from harness.core.arrays import Array
-from harness.dispatch.choice import Choice, CostTree
+from harness.dispatch.choice import Choice, CostTree, Leaf, LearntSelector, Node
 from harness.dispatch.growing import Grown, grow_forest
-from harness.dispatch.learnt import LearntSelector, make_selector
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf, Node
-from harness.dispatch.training_set import TrainingSet, capped, centred, filled, informative_columns
+from harness.dispatch.tree import TrainingSet, capped, centred, filled, informative_columns
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -30,8 +28,8 @@ TREES = 200  # of all candidates together: choosing takes 5 us
 _MOST_TREES = 40  # of a candidate: few large trees predict as well as many small ones, and faster
 _LEAST_RATE = 0.25
 _UNLEARNT = 0.01  # share left unlearnt at most: with fewer trees, each must learn more
-LEAVES = 256
-DEPTH = 10  # all trees are walked as far as the deepest
+_LEAVES = 256
+_DEPTH = 10  # all trees are walked as far as the deepest
 _LEAST_IN_LEAF = 20
 _SHARE = 0.3  # of the columns, among which each split is chosen: faster to fit, and no worse
 _FEW = 10 * _LEAST_IN_LEAF  # inputs; below, leaves are smaller
@@ -51,18 +49,18 @@ class EnsembleLearner:
         """Fit the trees to all inputs of a matrix."""
         columns, values = informative_columns(matrix, _MOST_COLUMNS, seed)
         training = TrainingSet(matrix, values)
-        members, choice = fit_ensemble(training, seed)
-        return make_selector(training, columns, members, choice)
+        members, choice = _fit_ensemble(training, seed)
+        return training.selector(columns, members, choice)
 
 
-def fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Choice]:
+def _fit_ensemble(training: TrainingSet, seed: int) -> tuple[tuple[int, ...], Choice]:
     """Fit a forest of all candidates where inputs are few, else boosted trees for each member of a
     portfolio; also return the indices of the candidates that the choice is among."""
     known, members = training.known, training.members(len(training.portfolio))
     if not training.values.shape[1]:  # all inputs look alike: there is nothing to choose by
         return members, Choice.in_order(len(members), len(training.values))
     if len(training.values) < _VERY_FEW and len(known) > 1:
-        return known, fit_forest(training, known, seed)
+        return known, _fit_forest(training, known, seed)
     logs = centred(training.logs[:, members])
     return members, fit_boosted(training.values, logs, seed, training.matrix.learning_weights)
 
@@ -95,8 +93,8 @@ def _fitted(
     model = HistGradientBoostingRegressor(
         max_iter=trees,
         learning_rate=max(_LEAST_RATE, 1 - _UNLEARNT ** (1 / trees)),
-        max_leaf_nodes=LEAVES,
-        max_depth=DEPTH,
+        max_leaf_nodes=_LEAVES,
+        max_depth=_DEPTH,
         min_samples_leaf=_LEAST_IN_LEAF if len(logs) >= _FEW else max(2, len(logs) // 10),
         max_features=_SHARE,
         early_stopping=False,
@@ -112,7 +110,7 @@ def _root(nodes: Any) -> Node:
     return tree.root(lambda node: Leaf((values[node],), counts[node]), len(nodes))
 
 
-def fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Choice:
+def _fit_forest(training: TrainingSet, members: Sequence[int], seed: int) -> Choice:
     """Fit a random forest whose costs are the members' capped log slowdowns.
 
     All candidates share the trees, so that what the inputs of a leaf have in common does not affect

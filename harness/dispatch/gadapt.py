@@ -22,14 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.dispatch.choice import Choice
+from harness.dispatch.choice import Choice, Leaf, LearntSelector, Node, Split
 from harness.dispatch.growing import Grown
-from harness.dispatch.learnt import LearntSelector
-from harness.dispatch.matrix import Matrix
-from harness.dispatch.nodes import Leaf, Node, Split
-from harness.dispatch.portfolio import first_applicable
-from harness.dispatch.published import candidate_table
-from harness.dispatch.training_set import TrainingSet
+from harness.dispatch.learners import candidate_table
+from harness.dispatch.matrix import Matrix, first_applicable
+from harness.dispatch.tree import TrainingSet
 from harness.models import gadapt
 from harness.models.encoding.columns import (
     Column,

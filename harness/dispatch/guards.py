@@ -19,7 +19,7 @@ from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError
 from harness.core.records import Value
 from harness.dispatch.features import Feature, Type
-from harness.dispatch.spelling import bare, c_real
+from harness.dispatch.spelling import c_real
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,18 +30,17 @@ _MAX_EXACT = 2**53  # every integer up to this is also a double
 
 @dataclass(frozen=True)
 class Formula:
-    """An expression in C; `can_lack` says that a number may be NaN: it has no value."""
+    """An expression in C."""
 
     type: Type
     c: str
-    can_lack: bool = False
 
 
 TRUE = Formula(Type.TRUTH, "1")
 FALSE = Formula(Type.TRUTH, "0")
 
 
-class Untranslatable(Exception):
+class _Untranslatable(Exception):
     """An expression that cannot be translated exactly; the message is the reason."""
 
 
@@ -72,15 +71,15 @@ def _constant(value: Value) -> Formula | str | None:
     if isinstance(value, bool):
         return TRUE if value else FALSE
     if not math.isfinite(value):
-        raise Untranslatable(f"it has the constant {value}")
+        raise _Untranslatable(f"it has the constant {value}")
     is_whole = value == int(value) and abs(value) <= _MAX_EXACT
     if not is_whole and isinstance(value, int):
-        raise Untranslatable(f"it has the constant {value}, beyond {_MAX_EXACT}")
+        raise _Untranslatable(f"it has the constant {value}, beyond {_MAX_EXACT}")
     return Formula(Type.WHOLE if is_whole else Type.REAL, c_real(value))
 
 
 def _negated(operand: Formula) -> Formula:
-    return Formula(operand.type, f"(-{operand.c})", operand.can_lack)
+    return Formula(operand.type, f"(-{operand.c})")
 
 
 def check_exact(
@@ -127,7 +126,7 @@ class Translator:
             )
         try:
             return wanted(parsed.tree)
-        except Untranslatable as reason:
+        except _Untranslatable as reason:
             raise ExpressionError(f"`{text}` cannot be written as exact code: {reason}") from None
 
     def _number(self, node: ast.expr) -> Formula:
@@ -138,7 +137,7 @@ class Translator:
                 return Formula(Type.WHOLE, f"(double)({made.c})")
             if made.type is not Type.WORD:
                 return made
-        raise Untranslatable("a text can be compared, not calculated with")
+        raise _Untranslatable("a text can be compared, not calculated with")
 
     def _truth(self, node: ast.expr) -> Formula:
         """Translate a node to a condition."""
@@ -148,10 +147,8 @@ class Translator:
         if made.type is Type.TRUTH:
             return made
         if made.type is Type.WORD:
-            raise Untranslatable("a text is not a condition")
-        if made.can_lack:  # NaN is false
-            return _truth(f"({self.prefix}_abs({made.c}) > 0)")
-        return _truth(f"({made.c} != 0)")
+            raise _Untranslatable("a text is not a condition")
+        return _truth(f"({self.prefix}_abs({made.c}) > 0)")  # NaN is false
 
     def _of(self, node: ast.expr) -> Formula | str | None:
         """Translate a node to a formula, or to a constant that is a text or absent."""
@@ -181,7 +178,7 @@ class Translator:
         try:
             found: Value = language.evaluate(node, self.constants)
         except ExpressionError as error:
-            raise Untranslatable(str(error)) from None
+            raise _Untranslatable(str(error)) from None
         return found
 
     def _feature(self, name: str) -> Formula:
@@ -198,8 +195,8 @@ class Translator:
         if op is ast.Pow:
             return self._power(left, node.right)
         right = self._number(node.right)
-        if op in (ast.Div, ast.FloorDiv, ast.Mod):
-            return self._divided(op, left, right, self._may_be_zero(node.right))
+        if op in _DIVISIONS:
+            return self._divided(_DIVISIONS[op], left, right)
         return self._computed(_SIGNS[op], left, right)
 
     def _computed(self, sign: str, left: Formula, right: Formula) -> Formula:
@@ -208,13 +205,13 @@ class Translator:
         # Otherwise a compiler may fuse the product with a following sum and round only once.
         if type_ is Type.REAL and sign == "*":
             c = f"{self.prefix}_rounded{c}"
-        return Formula(type_, c, left.can_lack or right.can_lack)
+        return Formula(type_, c)
 
     def _power(self, base: Formula, exponent: ast.expr) -> Formula:
         """Raise a whole number to a constant power."""
         count = 0 if self._varies(exponent) else self._evaluated(exponent)
         if base.type is not Type.WHOLE or type(count) is not int or not 1 <= count <= _MOST_POWER:
-            raise Untranslatable(
+            raise _Untranslatable(
                 "only powers of whole numbers, to a constant of 1 or more, are exact"
             )
         power = base
@@ -222,28 +219,16 @@ class Translator:
             power = self._computed("*", power, base)
         return power
 
-    def _may_be_zero(self, node: ast.expr) -> bool:
-        return self._varies(node) or self._evaluated(node) == 0
-
-    def _divided(
-        self, op: type[ast.operator], left: Formula, right: Formula, may_be_zero: bool
-    ) -> Formula:
-        """Divide; a division by zero is NaN."""
-        if op is not ast.Div and _common((left, right)) is not Type.WHOLE:
-            raise Untranslatable("//, % and ceil_div are exact only for whole numbers")
-        ratio = self._ratio(left, right, may_be_zero)
-        c = {
-            ast.Div: ratio,
-            ast.FloorDiv: f"{self.prefix}_floor({bare(ratio)})",
-            ast.Mod: f"{self.prefix}_modulo({left.c}, {right.c})",
-        }[op]
-        can_lack = may_be_zero or left.can_lack or right.can_lack
-        return Formula(Type.REAL if op is ast.Div else Type.WHOLE, c, can_lack)
-
-    def _ratio(self, left: Formula, right: Formula, may_be_zero: bool) -> str:
-        """Write a division in C."""
-        operands = f"({left.c}, {right.c})"
-        return f"{self.prefix}_divided{operands}" if may_be_zero else f"({left.c} / {right.c})"
+    def _divided(self, helper: str, left: Formula, right: Formula) -> Formula:
+        """Divide, and round with a helper; a division by zero is NaN."""
+        if helper and _common((left, right)) is not Type.WHOLE:
+            raise _Untranslatable("//, % and ceil_div are exact only for whole numbers")
+        if helper == "modulo":
+            return Formula(Type.WHOLE, f"{self.prefix}_modulo({left.c}, {right.c})")
+        ratio = f"{self.prefix}_divided({left.c}, {right.c})"
+        if not helper:
+            return Formula(Type.REAL, ratio)
+        return Formula(Type.WHOLE, f"{self.prefix}_{helper}({ratio})")
 
     def _called(self, name: str, arguments: Sequence[ast.expr]) -> Formula:
         operands = [self._number(part) for part in arguments]
@@ -251,24 +236,21 @@ class Translator:
         if name in ("min", "max"):
             return self._extreme(name, operands)
         if name == "ceil_div":
-            may_be_zero = self._may_be_zero(arguments[1])
-            made = self._divided(ast.FloorDiv, first, operands[1], may_be_zero)
-            ratio = bare(self._ratio(first, operands[1], may_be_zero))
-            return Formula(made.type, f"{self.prefix}_ceil({ratio})", made.can_lack)
+            return self._divided("ceil", first, operands[1])
         if name in ("ceil", "floor") and first.type is Type.WHOLE:
             return first
         if name in ("abs", "ceil", "floor"):
             type_ = first.type if name == "abs" else Type.WHOLE
-            return Formula(type_, f"{self.prefix}_{name}({first.c})", first.can_lack)
+            return Formula(type_, f"{self.prefix}_{name}({first.c})")
         if name == "sqrt":
-            return Formula(Type.REAL, f"sqrt({first.c})", can_lack=True)
-        raise Untranslatable(f"{name} of a feature differs between mathematical libraries")
+            return Formula(Type.REAL, f"sqrt({first.c})")
+        raise _Untranslatable(f"{name} of a feature differs between mathematical libraries")
 
     def _extreme(self, name: str, operands: Sequence[Formula]) -> Formula:
         c = operands[0].c
         for operand in operands[1:]:
             c = f"{self.prefix}_{name}({c}, {operand.c})"
-        return Formula(_common(operands), c, any(operand.can_lack for operand in operands))
+        return Formula(_common(operands), c)
 
     def _unary(self, node: ast.UnaryOp) -> Formula:
         if not isinstance(node.op, ast.Not):
@@ -292,7 +274,7 @@ class Translator:
             return self._number(node.body if test == TRUE else node.orelse)
         body, other = self._number(node.body), self._number(node.orelse)
         c = f"({test.c} ? {body.c} : {other.c})"
-        return Formula(_common((body, other)), c, body.can_lack or other.can_lack)
+        return Formula(_common((body, other)), c)
 
     def _compared(self, node: ast.Compare) -> Formula:
         if isinstance(node.ops[0], (ast.In, ast.NotIn)):
@@ -324,11 +306,11 @@ class Translator:
     ) -> Formula:
         """Compare texts and absent flags, which equal only their own kind."""
         if sign not in ("==", "!="):
-            raise Untranslatable("a text has no order")
+            raise _Untranslatable("a text has no order")
         word, text = (one, other) if isinstance(one, Formula) else (other, one)
         if isinstance(word, Formula) and word.type is Type.WORD:
             if isinstance(text, Formula) and text.type is Type.WORD:
-                raise Untranslatable(
+                raise _Untranslatable(
                     "two features that are words cannot be compared with each other"
                 )
             if isinstance(text, str):
@@ -343,6 +325,12 @@ def _common(operands: Sequence[Formula]) -> Type:
 
 
 _SIGNS: Mapping[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+
+_DIVISIONS: Mapping[type[ast.operator], str] = {
+    ast.Div: "",
+    ast.FloorDiv: "floor",
+    ast.Mod: "modulo",
+}
 
 _RELATIONS: Mapping[type[ast.cmpop], str] = {
     ast.Eq: "==",

@@ -12,10 +12,10 @@ import numpy as np
 from harness.core.arrays import Array
 from harness.core.config_diff import difference
 from harness.core.records import Config
+from harness.dispatch.choice import LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.learners import Learner
-from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.portfolio import costs, greedy_portfolio
 from harness.dispatch.tree import TreeLearner

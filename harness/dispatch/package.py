@@ -155,7 +155,7 @@ def write_files(
     """
     out = Path(os.path.realpath(out))
     check_folder(out)
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    digests = {name: _digest(content) for name, content in files.items()}
     manifest = json.dumps({"dispatcher_files_sha256": digests, "inputs": inputs}, indent=4) + "\n"
     contents = {**files, MANIFEST: manifest.encode()}
     write_folder(out, contents, executables=executables, advice=_ADVICE)
@@ -169,36 +169,22 @@ def check_folder(out: Path) -> None:
     if outer is not None:
         raise UsageError(f"{out} is inside {outer}, a dispatcher's folder; name another")
     check_writable(out, _ADVICE, parents=True)
-    if not out.exists():
-        return
-    if not out.is_dir():
+    if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder; name another with -o")
     digests = _written(out).get("dispatcher_files_sha256")
-    if not isinstance(digests, dict):  # all of it is foreign, and may be much to walk through
-        for path in out.iterdir():
-            raise _not_ours(out, path.name, "is not part of one")
-        return
-    for path in sorted(out.rglob("*")):
+    known = digests if isinstance(digests, dict) else {}
+    for path in out.rglob("*"):
         name = path.relative_to(out).as_posix()
-        if path.is_symlink() or not (path.is_dir() or name == MANIFEST or _is_cache(path)):
-            own = None if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
-            if own is None or digests.get(name) != own:
-                changed = (
-                    "was changed since it was written" if name in digests else "is not part of one"
-                )
-                raise _not_ours(out, name, changed)
+        is_ours = path.is_dir() or path.parent.name == "__pycache__" or (known and name == MANIFEST)
+        if path.is_symlink() or not (is_ours or known.get(name) == _digest(path.read_bytes())):
+            raise UsageError(
+                f"{out} is replaced only if it holds a dispatcher as it was written, but {name} is "
+                "not part of one, or was changed; move it away, or name another folder with -o"
+            )
 
 
-def _not_ours(out: Path, name: str, why: str) -> UsageError:
-    return UsageError(
-        f"{out} is replaced only if it holds nothing but a dispatcher, but {name} {why}; "
-        "move it away, or name another folder with -o"
-    )
-
-
-def _is_cache(path: Path) -> bool:
-    """Say whether Python made this file from what was written."""
-    return path.parent.name == "__pycache__" and path.suffix == ".pyc"
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def earlier_inputs(out: Path) -> int | None:

@@ -110,15 +110,3 @@ def c_real(number: float) -> str:
     if not math.isfinite(number):
         raise ValueError(f"{text} has no literal")
     return f"({text})" if text.startswith("-") else text
-
-
-def bare(code: str) -> str:
-    """Remove brackets around a whole expression; one with texts stays as it is."""
-    if "'" in code or '"' in code or not (code.startswith("(") and code.endswith(")")):
-        return code
-    depth = 0
-    for index, character in enumerate(code):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return code[1:-1] if index == len(code) - 1 else code
-    return code

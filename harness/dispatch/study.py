@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from harness.core.kept import Kept, content_key
+from harness.dispatch.choice import LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.gadapt import GAdapt
-from harness.dispatch.learners import Default, Learner, Nearest, Static
-from harness.dispatch.learnt import LearntSelector
+from harness.dispatch.learners import Default, Learner, Nearest, Starchart, Static
 from harness.dispatch.matrix import Matrix
 from harness.dispatch.most import AtMost, Portfolio, limited, portfolios
-from harness.dispatch.published import Starchart
 from harness.dispatch.tree import TreeLearner
 from harness.dispatch.verdict import (
     PairedComparison,
@@ -29,7 +28,7 @@ from harness.stats import Estimate
 STATIC = Static()
 HINDSIGHT = f"{STATIC.name}, in hindsight"
 TREE = TreeLearner().name
-GADAPT = GAdapt().name
+_GADAPT = GAdapt().name
 DISPATCHERS: Mapping[str, TreeLearner | EnsembleLearner | GAdapt] = {
     learner.name: learner for learner in (TreeLearner(), EnsembleLearner(), GAdapt())
 }
@@ -50,8 +49,8 @@ _WORTH_MORE = 0.99  # of the time: what an ensemble must gain over a tree, which
 
 def learners(names: Sequence[str] = AUTOMATIC) -> list[Learner]:
     """Return all learners of the verdict's table, with the named dispatchers."""
-    published = (DISPATCHERS[GADAPT], Starchart())
-    named = (DISPATCHERS[name] for name in names if name != GADAPT)
+    published = (DISPATCHERS[_GADAPT], Starchart())
+    named = (DISPATCHERS[name] for name in names if name != _GADAPT)
     return [Default(), STATIC, Nearest(), *published, *named]
 
 
@@ -111,7 +110,7 @@ class Study:
     def dispatchers(self) -> list[str]:
         """The names of the dispatchers to choose among; G-ADAPT's model only if there is no
         other."""
-        return [name for name in AUTOMATIC if name in self.slowdowns] or [GADAPT]
+        return [name for name in AUTOMATIC if name in self.slowdowns] or [_GADAPT]
 
     @cached_property
     def best(self) -> str:

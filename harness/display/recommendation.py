@@ -13,7 +13,7 @@ from harness.core.text import counted, first_few
 from harness.dispatch.learners import Default
 from harness.dispatch.single import Single
 from harness.dispatch.study import Study, ratio_text
-from harness.dispatch.tree_text import rule
+from harness.dispatch.text import rule
 from harness.dispatch.verdict import compare
 from harness.models.folds import ENOUGH_INPUTS
 

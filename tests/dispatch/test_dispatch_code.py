@@ -24,14 +24,13 @@ from harness.constraints.expression import Expression
 from harness.core.errors import ExpressionError, UsageError
 from harness.core.records import Config, Environment, Value
 from harness.dispatch.c_code import c_header
-from harness.dispatch.choice import Choice, DispatchProgram
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.dispatcher import Dispatcher
 from harness.dispatch.ensemble import EnsembleLearner
 from harness.dispatch.features import Feature, Type, features_of
 from harness.dispatch.gadapt import GAdapt
 from harness.dispatch.guards import Translator, check_exact
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.package import files_of
 from harness.dispatch.spelling import member, variable
 from harness.dispatch.tree import TreeLearner

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.arrays import Array
+from harness.dispatch.choice import Leaf, Split
 from harness.dispatch.growing import (
     Grown,
     between,
@@ -21,7 +22,6 @@ from harness.dispatch.growing import (
     reached_at,
     sums_by_node,
 )
-from harness.dispatch.nodes import Leaf, Split
 
 TREE = Grown(
     low=np.array([1, 3, -1, -1, -1]),

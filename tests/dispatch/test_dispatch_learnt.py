@@ -14,9 +14,8 @@ from threadpoolctl import threadpool_limits
 from harness.core.arrays import Array
 from harness.core.records import Config, Value
 from harness.dispatch import ensemble
-from harness.dispatch.choice import DispatchProgram
+from harness.dispatch.choice import DispatchProgram, LearntSelector
 from harness.dispatch.ensemble import EnsembleLearner, fit_boosted
-from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix, make_matrix
 from harness.dispatch.portfolio import static_order
 from harness.dispatch.tree import TreeLearner

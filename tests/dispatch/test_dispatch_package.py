@@ -24,10 +24,9 @@ from harness.core.errors import UsageError
 from harness.core.program import Binary
 from harness.core.records import Build, Config, Environment
 from harness.dispatch import package
-from harness.dispatch.choice import Choice, DispatchProgram
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf
 from harness.dispatch.dispatcher import Provenance
 from harness.dispatch.loaders import cuda as cuda_loader
-from harness.dispatch.nodes import Leaf
 from harness.dispatch.package import (
     MANIFEST,
     KernelFile,
@@ -177,7 +176,9 @@ def test_folder_of_a_dispatcher_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["mine.txt", MANIFEST])
 def test_folder_with_anything_else_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('{"mine": 1}')
-    with pytest.raises(UsageError, match=rf"{re.escape(name)} is not part of one; move it away"):
+    with pytest.raises(
+        UsageError, match=rf"{re.escape(name)} is not part of one, or was changed; move"
+    ):
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(name, '{"mine": 1}')]
 
@@ -191,7 +192,7 @@ def test_a_folder_within_a_dispatchers_is_refused(tmp_path: Path) -> None:
 def test_file_that_a_person_changed_is_not_replaced(tmp_path: Path) -> None:
     write_files(tmp_path, {"a.h": b"1"}, inputs=12)
     (tmp_path / "a.h").write_text("changed")
-    with pytest.raises(UsageError, match=r"a\.h was changed since it was written"):
+    with pytest.raises(UsageError, match=r"a\.h is not part of one, or was changed"):
         write_files(tmp_path, {"a.h": b"1"}, inputs=12)
 
 

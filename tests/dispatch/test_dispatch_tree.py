@@ -11,8 +11,15 @@ import pytest
 from harness.core.records import Config
 from harness.dispatch import tree as module
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.training_set import Shape, TrainingSet
-from harness.dispatch.tree import TreeLearner, _choose_shape, _is_near, _tried, leaf_counts
+from harness.dispatch.tree import (
+    Shape,
+    TrainingSet,
+    TreeLearner,
+    _choose_shape,
+    _is_near,
+    _tried,
+    leaf_counts,
+)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.dispatch.choice import Choice, DispatchProgram
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf
 from harness.dispatch.loaders.trying import FirstCalls, first_calls
-from harness.dispatch.nodes import Leaf
 from harness.space_file import Spec, load_spec
 from tests.dispatch.test_dispatch_package import (
     imported,

@@ -19,9 +19,8 @@ import pytest
 from harness.api import dispatched_program, dispatching
 from harness.commands import dispatch
 from harness.core.records import Config, Environment, Input
-from harness.dispatch.choice import Choice, DispatchProgram
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.launcher import make_launcher
-from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.package import write_dispatcher
 from harness.dispatch.program_files import file_name, program_files
 from harness.dispatch.study import DISPATCHERS, STATIC

@@ -15,11 +15,9 @@ from rich.console import Console
 from harness.analysis.inputs import InputReport
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
 from harness.dispatch.candidates import crossing_advice
-from harness.dispatch.choice import Choice, DispatchProgram
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, LearntSelector, Node, Split
 from harness.dispatch.learners import Fixed
-from harness.dispatch.learnt import LearntSelector
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.single import single_of
 from harness.dispatch.study import (
     AUTOMATIC,
@@ -31,8 +29,7 @@ from harness.dispatch.study import (
     ratio_text,
     sentence,
 )
-from harness.dispatch.text import shown_tree
-from harness.dispatch.tree_text import tree_lines
+from harness.dispatch.text import shown_tree, tree_lines
 from harness.dispatch.verdict import PairedComparison, Slowdowns, compare
 from harness.display.across import print_across, print_rule
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange, tuned_range
@@ -211,34 +208,6 @@ def test_an_ensemble_is_shipped_where_it_gains_1_percent(tree: float, best: str)
     assert found.best == best
 
 
-@pytest.mark.parametrize(
-    ("seconds", "comment"),
-    [
-        ((1.0, 1.12), ["# BLOCK=64 was 1.12x as fast on these 2 inputs, which may be chance"]),
-        ((1.0, 1.02), []),
-    ],
-)
-def test_a_leaf_names_what_was_faster_on_its_inputs(
-    seconds: tuple[float, float], comment: list[str]
-) -> None:
-    """On the two small inputs LARGE was faster than SMALL, which the leaf holds."""
-    fast, slow = seconds
-    time_s = np.array([[9.0, slow, fast]] * 2 + [[1.0, 9.0, 9.0]] * 4)
-    features = pd.DataFrame({"n": [1, 2, 8, 16, 32, 64]})
-    matrix = make_matrix(features, (DEFAULT, SMALL, LARGE), time_s)
-    leaves = Leaf((0.0, 1.0), 2), Leaf((1.0, 0.0), 4)
-    program = DispatchProgram(
-        columns=(Column(ColumnKind.RAW, ("n",)),),
-        tuned=(TunedRange("n", 1, 64),),
-        portfolio=(SMALL, DEFAULT),
-        choice=Choice.of_trees([Split(0, 4.0, *leaves)], False),
-        guards=((), ()),
-    )
-    lines = [line.strip() for line in tree_lines(program, DEFAULT, matrix)]
-    low, high = "BLOCK=16   (2 inputs)", "default   (4 inputs)"
-    assert lines == ["if n <= 4:", low, *comment, "else:   # n > 4", high]
-
-
 def test_a_summary_shows_the_first_lines_of_a_large_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     leaves = Leaf((1.0, 0.0, 1.0)), Leaf((1.0, 1.0, 0.0))
     root: Node = Leaf((0.0, 1.0, 1.0))
@@ -255,7 +224,7 @@ def test_a_summary_shows_the_first_lines_of_a_large_tree(monkeypatch: pytest.Mon
     print_rule(console, found, DEFAULT)
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
-    whole = list(tree_lines(learnt.program(found.matrix.candidates), DEFAULT, found.matrix))
+    whole = list(tree_lines(learnt.program(found.matrix.candidates), DEFAULT))
     assert lines[0] == "Which configuration for which input:"
     assert len(lines) == 43
     assert lines[41].strip().startswith(f"{len(whole) - 40} more lines: ")

@@ -9,13 +9,12 @@ import pytest
 from harness.analysis.inputs import InputReport
 from harness.analysis.summary import MeanSpeedup
 from harness.core.records import Config, Input, Measurement, Outcome, Timing
-from harness.dispatch.choice import Choice, DispatchProgram
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Node, Split
 from harness.dispatch.learners import Default
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.single import Single
 from harness.dispatch.study import DISPATCHERS, STATIC, Study
-from harness.dispatch.tree_text import rule
+from harness.dispatch.text import rule
 from harness.display.recommendation import recommendation
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 from harness.stats.timing import TimeRatio

@@ -19,10 +19,9 @@ import pandas as pd
 
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Environment, Value
-from harness.dispatch.choice import Choice, CostTree, DispatchProgram
+from harness.dispatch.choice import Choice, CostTree, DispatchProgram, Leaf, Node, Split
 from harness.dispatch.dispatcher import Dispatcher, Provenance
 from harness.dispatch.features import Feature, Type, features_of
-from harness.dispatch.nodes import Leaf, Node, Split
 from harness.dispatch.package import files_of
 from harness.models.encoding.columns import (
     Column,

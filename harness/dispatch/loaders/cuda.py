@@ -18,6 +18,8 @@ import numpy as np
 from harness.dispatch.loaders.trying import first_calls
 
 _Sizes = Sequence[int]
+_SHARED = "MAX_DYNAMIC_SHARED_SIZE_BYTES"
+_CARVEOUT = "PREFERRED_SHARED_MEMORY_CARVEOUT"
 
 
 class Kernel:
@@ -102,9 +104,10 @@ class Kernel:
         shared = 0
         if launch_plan["shared"]:  # a device gives some 48 KiB to every kernel, and more if asked
             shared = int(self._dispatcher.shared_bytes(index, **features))
-            self._driver.allow_shared(kernel, shared)
+            self._driver.set(kernel, _SHARED, shared)
         if launch_plan["carveout"]:
-            self._driver.prefer(kernel, int(self._dispatcher.carveout(index, **features)))
+            percent = int(self._dispatcher.carveout(index, **features))
+            self._driver.set(kernel, _CARVEOUT, percent)
         sizes = (*grid, 1, 1)[:3], (*group, 1, 1)[:3]
         self._driver.launch(kernel, *sizes, shared, stream, arguments)
 
@@ -146,15 +149,9 @@ class _PyCuda:
         module = self._cuda.module_from_buffer(cubin)
         return tuple(module.get_function(name) for name in names)
 
-    def allow_shared(self, function: Any, size_bytes: int) -> None:
-        """Let a function have so much dynamic shared memory."""
-        names = self._cuda.function_attribute
-        function.set_attribute(names.MAX_DYNAMIC_SHARED_SIZE_BYTES, size_bytes)
-
-    def prefer(self, function: Any, percent: int) -> None:
-        """Let a function prefer so much shared memory."""
-        names = self._cuda.function_attribute
-        function.set_attribute(names.PREFERRED_SHARED_MEMORY_CARVEOUT, percent)
+    def set(self, function: Any, attribute: str, value: int) -> None:
+        """Set an attribute of a function."""
+        function.set_attribute(getattr(self._cuda.function_attribute, attribute), value)
 
     def launch(
         self,
@@ -213,17 +210,10 @@ class Bindings:
         module = self._call("cuModuleLoadData", cubin)
         return tuple(self._call("cuModuleGetFunction", module, name.encode()) for name in names)
 
-    def allow_shared(self, function: Any, size_bytes: int) -> None:
-        """Let a function have so much dynamic shared memory."""
-        names = self._cuda.CUfunction_attribute
-        attribute = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        self._call("cuFuncSetAttribute", function, attribute, size_bytes)
-
-    def prefer(self, function: Any, percent: int) -> None:
-        """Let a function prefer so much shared memory."""
-        names = self._cuda.CUfunction_attribute
-        attribute = names.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-        self._call("cuFuncSetAttribute", function, attribute, percent)
+    def set(self, function: Any, attribute: str, value: int) -> None:
+        """Set an attribute of a function."""
+        known = getattr(self._cuda.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{attribute}")
+        self._call("cuFuncSetAttribute", function, known, value)
 
     def launch(
         self,

@@ -120,7 +120,6 @@ def _depth(root: Any) -> int:
 _OFFSETS: list[float] = DATA["choice"]["offsets"]
 _MAX_NESTED = 40  # conditions of a tree that is compiled: Python's parser has a limit
 _WORTH: float | None = DATA["choice"]["worth_a_try"]
-_GUARDS: list[list[str]] = [c["guards"] for c in DATA["configurations"]]
 _TREES = [(tree["configuration"], _linked(tree["nodes"])) for tree in DATA["choice"]["trees"]]
 _IS_TREE = len(_TREES) == 1 and _WORTH is None and _depth(_TREES[0][1]) <= _MAX_NESTED
 _ORDERS: list[tuple[int, ...]] = []
@@ -132,7 +131,7 @@ _columns = _own(f"[{', '.join(_texts)}]")
 _is_tuned = _own(_ranges)
 
 
-def _costs(values: Sequence[Any]) -> dict[int, float]:
+def _costs(values: tuple[Any, ...]) -> dict[int, float]:
     """Return the cost of each configuration that applies."""
     among = [index for index in range(len(PORTFOLIO)) if _applies(index, values)]
     numbers, costs = _columns(*values), list(_OFFSETS)
@@ -151,11 +150,14 @@ def _costs(values: Sequence[Any]) -> dict[int, float]:
 
 def _input(arguments: tuple[Any, ...], features: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the features of an input in order; raises TypeError."""
-    if features:
-        arguments += tuple(features[name] for name in _NAMED[len(arguments) :] if name in features)
-    if len(arguments) != len(FEATURES) or (features and not features.keys() <= set(_NAMED)):
-        raise TypeError(f"the features of {NAME} are {', '.join(_NAMED)}")
-    return arguments
+    if len(arguments) + len(features) == len(_NAMED):
+        if not features:
+            return arguments
+        try:
+            return (*arguments, *[features[name] for name in _NAMED[len(arguments) :]])
+        except KeyError:
+            pass
+    raise TypeError(f"the features of {NAME} are {', '.join(_NAMED)}")
 
 
 def _whole(number: Any) -> int:
@@ -167,26 +169,38 @@ def _whole(number: Any) -> int:
 
 _NAMED = [f"{name}_" if keyword.iskeyword(name) else name for name in FEATURES]
 _TYPES: dict[str, Callable[[Any], Any]] = {"whole": _whole, "real": float, "word": str}
+_PLAIN = tuple({"whole": int, "real": float, "word": str}[f["type"]] for f in DATA["features"])
 _EXACT = [_TYPES[feature["type"]] for feature in DATA["features"]]
 
 
-def _exact(values: Sequence[Any]) -> tuple[Any, ...]:
+def _exact(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Convert other numbers, such as NumPy's, which round and overflow, to Python's own; a fraction
     in place of a whole number raises TypeError."""
+    if tuple(map(type, values)) == _PLAIN:
+        return values
     return tuple(convert(value) for convert, value in zip(_EXACT, values, strict=True))
 
 
-def _applies(index: int, values: Sequence[Any]) -> bool:
-    found = (_of_configuration(index, text)(*values) for text in _GUARDS[index])
-    return all(one and one == one for one in found)  # NaN is false
+@functools.cache
+def _guard(index: int) -> Callable[..., bool] | None:
+    texts = DATA["configurations"][index]["guards"]
+    return _of_configuration(index, f"true and ({') and ('.join(texts)})") if texts else None
 
 
-def _first(order: Sequence[int], values: Sequence[Any]) -> int:
+def _applies(index: int, values: tuple[Any, ...]) -> bool:
+    guard = _guard(index)
+    return guard is None or guard(*values)
+
+
+def _first(order: Sequence[int], values: tuple[Any, ...]) -> int:
     """Return the first configuration of an order that applies; -1 if none does."""
-    if not _GUARDS[order[0]]:
+    if _guard(order[0]) is None:
         return order[0]
     values = _exact(values)
-    return next((index for index in order if _applies(index, values)), -1)
+    for index in order:
+        if _applies(index, values):
+            return index
+    return -1
 
 
 @functools.lru_cache(maxsize=4096)
@@ -281,7 +295,7 @@ def launch_size(
     configuration for an input; raises ValueError if it cannot be launched."""
     values = _exact(_input(arguments, features))
     group, grid = (
-        tuple(_of_configuration(index, text)(*values) for text in (DATA["launch"] or {})[part])
+        tuple(_of_configuration(index, text)(*values) for text in _of_launch(part))
         for part in ("group", "grid")
     )
     if not all(size >= 1 and size == size // 1 for size in group + grid):
@@ -289,10 +303,18 @@ def launch_size(
     return tuple(map(int, group)), tuple(map(int, grid))
 
 
+def _of_launch(part: str) -> Any:
+    found = (DATA["launch"] or {}).get(part)
+    if found is None:
+        raise ValueError(f"{NAME} has no {part} of its launches")
+    return found
+
+
 def shared_bytes(index: int, /, *arguments: Any, **features: Any) -> int:
     """Return the bytes of dynamic shared memory of a group, in OpenCL of the local pointer, of a
     configuration for an input; raises ValueError if it cannot be launched."""
-    size = _of_configuration(index, DATA["launch"]["shared"])(*_exact(_input(arguments, features)))
+    values = _exact(_input(arguments, features))
+    size = _of_configuration(index, _of_launch("shared"))(*values)
     if not size >= 0 or size != size // 1:
         raise ValueError(f"the shared memory {size} must be a whole number of bytes from 0")
     return int(size)
@@ -301,8 +323,8 @@ def shared_bytes(index: int, /, *arguments: Any, **features: Any) -> int:
 def carveout(index: int, /, *arguments: Any, **features: Any) -> int:
     """Return the preferred percentage of shared memory (CUDA's carve-out, -1 for the driver's
     choice) of a configuration for an input; raises ValueError if it cannot be launched."""
-    text = DATA["launch"]["carveout"]
-    size = _of_configuration(index, text)(*_exact(_input(arguments, features)))
+    values = _exact(_input(arguments, features))
+    size = _of_configuration(index, _of_launch("carveout"))(*values)
     if not -1 <= size <= 100 or size != size // 1:
         raise ValueError(f"the carve-out {size} must be a whole percentage, or -1")
     return int(size)
