@@ -25,7 +25,7 @@ import numpy as np
 from harness.dispatch.choice import Choice, Leaf, LearntSelector, Node, Split
 from harness.dispatch.growing import Grown
 from harness.dispatch.learners import candidate_table
-from harness.dispatch.matrix import Matrix, first_applicable
+from harness.dispatch.matrix import Matrix
 from harness.dispatch.tree import TrainingSet
 from harness.models import gadapt
 from harness.models.encoding.columns import (
@@ -34,7 +34,6 @@ from harness.models.encoding.columns import (
     LinearTerm,
     column_values,
     derive_columns,
-    tuned_range,
 )
 from harness.models.starchart.axes import values_of
 
@@ -56,7 +55,7 @@ class GAdapt:
             training = TrainingSet(matrix, np.empty((len(matrix.features), 0)))
             members = training.members(len(training.portfolio))
             choice = Choice.in_order(len(members), len(matrix.features))
-            return _selector(training, (), members, choice, range(len(members)))
+            return training.selector((), members, choice)
         table = candidate_table(matrix)
         legal = {str(name): values_of(table[name]) for name in table.columns}
         model = gadapt.fit(matrix.features, table.iloc[matrix.best], legal, seed)
@@ -66,38 +65,19 @@ class GAdapt:
         training = TrainingSet(matrix, values)
         members = training.known
         choice = Choice.of_trees(list(trees.values()), predicts_times=False).among(members)
-        kept = _needed(training, members, choice)
-        return _selector(training, forest.columns, members, choice, kept)
+        return training.selector(forest.columns, members, choice, _nearest_ones(choice))
 
 
-def _selector(
-    training: TrainingSet,
-    columns: Sequence[Column],
-    members: Sequence[int],
-    choice: Choice,
-    kept: Sequence[int],
-) -> LearntSelector:
-    return LearntSelector(
-        tuple(columns),
-        tuned_range(training.matrix.features),
-        tuple(members[index] for index in kept),
-        choice.among(kept),
-    )
-
-
-def _needed(training: TrainingSet, members: Sequence[int], choice: Choice) -> list[int]:
-    """Return the indices of members that are the nearest to some predicted vector, that are chosen
-    for an input here, or that stand in for others; all if there are very many vectors."""
-    rows = [list(dict.fromkeys(leaf.costs for leaf in tree.root.leaves())) for tree in choice.trees]
+def _nearest_ones(choice: Choice) -> set[int]:
+    """Return the indices of members that are the nearest to some predicted vector; all if there are
+    very many vectors."""
+    rows = [list(dict.fromkeys(leaf.costs for leaf in t.root.leaves())) for t in choice.trees]
     if math.prod(map(len, rows)) > _MOST_VECTORS:
-        return list(range(len(members)))
-    sums = np.zeros((1, len(members)))
+        return set(range(len(choice.offsets)))
+    sums = np.zeros((1, len(choice.offsets)))
     for own in rows:
-        sums = (sums[:, None, :] + np.array(own)).reshape(-1, len(members))
-    orders = np.array(members)[choice.orders(training.values)]
-    chosen = set(first_applicable(orders, training.matrix.applies).tolist()) | training.stand_ins
-    nearest = set(sums.argmin(axis=1).tolist())
-    return [index for index, one in enumerate(members) if index in nearest or one in chosen]
+        sums = (sums[:, None, :] + np.array(own)).reshape(-1, len(choice.offsets))
+    return set(sums.argmin(axis=1).tolist())
 
 
 @dataclass(frozen=True)

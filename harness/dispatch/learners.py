@@ -97,10 +97,14 @@ class _NearestSelector:
     inputs: KDTree
     orders: Indices
 
+    def nearest(self, features: pd.DataFrame) -> Indices:
+        """Return the index of the input of the matrix that is the nearest to each of these."""
+        found: Indices = self.inputs.query(self.scale.points(features))[1]
+        return found
+
     def indices(self, features: pd.DataFrame, applies: Flags) -> Indices:
         """Take the fastest candidate of the nearest input that applies."""
-        nearest = self.inputs.query(self.scale.points(features))[1]
-        return first_applicable(self.orders[nearest], applies)
+        return first_applicable(self.orders[self.nearest(features)], applies)
 
 
 @dataclass(frozen=True)

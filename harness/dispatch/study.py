@@ -148,7 +148,7 @@ class Study:
     def has_choice(self) -> bool:
         """Whether the best dispatcher does not choose the same on every input."""
         indices = self.learnt(self.best).indices(self.matrix.features, self.matrix.applies)
-        return len(set(indices.tolist())) > 1
+        return len(set(indices.tolist()) - {-1}) > 1
 
     def learnt(self, name: str) -> LearntSelector:
         """Fit a dispatcher to all inputs, once."""

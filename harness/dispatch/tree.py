@@ -6,7 +6,7 @@ Grouped cross-validation chooses its candidates, its leaves, and the inputs of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -140,13 +140,17 @@ class TrainingSet:
         return tuple(index for index in self.static if index in chosen)
 
     def selector(
-        self, columns: Sequence[Column], members: Sequence[int], choice: Choice
+        self,
+        columns: Sequence[Column],
+        members: Sequence[int],
+        choice: Choice,
+        more: Collection[int] = (),
     ) -> LearntSelector:
         """Make the selector that was learnt; these inputs are its tuned range. Members that are
-        chosen for none of them are left out, except stand-ins."""
+        chosen for none of them are left out, except stand-ins, and `more`, by their indices."""
         orders = np.array(members)[choice.orders(self.values)]
         needed = set(first_applicable(orders, self.matrix.applies).tolist()) | self.stand_ins
-        kept = [index for index, member in enumerate(members) if member in needed]
+        kept = [i for i, member in enumerate(members) if member in needed or i in more]
         return LearntSelector(
             tuple(columns),
             tuned_range(self.matrix.features),

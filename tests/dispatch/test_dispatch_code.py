@@ -421,7 +421,16 @@ def test_no_feature_has_a_name_that_written_code_uses() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["__import__('os')", "().__class__", "m.real", "[n for n in [1]]", "min(m, key=abs)", "f0(m)"],
+    [
+        "__import__('os')",
+        "().__class__",
+        "m.real",
+        "[n for n in [1]]",
+        "min(m, key=abs)",
+        "f0(m)",
+        "min(*m)",
+        "os",
+    ],
 )
 def test_module_refuses_what_is_no_expression_of_the_language(tmp_path: Path, text: str) -> None:
     files = files_of(of_mvmul(mvmul_program(guards=(("m < 9",), (), ()))))

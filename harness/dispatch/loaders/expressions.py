@@ -86,6 +86,8 @@ class _Checked(ast.NodeTransformer):
         if isinstance(node, ast.Name):
             if node.id in self._names:
                 return ast.Name(f"f{self._names.index(node.id)}", ast.Load())
+            if node.id not in self._values:
+                raise ValueError(f"an expression names {node.id}")
             return ast.Constant(self._values[node.id])
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", "")
