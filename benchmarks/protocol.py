@@ -36,7 +36,7 @@ from benchmarks.peers.landscape import BudgetSpent, Course
 from benchmarks.protocol_score import MARGIN, REPEATS, RecordedCosts, TimedCourse, score
 from benchmarks.search import ONLY
 from harness.core.errors import UsageError
-from harness.recordings.read import recording_files
+from harness.recordings.formats import recording_files
 
 _MS_PER_S = 1e3
 _RECORDED = ("compile_time", "verification_time", "strategy_time", "framework_time")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from harness.recordings.read import RecordingFile
+from harness.recordings.formats import RecordingFile
 from harness.recordings.recording import Recording
 
 

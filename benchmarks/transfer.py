@@ -40,7 +40,7 @@ from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Outcome
 from harness.models.transfer_prior import TransferData
 from harness.recordings.files import recording_name
-from harness.recordings.read import RecordingFile, recording_files
+from harness.recordings.formats import RecordingFile, recording_files
 from harness.recordings.recording import Recording
 from harness.recordings.replay import ReplayMeasurer
 from harness.recordings.space import ListedSpace, recording_spec
@@ -85,7 +85,8 @@ class DataSet:
         spec = recording_spec(read)
         chosen = spec if self.where is None else select_inputs(spec, self.where)
         tables = {problem: read.tables[problem] for problem in chosen.inputs}
-        kept = [p for p, table in tables.items() if len(table.legal) > 1 and table.best is not None]
+        works = {problem for problem, t in tables.items() if np.isfinite(t.times_s).any()}
+        kept = [p for p, table in tables.items() if len(table.legal) > 1 and p in works]
         if not kept:
             raise UsageError(
                 f"{self.source.path}: none of its {len(chosen.inputs)} inputs has two "

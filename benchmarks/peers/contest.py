@@ -25,7 +25,7 @@ from benchmarks.recordings import recorded
 from harness.core.errors import UsageError
 from harness.core.files import unwritable
 from harness.measure.process.child import ChildLost
-from harness.recordings.read import RecordingFile
+from harness.recordings.formats import RecordingFile
 
 _BLOCK = 5  # seeds in a job
 

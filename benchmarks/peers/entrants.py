@@ -12,9 +12,9 @@ from types import MappingProxyType
 from benchmarks.peers.landscape import Landscape, Peer
 from benchmarks.peers.ours import ALIASES
 from harness.core.errors import UsageError
-from harness.recordings.read import RecordingFile
+from harness.recordings.formats import RecordingFile
 from harness.search import resolve_techniques, techniques
-from harness.search.techniques import own_techniques
+from harness.search.techniques import OWN
 
 LEARNS = "auto"
 """The only entrant that learns from recordings of other devices."""
@@ -93,7 +93,7 @@ def entrants(only: Sequence[str]) -> tuple[list[Entrant], list[str]]:
             raise UsageError("; ".join(lacking))
         return list(chosen), []
     lacking = _lacking(OTHERS)
-    ours = [name for name in own_techniques() if name not in resolve_techniques(["auto"])]
+    ours = [own.name for own in OWN if own.name not in resolve_techniques(["auto"])]
     own = [Entrant("", name) for name in ("auto", *ours, *ALIASES)]
     there = [name for name in OTHERS if not _lacking([name])]
     return [*own, *(entrant for name in there for entrant in _named(name))], lacking

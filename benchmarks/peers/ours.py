@@ -18,7 +18,7 @@ from benchmarks.recordings import recorded
 from harness.core.errors import UsageError
 from harness.core.records import Outcome
 from harness.models.transfer_prior import TransferData
-from harness.recordings.read import RecordingFile
+from harness.recordings.formats import RecordingFile
 from harness.recordings.replay import ReplayMeasurer
 from harness.recordings.space import ListedSpace, recording_spec
 from harness.results import RunPlan, Store, writing
@@ -30,7 +30,7 @@ from harness.search import (
     resolve_techniques,
     search_input,
 )
-from harness.search.transfer.sources import TransferSources
+from harness.search.transfer import TransferSources
 
 ALIASES = {"opentuner": "AUCBanditMetaTechniqueA"}
 _MEMORY = "sqlite://"

@@ -9,7 +9,7 @@ from harness.api.options import TuneOptions
 from harness.core.errors import UsageError
 from harness.core.files import check_writable, nearest_file
 from harness.core.invocation import command_line
-from harness.recordings.files import SPACE, known_as
+from harness.recordings.files import FileKind, file_kind
 
 
 def check_options(options: TuneOptions) -> None:
@@ -41,7 +41,7 @@ def check_recordings(options: TuneOptions) -> None:
     """
     read = [*options.replays_alone, *options.warm_recordings]
     if read:
-        from harness.recordings.read import recording_files  # here: it loads the spec's model
+        from harness.recordings.formats import recording_files  # here: it loads the spec's model
 
         recording_files(read, options.mapping)
 
@@ -109,13 +109,14 @@ def _check_file(option: str, path: Path) -> None:
 
 def _check_space(path: Path) -> None:
     """Refuse another known file in place of a space, often a recording."""
-    found = known_as(path)
-    if found == "a results database":
+    kind = file_kind(path)
+    if kind is FileKind.DATABASE:
         raise UsageError(
-            f"{path} is {found}, not a space; to see its results, run: "
+            f"{path} is {kind.value}, not a space; to see its results, run: "
             f"{command_line('analyse', str(path))}"
         )
-    if found not in (None, SPACE):
+    if kind is not FileKind.YAML:
         raise UsageError(
-            f"{path} is {found}, not a space; to search recorded measurements, use --replay {path}"
+            f"{path} is {kind.value}, not a space; to search recorded measurements, use "
+            f"--replay {path}"
         )

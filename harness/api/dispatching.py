@@ -43,7 +43,7 @@ from harness.dispatch.study import AUTO, AUTOMATIC, CHOICES, Study, fits, learne
 from harness.dispatch.text import verdict_lines, why_nothing
 from harness.dispatch.weighted import Coverage, weigh
 from harness.display.recommendation import recommendation
-from harness.measure.cuda.compilers import NVCC, name_of, open_cuda_compiler
+from harness.measure.cuda.gpus import NVCC, name_of, open_cuda_compiler
 from harness.models.encoding.columns import tuned_range
 from harness.results import MeasurementRows, without_password
 from harness.results.caveats import record_lines

@@ -18,11 +18,12 @@ from harness.core.errors import ExpressionError, UsageError
 from harness.core.files import check_output
 from harness.core.records import Config
 from harness.recordings.files import recording_name
-from harness.recordings.read import recording_files
+from harness.recordings.formats import recording_files
 from harness.recordings.recording import Recording
 from harness.recordings.space import recording_spec
 from harness.results import check_database, sqlite_path
-from harness.search import SearchOptions, resolve_techniques, transfer_techniques
+from harness.search import SearchOptions, resolve_techniques
+from harness.search.techniques import DEFAULT_TECHNIQUE
 from harness.space_file import Spec, load_spec
 from harness.space_file.flag_files import with_values_of_files
 from harness.space_file.inputs import select_inputs
@@ -167,11 +168,11 @@ def _predictor(options: TuneOptions, database: str) -> StencilPredictor | None:
 
 
 def _check_warm_start(options: TuneOptions, techniques: Sequence[str]) -> None:
-    learners = transfer_techniques()
-    if options.warm_start and not set(learners) & set(techniques):
+    learner = DEFAULT_TECHNIQUE
+    if options.warm_start and learner not in techniques:
         raise UsageError(
-            f"--warm-start needs --technique {' or '.join(learners)}, which learns from it; "
-            f"the technique is {', '.join(techniques)}; add --technique {learners[0]}"
+            f"--warm-start needs --technique {learner}, which learns from it; "
+            f"the technique is {', '.join(techniques)}; add --technique {learner}"
         )
 
 

@@ -34,8 +34,8 @@ from harness.models.encoding.columns import (
     LinearTerm,
     column_values,
     derive_columns,
+    values_of,
 )
-from harness.models.starchart.axes import values_of
 
 if TYPE_CHECKING:
     import pandas as pd

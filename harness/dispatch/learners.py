@@ -18,10 +18,9 @@ from harness.core.records import shown
 from harness.dispatch.matrix import Matrix, first_applicable
 from harness.dispatch.portfolio import static_order
 from harness.models import gadapt
-from harness.models.encoding.inputs import InputScale
+from harness.models.encoding.columns import InputScale, is_number, values_of
 from harness.models.folds import FEWEST_INPUTS
-from harness.models.starchart import Axis, Growth, Tree, TreeTarget, axes_of, grow
-from harness.models.starchart.axes import is_numeric, values_of
+from harness.models.starchart import Axis, Growth, Tree, TreeTarget, grow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +134,7 @@ def candidate_table(matrix: Matrix) -> pd.DataFrame:
 
     table: pd.DataFrame = pd.DataFrame([dict(config) for config in matrix.candidates])
     for name in table.columns:
-        if is_numeric(table[name]) and table[name].isna().any():
+        if is_number(table[name]) and table[name].isna().any():
             table[name] = pd.Series(values_of(table[name]), dtype=object)
         if name in matrix.choices:
             table[name] = [value if value is None else shown(value) for value in table[name]]
@@ -212,7 +211,8 @@ class _Pairs:
         """Return the axes of a table from `of`, without the columns added since. Words get one
         more value, for words that a later input may bring: trees predict them by the mean of all
         words."""
-        found = axes_of(table, [str(n) for n in table.columns if n not in (_GROUP, _TIME)])
+        names = [str(name) for name in table.columns if name not in (_GROUP, _TIME)]
+        found = [Axis.of(table, name) for name in names]
         return tuple(
             axis if axis.is_number else replace(axis, values=(*axis.values, _UNSEEN))
             for axis in found

@@ -10,8 +10,7 @@ from harness.core.errors import BackendUnavailable, UsageError
 from harness.core.invocation import command_line
 from harness.core.records import COLD, WARM
 from harness.core.text import counted
-from harness.measure.cuda.compilers import NVCC, NVRTC, why_unusable
-from harness.measure.cuda.gpus import require_cooperative
+from harness.measure.cuda.gpus import NVCC, NVRTC, require_cooperative, why_unusable
 from harness.measure.devices import (
     Backend,
     choose_devices,

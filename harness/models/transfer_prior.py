@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from harness.core.arrays import Array
 from harness.core.records import Input
+from harness.models.encoding.columns import feature_rows
 from harness.models.encoding.configs import ConfigEncoder
-from harness.models.encoding.inputs import feature_rows
 from harness.space import PointArray, Space
 
 MOST_ROWS = 10_000

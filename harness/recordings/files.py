@@ -5,15 +5,15 @@ The first bytes show the kind of a file, so a wrong file is refused before any i
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
-import re
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from harness.core.errors import RecordingError
 from harness.core.text import escaped, printable
@@ -31,11 +31,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BEGINNING = 256 << 10
 
 
-SPACE = "a space"
-
-
 class FileKind(Enum):
-    """The kind of a file by its first bytes; YAML by its name."""
+    """The kind of a file, by its name and its first bytes."""
 
     DATABASE = "a results database"
     JSON = "JSON"
@@ -77,26 +74,15 @@ def file_kind(path: Path) -> FileKind:
         raise RecordingError(f"{path}: is empty")
     if content.startswith(_SQLITE):
         return FileKind.DATABASE
-    if content.removeprefix(_BYTE_ORDER_MARK).lstrip()[:1] in (b"{", b"["):
+    if path.suffix in (".yaml", ".yml"):
+        return FileKind.YAML
+    text = content.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
+    if text[:1] in ("{", "["):
         return FileKind.JSON
-    return FileKind.YAML if path.suffix in (".yaml", ".yml") else FileKind.CSV
-
-
-def known_as(path: Path) -> str | None:
-    """Name the kind of a file that is no mapping: a database, a recording, a CSV file or a space.
-
-    Returns None for everything else. Raises RecordingError where there is no file.
-    """
-    text = beginning_of(path).removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "replace").lstrip()
-    if text.startswith(_SQLITE.decode()):
-        return "a results database"
-    if text.startswith("{") and re.search(r'"(cache|tune_params|results)"\s*:', text):
-        return "a recording in JSON"
-    if re.search(r"^(kernel|program|launch|inputs|constraints)\s*:", text, re.M):
-        return SPACE
     lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
     before, comma, _ = next(lines, "").partition(",")
-    return "a CSV file" if comma and ":" not in before and "{" not in before else None
+    is_table = ".csv" in path.suffixes or (comma and ":" not in before)
+    return FileKind.CSV if is_table else FileKind.YAML
 
 
 def mapping_beside(path: Path) -> Path:
@@ -124,37 +110,32 @@ def _unpacked(path: Path, most: int) -> bytes:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def decoded(path: Path, content: bytes) -> str:
-    """Decode UTF-8, without a byte order mark; raises RecordingError with the line."""
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise RecordingError(f"{path}:{line}: is not UTF-8 text (byte {error.start})") from None
+def parse_json(path: Path, content: bytes) -> tuple[Any, bool]:
+    """Parse JSON, raw samples as arrays of doubles; say whether its last brackets are missing.
 
-
-def parse_json(path: Path, text: str) -> Any:
-    """Parse JSON, raw samples as arrays of doubles.
-
-    Raises json.JSONDecodeError where the text is not JSON, RecordingError for what no recording
+    The file of an interrupted run of Kernel Tuner ends after an entry, without the last two
+    brackets. They are added, as Kernel Tuner does. Raises RecordingError for what no recording
     contains.
     """
-    if text.count("{") + text.count("[") > MAX_NESTED:
-        raise RecordingError(f"{path}: holds more than {MAX_NESTED:,} objects and lists; split it")
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        text = content.decode("utf-8-sig")
+        if text.count("{") + text.count("[") > MAX_NESTED:
+            raise ValueError(f"holds more than {MAX_NESTED:,} objects and lists; split it")
+        try:
+            return json.loads(text, object_pairs_hook=_object), False
+        except json.JSONDecodeError as error:
+            closed = text.strip().removesuffix(",") + "}\n}"
+            with contextlib.suppress(json.JSONDecodeError):
+                return json.loads(closed, object_pairs_hook=_object), True
+            where, reason = f"{path}:{error.lineno}", f"{error.msg} (column {error.colno})"
     except RecursionError:
-        raise RecordingError(f"{path}: is nested too deep to be a recording") from None
-    except json.JSONDecodeError:
-        raise
+        where, reason = str(path), "it is nested too deep"
+    except UnicodeDecodeError as error:
+        where = f"{path}:{content.count(10, 0, error.start) + 1}"
+        reason = f"it is not UTF-8 text (byte {error.start})"
     except ValueError as error:  # a number of thousands of digits, or a key that is there twice
         raise RecordingError(f"{path}: {error}") from None
-
-
-def refuse_json(path: Path, error: json.JSONDecodeError) -> NoReturn:
-    """Raise RecordingError with the line and column where a text stops being JSON."""
-    where, reason = f"{path}:{error.lineno}", f"{error.msg} (column {error.colno})"
-    raise RecordingError(f"{where}: is not JSON, or cut short: {reason}") from None
+    raise RecordingError(f"{where}: is not JSON, or cut short: {reason}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -181,6 +162,15 @@ def kind_of(value: object) -> str:
     return "an object" if isinstance(value, dict) else "a list"
 
 
-def is_list(value: object) -> bool:
-    """Whether a JSON value is a list, packed or not."""
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+_NAMES: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
+
+
+def expect(value: object, kind: type, what: str) -> Any:
+    """Return a JSON value if it is of a kind (dict, list or str), or numbers that were packed.
+
+    Raises ValueError that names it where it is of another kind.
+    """
+    if isinstance(value, kind) or (kind is list and isinstance(value, array)):
+        return value
+    found = "missing" if value is None else kind_of(value)
+    raise ValueError(f"{what} is {found}; it must be {_NAMES[kind]}")

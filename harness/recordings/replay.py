@@ -17,9 +17,9 @@ from harness.core.records import (
     Outcome,
     Statistic,
 )
-from harness.recordings.csv_reader import read_space_csv
+from harness.recordings.csv_file import read_space_csv
 from harness.recordings.files import FileKind, file_kind
-from harness.recordings.read import read_recording
+from harness.recordings.formats import read_recording
 from harness.recordings.recording import Recording, replay_environment
 from harness.results import SEARCHED, StoredCampaign, campaigns, read_measurements, reading
 from harness.space import Space

@@ -8,22 +8,19 @@ them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any, TextIO
 
 from harness import __version__
-from harness.core.errors import RecordingError
-from harness.core.records import Environment, Measurement, Outcome, Value
+from harness.core.records import Environment, Measurement, Outcome
 from harness.core.text import printable
-from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
-from harness.recordings.files import is_list, kind_of, printable_lines
+from harness.recordings.files import expect, kind_of, printable_lines
 from harness.recordings.kernel_tuner import outcome_of, plain_value, samples_of
-from harness.recordings.recording import Recording
+from harness.recordings.recording import RecordedOutcome, Recording, RecordingBuilder, typed
 
-KIND = "T4 results"
-SCHEMA_VERSION = "1.1.0"
+_SCHEMA_VERSION = "1.1.0"
 
 UNITS: Mapping[str, float] = {
     "s": 1.0, "seconds": 1.0, "ms": 1e3, "milliseconds": 1e3,
@@ -31,14 +28,6 @@ UNITS: Mapping[str, float] = {
 }  # fmt: skip
 """The number of each unit in a second."""
 
-_INVALIDITY: Mapping[str, Outcome] = {
-    "correct": Outcome.OK,
-    "constraints": Outcome.LAUNCH_FAILED,  # a search proposed it, and it cost a test
-    "compile": Outcome.BUILD_FAILED,
-    "runtime": Outcome.LAUNCH_FAILED,
-    "correctness": Outcome.WRONG_RESULT,
-    "timeout": Outcome.TIMEOUT,
-}
 _WORDS: Mapping[Outcome, str] = {
     Outcome.OK: "correct",
     Outcome.ILLEGAL: "constraints",
@@ -52,72 +41,51 @@ _WORDS: Mapping[Outcome, str] = {
 }
 """The word that is written. The outcome is written as well, since some outcomes share a word."""
 
+_INVALIDITY: Mapping[str, Outcome] = {
+    **{word: outcome for outcome, word in reversed(list(_WORDS.items()))},  # the first of a word
+    "constraints": Outcome.LAUNCH_FAILED,  # a search proposed it, and it cost a test
+}
 _COMPUTE_API = {"cuda": "CUDA", "opencl": "OpenCL"}
 
 
-def is_t4(data: Any) -> bool:
-    """Whether JSON data has T4's shape."""
-    return isinstance(data, dict) and "results" in data
-
-
 def read_t4(path: Path, data: Any, sha256: str) -> Recording:
-    """Read a T4 file; raises RecordingError with the result that does not fit."""
-    metadata = data.get("metadata", {})
-    if not isinstance(metadata, dict):
-        raise RecordingError(f"{path}: metadata is {kind_of(metadata)}; it must be an object")
-    results = data["results"]
-    if not is_list(results) or not results:
-        what = "an empty list" if is_list(results) else kind_of(results)
-        raise RecordingError(f"{path}: results is {what}; it must be a list of results")
-    builder: RecordingBuilder | None = None
-    names: list[str] = []
-    features: list[str] = []
+    """Read a T4 file; raises ValueError with the result that does not fit."""
+    metadata = expect(data.get("metadata", {}), dict, "metadata")
+    results = expect(data["results"], list, "results")
+    first = expect(results[0] if results else None, dict, "the first of the results")
+    names = list(expect(first.get("configuration"), dict, "results[0]: configuration"))
+    features = list(expect(first.get("input", {}), dict, "results[0]: input"))
+    builder = RecordingBuilder(path, features, names)
     for number, result in enumerate(results):
         try:
-            config, problem = _object(result, "configuration"), _object(result, "input", {})
-            if builder is None:
-                names, features = list(config), list(problem)
-                builder = RecordingBuilder(path, features, names)
-            values = [*_values(problem, features), *_values(config, names)]
-            ended = _outcome(result, metadata)
-        except ValueError as error:
-            raise RecordingError(f"{path}: results[{number}]: {error}") from None
-        builder.add(list(map(typed, values)), ended)
-    assert builder is not None
+            found = expect(result, dict, "it")
+            problem = _cells(found.get("input", {}), "input", features)
+            config = _cells(found.get("configuration"), "configuration", names)
+            builder.add([*problem, *config], _outcome(found, metadata))
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"results[{number}]: {error}") from None
     return builder.finish(
         title=str(metadata.get("kernel", "unknown")),
-        kind=KIND,
+        kind="T4 results",
         device=str(metadata.get("device", "unknown")),
         sha256=sha256,
     )
 
 
-_NEEDED = object()
-
-
-def _object(result: Any, name: str, default: Any = _NEEDED) -> dict[str, Any]:
-    if not isinstance(result, dict):
-        raise ValueError(f"is {kind_of(result)}; it must be an object")
-    found = result.get(name, default)
-    if found is _NEEDED:
-        raise ValueError(f"has no {name}")
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} is {kind_of(found)}; it must be an object")
-    return found
-
-
-def _values(found: Mapping[str, Any], names: Sequence[str]) -> list[Value]:
-    if found.keys() != set(names):
+def _cells(found: Any, what: str, names: Sequence[str]) -> list[Hashable]:
+    if expect(found, dict, what).keys() != set(names):
         found_names = printable(", ".join(found))
-        raise ValueError(f"names {found_names}, but the first result {', '.join(names)}")
-    return [plain_value(name, found[name]) for name in names]
+        raise ValueError(f"{what} names {found_names}, but the first result {', '.join(names)}")
+    return [typed(plain_value(name, found[name])) for name in names]
 
 
 def _outcome(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> RecordedOutcome:
     invalidity = result.get("invalidity")
     if not isinstance(invalidity, str) or invalidity not in _INVALIDITY:
         what = "missing" if invalidity is None else kind_of(invalidity)
-        raise ValueError(f"invalidity is {what}; it must be one of {', '.join(_INVALIDITY)}")
+        raise ValueError(
+            f"invalidity is {what}; it must be one of {', '.join(sorted(_INVALIDITY))}"
+        )
     outcome = _INVALIDITY[invalidity]
     if outcome is Outcome.OK and result.get("correctness", 1) == 0:
         outcome = Outcome.WRONG_RESULT
@@ -125,14 +93,15 @@ def _outcome(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> Recorded
         text = result.get("message")
         message = printable_lines(text) if isinstance(text, str) else ""
         message = message or f"{invalidity}, as recorded"
-        own = _own_outcome(invalidity, result.get("outcome"))
-        return RecordedOutcome(own or outcome, message=message)
+        # harness writes the outcome as well; it counts where T4's word agrees.
+        own = [o for o in _WORDS if o.value == result.get("outcome") and _WORDS[o] == invalidity]
+        return RecordedOutcome(own[0] if own else outcome, message=message)
     return _timed(result, metadata)
 
 
 def _timed(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> RecordedOutcome:
     """Return the samples of a correct result; raises ValueError where it has none."""
-    times = _object(result, "times").get("runtimes")
+    times = expect(result.get("times"), dict, "times").get("runtimes")
     time, unit = _time(result)
     unit = unit or metadata.get("timeunit") or "milliseconds"
     if not isinstance(unit, str) or unit not in UNITS:
@@ -147,18 +116,9 @@ def _timed(result: Mapping[str, Any], metadata: Mapping[str, Any]) -> RecordedOu
     return RecordedOutcome(Outcome.OK, [sample / UNITS[unit] for sample in samples])
 
 
-def _own_outcome(invalidity: str, name: Any) -> Outcome | None:
-    """Return the outcome of this name if T4's word agrees; None for what others write."""
-    agreeing = (o for o, word in _WORDS.items() if word == invalidity and o.value == name)
-    return next(agreeing, None)
-
-
 def _time(result: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the value and unit of the measurement named time, or None and None."""
-    measurements = result.get("measurements", [])
-    if not is_list(measurements):
-        raise ValueError(f"measurements is {kind_of(measurements)}; it must be a list")
-    for measurement in measurements:
+    for measurement in expect(result.get("measurements", []), list, "measurements"):
         if isinstance(measurement, dict) and measurement.get("name") == "time":
             return measurement.get("value"), measurement.get("unit")
     return None, None
@@ -175,14 +135,10 @@ def write_t4(
 
     `techniques` are what asked for each measurement.
     """
+    names = ("device", "backend", "platform", "driver", "compiler", "cache")
     metadata: dict[str, Any] = {
         "kernel": name,
-        "device": environment.device,
-        "backend": environment.backend,
-        "platform": environment.platform,
-        "driver": environment.driver,
-        "compiler": environment.compiler,
-        "cache": environment.cache,
+        **{name: getattr(environment, name) for name in names},
         "autotuner": "harness",
         "autotuner_version": __version__,
         "timeunit": "seconds",
@@ -190,7 +146,7 @@ def write_t4(
     if environment.backend in _COMPUTE_API:
         metadata["compute_api"] = _COMPUTE_API[environment.backend]
     # In one line: `check_output` recognises the file by its first.
-    file.write(f'{{"schema_version": "{SCHEMA_VERSION}", "metadata": {json.dumps(metadata)},\n')
+    file.write(f'{{"schema_version": "{_SCHEMA_VERSION}", "metadata": {json.dumps(metadata)},\n')
     file.write('"results": [\n')
     for number, (m, technique) in enumerate(zip(measurements, techniques, strict=False)):
         result = _result(m) | ({"technique": technique} if technique else {})

@@ -29,7 +29,6 @@ from harness.display.inputs import (
     times_note,
 )
 from harness.models.starchart import describe, importance
-from harness.models.starchart.drawing import lay_out
 from harness.report import figures, plots
 from harness.report.findings import Findings
 from harness.report.reproducing import commands
@@ -301,7 +300,7 @@ def _explained(findings: Findings) -> Iterator[PageSection]:
         "tree",
         "Tree of slowdowns",
         (f"{about[0].upper()}{about[1:]}.",),
-        findings.picture(plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)),
+        findings.picture(plots.tree_picture, found.tree, lines),
         lines=tuple(lines),
     )
 
@@ -329,7 +328,5 @@ def _power(findings: Findings) -> PageSection | None:
         f"{found.accuracy.r2:.3f} and a median error of {found.accuracy.error.median.value:.1%}. "
         f"{about[0].upper()}{about[1:]}."
     )
-    picture = findings.picture(
-        plots.tree_picture, found.tree, lay_out(found.tree, plots.TREE_DEPTH)
-    )
+    picture = findings.picture(plots.tree_picture, found.tree, lines)
     return PageSection("power", "Tree of power", (text,), picture, lines=tuple(lines))

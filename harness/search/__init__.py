@@ -5,26 +5,21 @@ from harness.search import patches
 patches.apply()
 
 # OpenTuner must be patched before anything of it is used.
-from harness.search.interface import MAX_FREE_IN_A_ROW  # noqa: E402
-from harness.search.records import (  # noqa: E402
+from harness.search.options import (  # noqa: E402
     EndReason,
     InputSearch,
     Progress,
     Searched,
     SearchOptions,
 )
-from harness.search.run import (  # noqa: E402
-    find_ended,
-    make_opentuner_tables,
+from harness.search.run import find_ended, make_opentuner_tables, search_input  # noqa: E402
+from harness.search.techniques import (  # noqa: E402
     resolve_techniques,
-    search_input,
+    sole_technique,
     techniques,
 )
-from harness.search.techniques import REFUSALS, sole_technique, transfer_techniques  # noqa: E402
 
 __all__ = [
-    "MAX_FREE_IN_A_ROW",
-    "REFUSALS",
     "EndReason",
     "InputSearch",
     "Progress",
@@ -36,5 +31,4 @@ __all__ = [
     "search_input",
     "sole_technique",
     "techniques",
-    "transfer_techniques",
 ]

@@ -1,21 +1,21 @@
 """Patches for OpenTuner 0.8.8, which predates Python 3.11, SQLAlchemy 2 and numpy 2.
 
-`apply` patches the installed package at run time, once. Each function of `PATCHES` fixes one
-defect and gives its symptom and location (file:line in opentuner 0.8.8), and a test of
+`apply` patches the installed package at run time, once. Each function that it calls fixes
+one defect and gives its symptom and location (file:line in opentuner 0.8.8), and a test of
 `tests/search/test_patches.py` fails without it. A patch that shadows a builtin does so in one
-OpenTuner module only. Code that `harness.search.drivers` replaces is not patched.
+OpenTuner module only. Code that `harness.search.driver` replaces is not patched.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.metadata
-import io
 import itertools
 import logging
 import warnings
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,16 +26,6 @@ from harness.core.plain_pickle import load_compressed
 
 OPENTUNER_VERSION = "0.8.8"
 
-OFFERED = (
-    *("AUCBanditMetaTechniqueA", "AUCBanditMetaTechniqueB", "AUCBanditMutationTechnique"),
-    *("DifferentialEvolution", "DifferentialEvolutionAlt", "DifferentialEvolution_20_100"),
-    *("NormalGreedyMutation05", "NormalGreedyMutation10", "NormalGreedyMutation20"),
-    *("UniformGreedyMutation05", "UniformGreedyMutation10", "UniformGreedyMutation20"),
-    *("RandomNelderMead", "RegularNelderMead", "RightNelderMead", "PureRandom"),
-    *("GGA", "ga-CX", "ga-OX1", "ga-OX3", "ga-PMX", "ga-PX", "ga-base"),
-)
-"""OpenTuner's own techniques that run with these patches; the others need more."""
-
 
 @functools.cache
 def apply() -> None:
@@ -45,16 +35,15 @@ def apply() -> None:
     """
     require_version()
     import_quietly()
-    for patch in PATCHES:
-        patch()
+    leave_logging_alone()
+    read_plain_pickles()
+    order_populations()
+    make_plain_requests()
 
 
 def require_version() -> None:
     """Raise HarnessError unless the installed OpenTuner is the version that is patched here."""
-    try:
-        found = importlib.metadata.version("opentuner")
-    except importlib.metadata.PackageNotFoundError:
-        found = "none"
+    found = importlib.metadata.version("opentuner")
     if found != OPENTUNER_VERSION:
         raise HarnessError(
             f"OpenTuner {OPENTUNER_VERSION} is needed, found {found}: harness patches defects of "
@@ -75,23 +64,12 @@ def import_quietly() -> None:
 
 
 def leave_logging_alone() -> None:
-    """Import replaces logging.Formatter for the whole process, and the first run installs root
-    handlers and writes ./opentuner.log (tuningrunmain.py:49 and :81)."""
-    import opentuner
+    """Import replaces logging.Formatter for the whole process (tuningrunmain.py:49)."""
     from opentuner import tuningrunmain
 
     if logging.Formatter is tuningrunmain.LogFormatter:
         logging.Formatter = tuningrunmain._OldFormatter  # type: ignore[misc]
-    tuningrunmain.init_logging = opentuner.init_logging = _do_nothing
     logging.getLogger("opentuner").addHandler(logging.NullHandler())
-
-
-def close_cpuinfo() -> None:
-    """Asking for the processor's name leaves a file open: ResourceWarning
-    (measurement/driver.py:223)."""
-    from opentuner.measurement import driver
-
-    driver.open = lambda path: io.StringIO(Path(path).read_text(encoding="utf-8"))
 
 
 # Data from elsewhere
@@ -122,21 +100,25 @@ def make_plain_requests() -> None:
     (search/technique.py:103)."""
     from opentuner.search import technique
 
-    from harness.search.rows import Request
-
     technique.DesiredResult = Request
 
 
-PATCHES: tuple[Callable[[], None], ...] = (
-    leave_logging_alone,
-    close_cpuinfo,
-    read_plain_pickles,
-    order_populations,
-    make_plain_requests,
-)
-
-
 # Replacements
+
+
+@dataclass(eq=False)
+class Request:
+    """OpenTuner's DesiredResult without SQLAlchemy; `harness.search.storage` writes its row."""
+
+    configuration: Any
+    requestor: str
+    generation: int
+    request_date: datetime
+    tuning_run: None = None
+    limit: float | None = None
+    start_date: datetime | None = None
+    result: Any = None
+    id: int | None = None
 
 
 class _Members(list[Any]):
@@ -144,7 +126,3 @@ class _Members(list[Any]):
 
     def __sub__(self, other: Iterable[Any]) -> _Members:
         return _Members(member for member in self if member not in other)
-
-
-def _do_nothing() -> None:
-    """Stands in for init_logging."""

@@ -3,56 +3,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from opentuner.resultsdb.connect import DB_VERSION
-from opentuner.resultsdb.models import Base, TuningRun, _Meta
-from opentuner.search.plugin import FileDisplayPlugin
+from opentuner.resultsdb.models import Base, _Meta
 
-from harness.core.errors import ResultsError, UsageError
 from harness.core.machine import notes
-from harness.core.records import Config, Measurement, Outcome
-from harness.core.text import suggestion
+from harness.core.records import Config, Measurement
 from harness.results import ENDED, Store
-from harness.results.connect import shown_name
+from harness.results.selecting import refusing_damage
 from harness.results.server import lock_shared_rows
-from harness.results.store import Begun
 from harness.results.tables import make_tables
-from harness.search.drivers import DurableRun
-from harness.search.interface import TuningInterface
-from harness.search.patches import OFFERED
-from harness.search.records import (
-    LOG_HEAD,
-    EndReason,
-    InputSearch,
-    Searched,
-    SearchOptions,
-    Tally,
-)
-from harness.search.techniques import own_techniques
+from harness.search.driver import Driver
+from harness.search.manipulator import SpaceManipulator
+from harness.search.options import EndReason, InputSearch, Searched, SearchOptions, Tally
+from harness.search.storage import RunTables
 from harness.space import Space
-
-DEFAULT_TECHNIQUE = "GaussianProcess"
-"""The technique that `auto` means: the best of those compared on recorded spaces."""
-
-
-def techniques() -> tuple[str, ...]:
-    """Return the names that --technique takes."""
-    return tuple(sorted({*OFFERED, *own_techniques()}))
-
-
-def resolve_techniques(names: Sequence[str]) -> tuple[str, ...]:
-    """Check the names of techniques, and replace `auto` by the default. Raises UsageError."""
-    offered = techniques()
-    resolved = tuple(DEFAULT_TECHNIQUE if name == "auto" else name for name in names)
-    for name in resolved:
-        if name not in offered:
-            hint = suggestion(name, [*offered, "auto"], "--list-techniques lists them")
-            raise UsageError(f"there is no technique {name}; {hint}")
-    return resolved
 
 
 def make_opentuner_tables(store: Store) -> None:
@@ -73,47 +41,37 @@ def search_input(search: InputSearch, options: SearchOptions) -> Searched:
     configurations, and the database answers for those that were measured.
     """
     store = search.store
-    begun, run = store.transact(lambda: _begun(search, options))
-    logs = (p for p in run.search_driver.plugins if isinstance(p, FileDisplayPlugin))
-    for log in logs:
-        print(LOG_HEAD, file=log.out)
-    with store.interrupting([begun.id]):
-        run.main()
-    interface: TuningInterface = run.measurement_interface
-    ended = interface.why_ended()
+    driver = store.transact(lambda: _begun(search, options))
+    with store.interrupting([driver.run_id]):
+        ended = driver.search()
     is_round = ended is EndReason.LIMIT and options.test_limit < search.plan.test_limit
     is_cut = ended is EndReason.TIME or is_round
 
     def end() -> None:
+        driver.tables.end("COMPLETE", driver.best_result)
         if not is_cut:
-            store.note_run(begun.id, ENDED, ended.value)
-        store.end_run(begun.id, "interrupted" if is_cut else "complete")
+            store.note_run(driver.run_id, ENDED, ended.value)
+        store.end_run(driver.run_id, "interrupted" if is_cut else "complete")
 
     store.transact(end)
-    return Searched(begun.id, interface.tests, ended)
+    return Searched(driver.run_id, driver.tally.tests, ended)
 
 
-def _begun(search: InputSearch, options: SearchOptions) -> tuple[Begun, DurableRun]:
+def _begun(search: InputSearch, options: SearchOptions) -> Driver:
     """Begin or continue the run of a search in our tables and in OpenTuner's."""
     store, plan, space = search.store, search.plan, search.space
     lock_shared_rows(store.connection)
     begun = store.begin_run(plan, {**notes(), **search.notes}, search.seeds)
     stream = f"{plan.seed}:{plan.problem.json}{options.salt}"
-    interface = TuningInterface(
-        search,
-        options,
-        run_id=begun.id,
-        seeds=_starts(begun.seeds, options.seeds, space),
-        rng=random.Random(f"{stream}:draws"),
-    )
-    _seed_techniques(stream)
-    with _refusing_damage(store):
-        earlier = begun.tuning_run_id and store.session.get(TuningRun, begun.tuning_run_id)
-        run = DurableRun(interface, interface.args, store, earlier)
-        run.init()
-    run.search_driver.taken |= options.held_out
-    store.tie_run(begun.id, run.tuning_run.id)
-    return begun, run
+    manipulator = SpaceManipulator(space, random.Random(f"{stream}:draws"), search.transfer)
+    args, info = options.for_opentuner(), manipulator.parameters_to_json()
+    with refusing_damage(store.connection):
+        tables = RunTables(store.session, plan, args, info, begun.tuning_run_id)
+    store.tie_run(begun.id, tables.run.id)
+    random.seed(stream)  # techniques draw from the two global generators
+    np.random.seed(random.getrandbits(32))
+    seeds = _starts(begun.seeds, options.seeds, space)
+    return Driver(search, options, begun.id, seeds, manipulator, tables)
 
 
 @dataclass(frozen=True)
@@ -125,23 +83,11 @@ class EndedSearch:
     ended: EndReason
     answers: Sequence[Measurement]
 
-    def is_credible(self, search: InputSearch, free: Container[Outcome]) -> bool:
-        """Whether the tests that are here can end a search for this reason: those of a run that
-        was merged, or whose database was cut, may be fewer."""
-        counted = sum(measurement.outcome not in free for measurement in self.answers)
-        budget = search.space.budget(search.plan.test_limit)
-        if self.ended is EndReason.LIMIT:
-            return counted >= budget
-        if self.ended is EndReason.EXHAUSTED:
-            return len({m.config for m in self.answers}) == search.space.count
-        return self.ended is not EndReason.TIME
-
     def report(self, search: InputSearch, options: SearchOptions) -> Searched:
         """Report the tests up to the limit, without asking the techniques for them again."""
-        tally = Tally(search.plan, search.space, options.free_outcomes, search.report)
-        budget = search.space.budget(search.plan.test_limit)
+        tally = Tally(search, options)
         for measurement in self.answers:
-            if self.ended is EndReason.LIMIT and tally.tests == budget:
+            if self.ended is EndReason.LIMIT and tally.tests == tally.total:
                 break  # a run with a higher limit has made the rest
             tally.note(measurement, replayed=True)
         return Searched(self.run_id, tally.tests, self.ended)
@@ -150,38 +96,24 @@ class EndedSearch:
 def find_ended(search: InputSearch, options: SearchOptions) -> EndedSearch | None:
     """Find the search of an equal plan that has ended; None where there may be more to do.
 
-    There is where the user adds seeds, or where a measurement no longer counts: one that was cut
-    by a shorter timeout, for example. A log of new bests is written by a search only.
+    There is where the user adds seeds, where a measurement no longer counts (one that was cut by a
+    shorter timeout, for example), and where tests are missing: a run that was merged, or whose
+    database was cut, may have fewer. A log of new bests is written by a search only.
     """
     run = search.store.ended_run(search.plan)
     if run is None or options.results_log is not None:
         return None
     by_id = {stored.id: stored.measurement for stored in search.known.values()}
-    is_whole = all(row_id in by_id for row_id in run.measurement_ids)
+    answers = [by_id[row_id] for row_id in run.measurement_ids if row_id in by_id]
+    is_whole = len(answers) == len(run.measurement_ids)
     has_all_seeds = _starts(run.seeds, options.seeds, search.space) == list(run.seeds)
     if not (is_whole and has_all_seeds and run.ended in set(EndReason)):
         return None
-    answers = [by_id[row_id] for row_id in run.measurement_ids]
-    ended = EndedSearch(run.id, EndReason(run.ended), answers)
-    return ended if ended.is_credible(search, options.free_outcomes) else None
-
-
-@contextmanager
-def _refusing_damage(store: Store) -> Iterator[None]:
-    """Turn errors about OpenTuner's rows that OpenTuner cannot have written into ResultsError."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError) as error:
-        raise ResultsError(
-            f"OpenTuner's tables in {shown_name(store.session.connection())} are damaged: {error}; "
-            "copy the database again from the original, or choose another --database"
-        ) from error
-
-
-def _seed_techniques(stream: str) -> None:
-    """Seed the two global generators that techniques draw from."""
-    random.seed(stream)
-    np.random.seed(random.getrandbits(32))
+    ended = EndReason(run.ended)
+    counted = sum(measurement.outcome not in options.free_outcomes for measurement in answers)
+    is_spent = counted >= search.space.budget(search.plan.test_limit)
+    is_done = is_spent or ended in (EndReason.REFUSED, EndReason.TECHNIQUE)
+    return EndedSearch(run.id, ended, answers) if is_done else None
 
 
 def _starts(begun: Sequence[Config], own: Sequence[Config], space: Space) -> list[Config]:

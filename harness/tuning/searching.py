@@ -12,14 +12,14 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input
 from harness.core.text import counted, first_few
-from harness.models.encoding.inputs import nearest_first
+from harness.models.encoding.columns import nearest_first
 from harness.models.transfer_prior import TransferData
 from harness.search import (
-    MAX_FREE_IN_A_ROW,
     EndReason,
     InputSearch,
     Progress,
@@ -29,7 +29,7 @@ from harness.search import (
     search_input,
     sole_technique,
 )
-from harness.search.transfer.sources import first_legal
+from harness.search.driver import MAX_FREE_IN_A_ROW
 from harness.tuning.devices import EqualDevices
 from harness.tuning.state import State
 
@@ -168,8 +168,9 @@ class Searching:
         if state.options.is_self_contained:
             return []
         space = state.space(problem)
-        winner = first_legal(space, map(state.best, nearest_first(problem, before)))
-        seeds = [*map(space.canonical, [space.default, *state.options.seeds]), *winner]
+        found = filter(None, map(state.best, nearest_first(problem, before)))
+        winners = filter(space.is_legal, (space.canonical(best.config) for best in found))
+        seeds = [*map(space.canonical, [space.default, *state.options.seeds]), *islice(winners, 1)]
         return [config for config in dict.fromkeys(seeds) if space.is_legal(config)]
 
     def transfer_data(self, problem: Input, before: Sequence[Input]) -> TransferData | None:

@@ -34,7 +34,7 @@ from harness.results import (
     interleaved_groups,
 )
 from harness.results.notes import DATA_SEED, device_notes
-from harness.search.transfer.sources import StoredSources, TransferSources, stored_technique
+from harness.search.transfer import StoredSources, TransferSources
 from harness.space import Space
 from harness.tuning.devices import EqualDevices
 from harness.tuning.plan import CampaignPlan
@@ -92,7 +92,7 @@ class State:
             spec=self.spec,
             environment=self.measurer.environment,
             problem=problem,
-            technique=stored_technique(options.techniques, self.transfer_sources.recordings),
+            technique=self.transfer_sources.technique(options.techniques),
             seed=options.seed,
             test_limit=options.test_limit,
             parallelism=options.parallelism,

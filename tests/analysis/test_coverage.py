@@ -16,7 +16,7 @@ from harness.report.findings import Findings
 from harness.report.page import facts_of, warnings_of
 from harness.results import Run
 from harness.results.view import Results, read_results, the_one
-from harness.search.interface import TuningInterface
+from harness.search.driver import Driver
 from harness.space_file import Spec
 from harness.tuning.state import State
 from tests.helpers.replays import SPACE, FormulaMeasurer, make_spec, opened
@@ -63,7 +63,7 @@ def test_what_the_time_did_not_suffice_for_is_reported_until_it_is_done(
     first, second = spec.inputs
     stages: dict[str, int] = {}
     with monkeypatch.context() as patched:
-        for judge in (State, TuningInterface):
+        for judge in (State, Driver):
             patched.setattr(judge, "is_time_up", lambda _: len(measurer.asked) >= 8)
         with opened(spec, tmp_path / "r.db", measurer) as (campaign, tests):
             patched.setattr(

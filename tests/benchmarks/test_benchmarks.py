@@ -25,7 +25,7 @@ from benchmarks.search_figures import (
     padded,
 )
 from harness.core.errors import UsageError
-from harness.recordings.read import RecordingFile, read_recording
+from harness.recordings.formats import RecordingFile, read_recording
 from harness.recordings.space import ListedSpace
 
 INF = math.inf

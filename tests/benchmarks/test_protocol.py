@@ -15,7 +15,7 @@ from benchmarks.peers.landscape import BudgetSpent, Course
 from benchmarks.protocol import LimitedCourse, ProtocolTime, scored_space
 from benchmarks.protocol_score import RecordedCosts, TimedCourse, score
 from harness.core.errors import UsageError
-from harness.recordings.read import RecordingFile
+from harness.recordings.formats import RecordingFile
 
 
 def planted() -> RecordedCosts:

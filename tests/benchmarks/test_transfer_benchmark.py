@@ -13,7 +13,7 @@ from benchmarks.transfer import ALONE, TRANSFER, DataSet, drawn, figures, groups
 from benchmarks.transfer import tests_to_near as near
 from harness.core.errors import UsageError
 from harness.core.records import Input
-from harness.recordings.read import RecordingFile
+from harness.recordings.formats import RecordingFile
 
 
 def test_groups_contain_every_input_once_and_are_small_at_first() -> None:

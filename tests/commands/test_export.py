@@ -25,8 +25,8 @@ from harness.core.records import (
     Timing,
     Value,
 )
-from harness.recordings.csv_writer import write_csv
-from harness.recordings.read import read_recording
+from harness.recordings.csv_file import write_csv
+from harness.recordings.formats import read_recording
 from harness.recordings.replay import open_replay
 from harness.recordings.t4 import write_t4
 from harness.results import FINAL

@@ -13,7 +13,7 @@ from harness.__main__ import COMMANDS, main
 from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.dispatch import ensemble
-from harness.recordings.read import read_recording
+from harness.recordings.formats import read_recording
 from tests.helpers.replays import write_recording
 
 Capture = pytest.CaptureFixture[str]

@@ -21,12 +21,12 @@ DOORS = {
     # The documents of --json have their schemas from it.
     "pydantic": (
         "harness/space_file/",
-        "harness/recordings/columns.py",
+        "harness/recordings/csv_mapping.py",
         "harness/api/schemas.py",
     ),
     "pydantic_core": ("harness/space_file/", "harness/core/named_values.py"),
-    "distributed": ("harness/fleet/address.py",),
-    "dask": ("harness/fleet/address.py",),
+    "distributed": ("harness/fleet/scheduler.py",),
+    "dask": ("harness/fleet/scheduler.py",),
     "pyopencl": (
         "harness/measure/opencl/driver.py",
         "harness/dispatch/loaders/opencl.py",

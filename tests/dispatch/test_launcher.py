@@ -24,8 +24,8 @@ from harness.dispatch.launcher import make_launcher
 from harness.dispatch.package import write_dispatcher
 from harness.dispatch.program_files import file_name, program_files
 from harness.dispatch.study import DISPATCHERS, STATIC
-from harness.measure.programs import worker
-from harness.measure.programs.measurer import backend_of
+from harness.measure.programs import building
+from harness.measure.programs.building import backend_of
 from harness.models.encoding.columns import Column, ColumnKind, TunedRange
 from harness.results.view import Results
 from harness.space_file import Spec, load_spec
@@ -341,7 +341,7 @@ def by_tile(given: Input, config: Config) -> float:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds run in this process, and only the tree is learnt."""
     monkeypatch.setattr("harness.measure.builds.queue.Child", HereChild)
-    monkeypatch.setattr(worker, "end_programs_when_terminated", lambda: None)
+    monkeypatch.setattr(building, "end_programs_when_terminated", lambda: None)
     monkeypatch.setattr(
         dispatching, "learners", lambda names: [STATIC, *(DISPATCHERS[name] for name in names)]
     )
@@ -350,9 +350,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 def tuned_work(folder: Path, text: str = WORK) -> tuple[Path, Spec]:
     """The database of a tuned program."""
     spec = space_of(folder, text, work_c=SOURCE)
-    backend = backend_of(spec)
-    environment = backend.environment(backend.open_compiler().identity)
-    return fill(folder / "r.db", spec, environment, by_tile), spec
+    return fill(folder / "r.db", spec, backend_of(spec).environment(), by_tile), spec
 
 
 def facts(environment: Environment) -> Results:

@@ -12,7 +12,7 @@ import pytest
 
 from harness.core.program import Launch
 from harness.core.records import Build, Config, Measurement, Outcome, Timing
-from harness.measure.local import EqualCode
+from harness.measure.measurer import EqualCode
 from harness.space_file import load_spec
 from tests.helpers.compilers import needs_nvcc
 from tests.helpers.fake_kernels import (

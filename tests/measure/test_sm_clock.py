@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import gpu_probe
 from harness.core.program import Binary, Program
-from harness.measure.clocks.watch import ClockWatch
+from harness.measure.clocks import ClockWatch
 from harness.measure.cuda.device import CudaDevice
 from harness.measure.cuda.gpus import list_gpus
 from harness.measure.cuda.nvcc import Nvcc
@@ -188,7 +188,7 @@ def test_benchmark_finds_what_low_clocks_do_to_times(
 ) -> None:
     monkeypatch.setenv("CUDA_STUB_SM_MHZ", ",".join(["1980", "1980", "990", "1980", "1980"] * 4000))
     device.__dict__["tick_s"] = 1e-9  # it would be found on a busy machine, and widen intervals
-    monkeypatch.setattr("harness.measure.clocks.watch._RECOVERY_S", 0.0)
+    monkeypatch.setattr("harness.measure.clocks._RECOVERY_S", 0.0)
     watches = gpu_probe.IndulgentWatch(1980), ClockWatch(1980)
     kept, thrown = (gpu_probe.equal_times(device, binary, watch, 2) for watch in watches)
     assert kept["low_percent"] == 0

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.tree import DecisionTreeRegressor
 
 from harness.analysis import sampling
 from harness.analysis.coverage import reservations
@@ -19,7 +18,6 @@ from harness.analysis.explain import samples
 from harness.analysis.inputs import fastest, one_per_code
 from harness.analysis.search_counts import SearchCounts
 from harness.core.records import Config, Input, Measurement, Outcome
-from harness.models.starchart import regression
 from harness.results import MeasurementRow, as_rows, chunks, read_measurements, reading
 from harness.results.config_table import ConfigTable
 from harness.results.measured import MeasuredConfigs, measured_by_input
@@ -158,20 +156,6 @@ def test_a_sample_keeps_each_measurements_slowdown(
 
 
 # ------------------------------------------------------------------------------ trees
-
-
-def test_a_tree_of_plain_numbers_is_scikit_learns() -> None:
-    rng = np.random.default_rng(0)
-    columns = rng.normal(size=(80, 5))
-    values = columns[:, 0] + rng.normal(size=80)
-    mean, deviation = values.mean(), values.std()
-    checked = DecisionTreeRegressor(
-        min_impurity_decrease=0.01, min_samples_split=4, random_state=0
-    ).fit(columns, (values - mean) / deviation)
-    found = regression.fit(columns, values, 0.01, 4, 0)
-    expected = checked.predict(columns) * deviation + mean
-    assert found.predict(columns).tolist() == expected.tolist()
-    assert found.leaves(columns).tolist() == checked.apply(columns).tolist()
 
 
 def test_json_cells_are_parsed_each_by_itself() -> None:

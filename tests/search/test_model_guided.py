@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,10 @@ import pytest
 
 from harness.constraints.expression import Expression
 from harness.core.records import Config, Input
-from harness.models.gaussian_process import expected_improvement
 from harness.models.transfer_prior import SourceTask, TransferData
 from harness.search.manipulator import SpaceManipulator
-from harness.search.techniques.gaussian_process import ALTERNATE_FROM, LITTLE, GaussianProcess
-from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
+from harness.search.techniques.gaussian_process import GaussianProcess
+from harness.search.techniques.memory import MOST_POINTS, Memory
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
 from tests.helpers.replays import FormulaMeasurer, Tests, make_spec, ran
@@ -77,16 +76,15 @@ class Guided:
         space: Space,
         transfer: TransferData | None = None,
         seed: int = 0,
-        make: Callable[[], GaussianProcess] = GaussianProcess,
     ) -> None:
-        self.technique = make()
+        self.technique = GaussianProcess()
         self.technique.manipulator = SpaceManipulator(space, random.Random(seed), transfer)
         self.technique.driver = SimpleNamespace(pending=[], taken=set())
 
     def add_result(self, config: Config, time_s: float) -> None:
         """Pass a result on, whichever technique asked for it."""
         self.technique.driver.taken.add(config)
-        configuration = SimpleNamespace(data=dict(config))
+        configuration = SimpleNamespace(config=config)
         self.technique.on_result(SimpleNamespace(configuration=configuration, time=time_s))
 
     def ask(self) -> Config | None:
@@ -100,9 +98,9 @@ class Guided:
         for _ in range(size):
             proposal = self.ask()
             assert proposal is not None
-            driver.pending.append(SimpleNamespace(configuration=SimpleNamespace(data=proposal)))
+            driver.pending.append(SimpleNamespace(configuration=SimpleNamespace(config=proposal)))
             driver.taken.add(proposal)
-        found = [asked.configuration.data for asked in driver.pending]
+        found = [asked.configuration.config for asked in driver.pending]
         driver.pending.clear()
         return found
 
@@ -113,43 +111,6 @@ class Guided:
             assert proposal is not None
             self.add_result(proposal, seconds(proposal))
             yield seconds(proposal)
-
-
-class Flat:
-    """A model that predicts one output everywhere, and remembers the outputs of its fits."""
-
-    def __init__(self, evidence: float) -> None:
-        self.evidence = evidence
-        self.outputs: list[list[float]] = []
-        self.believed: list[int] = []
-        self.asked = 0
-
-    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
-        assert len(points) == len(outputs)
-        self.outputs.append(outputs.tolist())
-
-    def believe(self, points: Array) -> None:
-        self.believed.append(len(points))
-
-    def means(self, points: Array) -> Array:
-        return np.full(len(points), -0.25)
-
-    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
-        self.asked += 1
-        gains = expected_improvement(shifts - 0.25, np.ones(len(points)), best)
-        return int(gains.argmax()), float(gains.max())
-
-
-class FlatlyGuided(GaussianProcess):
-    """Of its two models the second, which has a prior where there is one, explains more."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.models: list[Flat] = []
-
-    def make_model(self, _encoder: object) -> Flat:
-        self.models.append(Flat(evidence=len(self.models)))
-        return self.models[-1]
 
 
 def share_faster(space: Space, config: Config) -> float:
@@ -214,47 +175,6 @@ def test_the_last_configurations_are_found_and_then_there_are_none(space: Space)
     assert guided.ask() is None
 
 
-class Sure(Flat):
-    """A model that expects the greatest gain at the last candidate, and the least time where the
-    first axis is greatest."""
-
-    def __init__(self, gain: float) -> None:
-        super().__init__(evidence=0.0)
-        self.gain = gain
-
-    def means(self, points: Array) -> Array:
-        return -points[:, 0]
-
-    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
-        return len(points) - 1, self.gain
-
-
-def local_proposals(gain: float, space: Space) -> int:
-    """How many of 40 proposals are the neighbour of the eight fastest with the least predicted
-    time, where so great a gain is expected."""
-
-    class Guidance(GaussianProcess):
-        def make_model(self, _encoder: object) -> Sure:
-            return Sure(gain)
-
-    guided, known = Guided(space, make=Guidance), space.sample(random.Random(3), 40)
-    for config in known:
-        guided.add_result(config, valley_s(config))
-    fastest = sorted(known, key=valley_s)[:8]
-    near = {other for config in fastest for other in space.neighbours(config, None)} - set(known)
-    found = 0
-    for proposal in guided.generation(40):
-        most = max(int(str(config["A"])) for config in near)
-        found += proposal in near and proposal["A"] == most
-        near.discard(proposal)
-    return found
-
-
-def test_half_of_the_proposals_are_local_where_little_gain_is_expected(space: Space) -> None:
-    assert 12 <= local_proposals(LITTLE * 0.99, space) <= 28
-    assert local_proposals(LITTLE, space) <= 3
-
-
 # ----------------------------------------------------------------------------- pending
 
 
@@ -267,17 +187,6 @@ def test_proposals_that_wait_for_results_are_not_proposed_again(results: int, sp
     asked = guided.generation(8)
     assert len({*known, *asked}) == results + 8
     assert all(space.is_legal(config) for config in asked)
-
-
-def test_pending_proposals_count_as_if_measured_with_the_predicted_time(space: Space) -> None:
-    guided = Guided(space, make=FlatlyGuided)
-    for config in space.sample(random.Random(2), 10):
-        guided.add_result(config, valley_s(config))
-    guided.generation(4)
-    (model,) = guided.technique.models
-    assert [len(outputs) for outputs in model.outputs[-3:]] == [10] * 3
-    assert np.mean(model.outputs[-1]) == pytest.approx(0)
-    assert model.believed == [1, 2, 3]
 
 
 # ------------------------------------------------------------------------------- prior
@@ -320,22 +229,6 @@ def test_a_prior_that_is_right_but_for_its_unit_and_some_noise_is_kept(space: Sp
     assert guided.technique._likelier == 1
 
 
-def test_with_many_results_the_models_alternate(space: Space) -> None:
-    guided = Guided(space, other_device(space, inverse_s), make=FlatlyGuided)
-    found = list(guided.search(inverse_s, ALTERNATE_FROM))
-    assert found == sorted(map(inverse_s, space))[:ALTERNATE_FROM]
-    asked = [[model.asked for model in guided.technique.models]]
-    for _ in guided.search(inverse_s, 4):
-        asked.append([model.asked for model in guided.technique.models])
-    assert np.diff(asked, axis=0).tolist() == [[1, 0], [0, 1]] * 2
-
-
-def test_where_the_model_knows_nothing_it_expects_what_the_prior_does(space: Space) -> None:
-    guided = Guided(space, other_device(space, valley_s), make=FlatlyGuided)
-    found = list(guided.search(valley_s, 12))
-    assert found == sorted(map(valley_s, space))[:12]
-
-
 def test_an_empty_prior_is_no_hindrance(space: Space) -> None:
     """All source rows are illegal here."""
     positions = np.array([[10, 15, 0, 0], [10, 14, 0, 0]], dtype=np.int32)
@@ -353,6 +246,20 @@ def test_a_space_of_one_point_and_inputs_of_words_has_no_prior() -> None:
 
 
 # -------------------------------------------------------------------------------- runs
+
+
+@pytest.mark.parametrize(
+    ("seed", "digest"), [(0, "543011b7d20ffd14"), (1, "c9650a9927cc3a59"), (2, "1e0f992054d89e9c")]
+)
+def test_auto_proposes_for_a_seed_what_it_proposed_before(
+    seed: int, digest: str, tmp_path: Path
+) -> None:
+    """Two inputs, of which the second learns from the first. Where a change of the proposals is
+    meant, `python -m benchmarks.search` says what it is worth."""
+    asked = FormulaMeasurer()
+    ran(make_spec(tmp_path), tmp_path / "r.db", asked, technique=["auto"], seed=seed)
+    text = "".join(f"{problem.json} {config.json}\n" for problem, config in asked.asked)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == digest
 
 
 def requestors(database: Path) -> set[object]:
@@ -414,55 +321,3 @@ def test_points_of_a_sample_are_those_of_their_times(space: Space) -> None:
     sample = memory.sample()
     found = [by_point[point.tobytes()] for point in sample.points]
     assert found == sample.times_s.tolist()
-
-
-# ---------------------------------------------------------------------- two models, by hand
-
-
-class Fitted(Flat):
-    """A model of this evidence that remembers the outputs of its last fit."""
-
-    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
-        assert learn
-        super().fit(points, outputs, learn)
-
-
-def between(count: int, *models: Fitted) -> GaussianProcess:
-    """The technique with these models, when it knows so many results."""
-    technique = GaussianProcess()
-    technique._memory = cast(Memory, SimpleNamespace(count=count))
-    technique._models = list(models)
-    return technique
-
-
-def sample_of(times_s: Sequence[float], expected: Sequence[float]) -> Sample:
-    return Sample(np.zeros((len(times_s), 1)), np.array(times_s), np.array(expected))
-
-
-def test_each_model_learns_what_its_mean_leaves_and_the_likelier_is_kept() -> None:
-    constant, prior = Fitted(1.0), Fitted(2.0)
-    technique = between(4, constant, prior)
-    sample = sample_of([1.0, np.e, np.e**2, np.e**4], [5.0, 6.0, 7.0, 9.0])
-    outputs = (np.log(sample.times_s) - 1.75) / sample.spread + 3.0
-    technique._learn(sample, outputs)
-    assert constant.outputs == [pytest.approx(outputs - 3.0)]
-    assert prior.outputs == [pytest.approx([0.0] * 4)], "the prior is right but for its unit"
-    assert technique._likelier == 1
-
-
-def test_a_prior_says_nothing_of_times_that_are_all_equal() -> None:
-    prior = Fitted(2.0)
-    technique = between(2, Fitted(1.0), prior)
-    technique._learn(sample_of([1.0, 1.0], [5.0, 7.0]), np.zeros(2))
-    assert prior.outputs == [[0.0, 0.0]]
-
-
-def test_models_are_learnt_anew_when_results_have_grown_by_a_tenth() -> None:
-    model = Fitted(1.0)
-    technique = between(20, model)
-    fits = []
-    for count in (20, 21, 22, 24, 25):
-        technique._memory = cast(Memory, SimpleNamespace(count=count))
-        technique._learn(sample_of([1.0, 2.0], [0.0, 0.0]), np.zeros(2))
-        fits.append(len(model.outputs))
-    assert fits == [1, 1, 2, 2, 3]

@@ -16,8 +16,8 @@ from opentuner.search.manipulator import (
 )
 
 from harness.core.records import Config, Input, Measurement, Outcome, Value
-from harness.search import EndReason, drivers
-from harness.search.drivers import InMemorySearchDriver
+from harness.search import EndReason, driver
+from harness.search.driver import Driver
 from harness.search.manipulator import OrderedParameter, SpaceManipulator, opentuner_parameter
 from harness.space import ConstrainedSpace
 from harness.space_file import Parameter, Spec
@@ -115,17 +115,6 @@ def test_values_of_another_type_are_another_configuration(manipulator: SpaceMani
     assert manipulator.hash_config(backwards) == manipulator.hash_config(config)
 
 
-def test_a_configuration_does_not_change_with_the_proposal_it_was_made_from(
-    manipulator: SpaceManipulator,
-) -> None:
-    driver: Any = InMemorySearchDriver.__new__(InMemorySearchDriver)
-    driver._configurations, driver.manipulator = {}, manipulator
-    proposal = manipulator.seed_config()
-    configuration = driver.get_configuration(proposal)
-    proposal["DEPTH"] = 64
-    assert configuration.data == manipulator.seed_config()
-
-
 def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(
     spec: Spec, tmp_path: Path
 ) -> None:
@@ -138,6 +127,18 @@ def test_each_input_is_a_run_of_its_own_and_starts_from_earlier_winners(
     paths = query(tmp_path / "r.db", "select distinct path from input")
     assert counts == [(40,), (40,)]
     assert sorted(paths) == sorted((problem.json,) for problem in spec.inputs)
+
+
+def test_inputs_and_configurations_have_one_row_however_often_they_are_searched(
+    spec: Spec, tmp_path: Path
+) -> None:
+    for name in ("AUCBanditMetaTechniqueA", "PureRandom"):
+        ran(spec, tmp_path / "r.db", technique=[name])
+    assert query(tmp_path / "r.db", "select count(*) from tuning_run") == [(4,)]
+    for table, distinct in (("input", "path"), ("configuration", "hash"), ("machine", "name")):
+        counts = f"select count(*), count(distinct {distinct}) from {table}"
+        ((rows, different),) = query(tmp_path / "r.db", counts)
+        assert rows == different > 0
 
 
 class Told(FormulaMeasurer):
@@ -199,7 +200,7 @@ def test_a_replay_that_is_written_in_one_go_keeps_what_a_search_keeps(
     spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = []
-    monkeypatch.setattr(drivers, "_WRITE_EVERY_S", float("inf"))
+    monkeypatch.setattr(driver, "_WRITE_EVERY_S", float("inf"))
     for is_replay in (False, True):
         place = tmp_path / f"{is_replay}.db"
         monkeypatch.setattr(FormulaMeasurer, "is_replay", is_replay)
@@ -239,7 +240,7 @@ def test_a_technique_that_fails_ends_the_run_with_its_own_error(
 
     monkeypatch.setattr(PureRandom, "desired_configuration", propose_twenty)
     monkeypatch.setattr(FormulaMeasurer, "is_replay", is_replay)
-    monkeypatch.setattr(drivers, "_WRITE_EVERY_S", float("inf"))  # replayed tests are not kept
+    monkeypatch.setattr(driver, "_WRITE_EVERY_S", float("inf"))  # replayed tests are not kept
     with pytest.raises(ZeroDivisionError, match="of the technique") as raised:
         ran(spec, database, measurer, technique=["PureRandom"])
     assert raised.value.__context__ is None
@@ -254,7 +255,7 @@ def test_a_search_that_has_ended_is_reported_again_without_its_techniques(
 ) -> None:
     before = ran(spec, tmp_path / "r.db")
     asked, again = [], FormulaMeasurer()
-    monkeypatch.setattr(InMemorySearchDriver, "main", lambda self: asked.append(self))
+    monkeypatch.setattr(Driver, "main", lambda self: asked.append(self))
     after = ran(spec, tmp_path / "r.db", again)
     searched = after.campaign.searched
     assert searched == before.campaign.searched

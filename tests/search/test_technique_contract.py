@@ -21,7 +21,7 @@ from harness.search import (
     sole_technique,
     techniques,
 )
-from harness.search.drivers import UNMEASURED
+from harness.search.driver import UNMEASURED
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Spec
 from tests.helpers.replays import SPACE, FormulaMeasurer, Tests, Times, formula_s, make_spec

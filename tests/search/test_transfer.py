@@ -13,11 +13,9 @@ from harness.constraints.expression import Expression
 from harness.core.errors import UsageError
 from harness.core.records import Config, Input, Measurement, Outcome, StopReason, Timing, Value
 from harness.models.transfer_prior import MOST_ROWS, SourceTask, TransferData
-from harness.recordings.builder import RecordedOutcome, RecordingBuilder, typed
-from harness.recordings.recording import Recording
+from harness.recordings.recording import RecordedOutcome, Recording, RecordingBuilder, typed
 from harness.recordings.space import ListedSpace
-from harness.search.transfer.recording import most_alike
-from harness.search.transfer.sources import TransferSources, first_legal, stored_technique
+from harness.search.transfer import TransferSources, most_alike
 from harness.space import ConstrainedSpace, Space
 from harness.space_file import Parameter
 
@@ -275,18 +273,11 @@ def test_where_one_task_has_other_features_all_features_are_dropped(
 # --------------------------------------------------------------------------- and beside
 
 
-def test_of_the_winners_of_other_inputs_the_first_that_is_legal_here_is_a_start() -> None:
-    best = [measured(OTHER, {"BX": bx, "TILE": 1}, 1.0) for bx in (16, 64, 32)]
-    narrow = ConstrainedSpace([BX, TILE], [Expression("BX >= 32")])
-    assert list(first_legal(narrow, [None, *best])) == [Config({"BX": 64, "TILE": 1})]
-    assert list(first_legal(narrow, [None, best[0]])) == []
-
-
 def test_a_run_with_a_warm_start_is_another_run() -> None:
     one = recorded("BX", {(7,): [((16,), 1.0)]})
     other = dataclasses.replace(one, sha256="cd" * 32)
-    assert stored_technique(("A", "B"), []) == "A,B"
-    assert stored_technique(("A",), [one, other]) == "A (with data of abababab, cdcdcdcd)"
+    assert TransferSources([]).technique(("A", "B")) == "A,B"
+    assert TransferSources([one, other]).technique(["A"]) == "A (with data of abababab, cdcdcdcd)"
 
 
 def test_of_many_rows_the_inputs_most_alike_fill_a_forest() -> None:

@@ -16,7 +16,7 @@ from harness.core.program import Program
 from harness.core.records import DeviceLimits, Input, Value
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.choose import with_arch, with_cuda_compiler
-from harness.measure.cuda.compilers import first_usable
+from harness.measure.cuda.gpus import first_usable
 from harness.measure.cuda.occupancy import multiprocessor
 from harness.measure.devices import Backend, choose_one
 from harness.measure.flags import fitted_to_backend

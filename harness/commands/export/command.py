@@ -16,7 +16,8 @@ from harness.core.errors import UsageError
 from harness.core.files import check_output, write_output
 from harness.core.text import escaped, printable
 from harness.display.inputs import claims_lines
-from harness.recordings.csv_writer import write_csv, write_mapping
+from harness.recordings.csv_file import write_csv
+from harness.recordings.csv_mapping import write_mapping
 from harness.recordings.files import mapping_beside
 from harness.recordings.t4 import write_t4
 from harness.results import (

@@ -117,13 +117,14 @@ def _depth(root: Any) -> int:
     return depth
 
 
-_OFFSETS: list[float] = DATA["choice"]["offsets"]
 _MAX_NESTED = 40  # conditions of a tree that is compiled: Python's parser has a limit
+_OFFSETS: list[float] = DATA["choice"]["offsets"]
 _WORTH: float | None = DATA["choice"]["worth_a_try"]
 _TREES = [(tree["configuration"], _linked(tree["nodes"])) for tree in DATA["choice"]["trees"]]
-_IS_TREE = len(_TREES) == 1 and _WORTH is None and _depth(_TREES[0][1]) <= _MAX_NESTED
+_SORTS = len(_TREES) == 1 and _TREES[0][0] is None and _WORTH is None and not any(_OFFSETS)
+_IS_TREE = _SORTS and _depth(_TREES[0][1]) <= _MAX_NESTED
 _ORDERS: list[tuple[int, ...]] = []
-_ranges = " and ".join(_range_text(i, f) for i, f in enumerate(DATA["features"]))
+_ranges = " and ".join(_range_text(i, f) for i, f in enumerate(DATA["features"])) or "true"
 _texts = [_column_text(column, _IS_TREE) for column in DATA["columns"]]
 _tree = _tree_text(_TREES[0][1], _ORDERS, _texts) if _IS_TREE else "0"
 _row = _own(f"{_tree} if {_ranges} else -1")

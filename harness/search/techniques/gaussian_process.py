@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from opentuner.search.technique import SearchTechnique
 from threadpoolctl import ThreadpoolController
 
-from harness.core.records import Config
-from harness.models.encoding.configs import ConfigEncoder
 from harness.models.gaussian_process import Surrogate, standardised
 from harness.search.manipulator import Cfg
 from harness.search.techniques.memory import MOST_POINTS, Memory, Sample
@@ -43,26 +41,6 @@ _LEADERS = 200  # candidates from the prior's fastest
 _RELEARN = 1.1  # growth of the number of results after which hyper-parameters are fitted anew
 
 
-class SurrogateModel(Protocol):
-    """A model that predicts standardised outputs at points of an ConfigEncoder."""
-
-    evidence: float
-    """The logarithm of the evidence of the last fit that learnt hyper-parameters."""
-
-    def fit(self, points: Array, outputs: Array, learn: bool) -> None:
-        """Fit to outputs, shape (points,); with `learn`, fit hyper-parameters as well."""
-
-    def believe(self, points: Array) -> None:
-        """Add points to the last fit, as if each were measured with its predicted mean."""
-
-    def means(self, points: Array) -> Array:
-        """Predict the mean at points."""
-
-    def most_promising(self, points: Array, shifts: Array, best: float) -> tuple[int, float]:
-        """Return the index of the point of the greatest expected improvement on `best`, and that
-        improvement; `shifts` are added to the predicted means."""
-
-
 class GaussianProcess(SearchTechnique):  # type: ignore[misc]
     """Proposes the legal configuration of the greatest expected improvement.
 
@@ -87,15 +65,11 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self._memory: Memory | None = None
-        self._models: list[SurrogateModel] = []
+        self._models: list[Surrogate] = []
         self._likelier = 0  # the model with more evidence; the second has the prior as its mean
         self._used = 0  # the model that was used last
         self._relearn_at = 0.0
         self._drew = False  # the last proposal was a uniform draw
-
-    def make_model(self, encoder: ConfigEncoder) -> SurrogateModel:
-        """Make an untrained model of the points of an encoder."""
-        return Surrogate(encoder.groups, encoder.relative_lengths)
 
     @property
     def _known(self) -> Memory:
@@ -103,13 +77,16 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
             rng = np.random.default_rng(self.manipulator.rng.getrandbits(64))
             memory = Memory(self.manipulator.space, rng, self.manipulator.transfer)
             count = 1 if memory.prior is None else 2
-            self._models = [self.make_model(memory.encoder) for _ in range(count)]
+            encoder = memory.encoder
+            self._models = [
+                Surrogate(encoder.groups, encoder.relative_lengths) for _ in range(count)
+            ]
             self._memory = memory
         return self._memory
 
     def on_result(self, result: Any) -> None:
         """Note a result, whichever technique asked for it."""
-        self._known.add(Config(result.configuration.data), result.time)
+        self._known.add(result.configuration.config, result.time)
 
     def desired_result(self) -> Any:
         """Return OpenTuner's request for the next proposal; mark a uniform draw."""
@@ -121,7 +98,7 @@ class GaussianProcess(SearchTechnique):  # type: ignore[misc]
     def desired_configuration(self) -> Cfg | None:
         """Return the next proposal; None when all are measured."""
         known = self._known
-        pending = [Config(request.configuration.data) for request in self.driver.pending]
+        pending = [request.configuration.config for request in self.driver.pending]
         waiting = known.space.encode_all(pending)
         known.await_results(waiting)
         if known.is_enough(FIRST if known.prior is None else FAVOURITES):

@@ -41,7 +41,7 @@ class Sample:
 
 
 class Memory:
-    """A space and the results of a run on it, in arrays that grow by doubling."""
+    """A space and the results of a run on it."""
 
     def __init__(
         self, space: Space, rng: np.random.Generator, transfer: TransferData | None
@@ -51,7 +51,6 @@ class Memory:
         self.prior = None
         if transfer is not None and len(self.encoder.groups):  # several configurations
             self.prior = Prior(space, self.encoder, transfer, rng)
-        self.count = 0
         self._positions = space.encode_all([])
         self._points = self.encoder.points(self._positions)
         self._times_s, self._expected = np.empty(0), np.empty(0)
@@ -62,21 +61,16 @@ class Memory:
     def add(self, config: Config, time_s: float) -> None:
         """Note a result; infinity is a failure."""
         positions = self.space.encode_all([config])
-        if self.count == len(self._times_s):
-            self._grow(max(64, 2 * self.count))
-        self._positions[self.count] = positions[0]
-        self._points[self.count] = self.encoder.points(positions)[0]
-        self._times_s[self.count] = time_s
-        self._expected[self.count] = self.expect(positions)[0]
-        self._seen.add(positions[0].tobytes())
-        self.count += 1
+        self._positions = np.concatenate([self._positions, positions])
+        self._points = np.concatenate([self._points, self.encoder.points(positions)])
+        self._times_s = np.append(self._times_s, time_s)
+        self._expected = np.concatenate([self._expected, self.expect(positions)])
+        self._seen.add(positions.tobytes())
 
-    def _grow(self, size: int) -> None:
-        for name in ("_positions", "_points", "_times_s", "_expected"):
-            held = getattr(self, name)
-            grown = np.empty((size, *held.shape[1:]), held.dtype)
-            grown[: self.count] = held[: self.count]
-            setattr(self, name, grown)
+    @property
+    def count(self) -> int:
+        """The number of results."""
+        return len(self._times_s)
 
     def await_results(self, positions: PointArray) -> None:
         """Drop pending points from the candidates."""
@@ -88,12 +82,12 @@ class Memory:
 
     def is_enough(self, count: int) -> bool:
         """Whether there are `count` results, enough of them with a time for a model."""
-        works = np.isfinite(self._times_s[: self.count])
+        works = np.isfinite(self._times_s)
         return self.count >= count and int(np.count_nonzero(works)) >= _WORKING
 
     def fastest(self, count: int) -> PointArray:
         """Return the fastest points."""
-        order = np.argsort(self._times_s[: self.count], kind="stable")
+        order = np.argsort(self._times_s, kind="stable")
         found: PointArray = self._positions[order[:count]]
         return found
 
@@ -114,13 +108,12 @@ class Memory:
     def sample(self) -> Sample:
         """Return all results while they are few, later the fastest and some others. Their order is
         random, since hyper-parameters are fitted to the first."""
-        times_s = self._times_s[: self.count]
         rows = self.rng.permutation(self.count)
         if self.count > MOST_POINTS:
-            best = np.argpartition(times_s, _BEST_POINTS)[:_BEST_POINTS]
+            best = np.argpartition(self._times_s, _BEST_POINTS)[:_BEST_POINTS]
             others = rows[~np.isin(rows, best)][: MOST_POINTS - _BEST_POINTS]
             rows = self.rng.permutation(np.concatenate([best, others]))
-        return Sample(self._points[rows], times_s[rows], self._expected[rows])
+        return Sample(self._points[rows], self._times_s[rows], self._expected[rows])
 
     def unseen(self, found: Iterable[PointArray]) -> PointArray:
         """Return the distinct points among these that are neither measured nor pending."""

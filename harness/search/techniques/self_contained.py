@@ -70,20 +70,16 @@ class HillClimb(SelfContained, SequentialSearchTechnique):  # type: ignore[misc]
         lowest = space.decode([0] * len(space.parameters))
         here = self.driver.get_configuration(dict(lowest))
         yield here
-        while steps := self._tried(space, here):
+        while found := list(map(dict, steps_up(space, here.config))):
+            steps = [self.driver.get_configuration(step) for step in found]
             for step in steps:
                 self.yield_nonblocking(step)
             yield None
             here = min(steps, key=self._time_s)
 
-    def _tried(self, space: Space, here: Any) -> list[Any]:
-        found = steps_up(space, Config(here.data))
-        return [self.driver.get_configuration(dict(step)) for step in found]
-
     def _time_s(self, configuration: Any) -> float:
         """Return the median time; infinity for a failure."""
-        time_s: float = self.driver.results_query(config=configuration).one().time
-        return time_s
+        return float(self.driver.results_query(config=configuration).one().time)
 
 
 def steps_up(space: Space, here: Config) -> Iterator[Config]:

@@ -1,0 +1,301 @@
+"""The driver of a search: techniques propose, a Measurer measures, and a database remembers.
+
+Stock OpenTuner queries its database for every proposal, which costs 5 to 8 ms a test and grows
+with the results. Here a dictionary answers. The database is only written, with one commit a
+test, so that a finished test is on disk before the next one starts. OpenTuner's objects stay
+outside its session, whose bookkeeping would grow; `harness.search.storage` writes them.
+
+Only distinct configurations count as tests. A technique that asks for a known configuration gets
+its result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+from opentuner.resultsdb.models import BanditInfo, Configuration, Result
+from opentuner.search.driver import SearchDriver
+from opentuner.search.objective import MinimizeTime
+from opentuner.search.plugin import FileDisplayPlugin
+
+from harness.core.records import Config, Measurement, Outcome
+from harness.results import Stored
+from harness.search.manipulator import Cfg, SpaceManipulator
+from harness.search.options import LOG_HEAD, EndReason, InputSearch, SearchOptions, Tally
+from harness.search.patches import Request
+from harness.search.storage import RunTables
+from harness.search.techniques.self_contained import SelfContained
+
+MAX_FREE_IN_A_ROW = 200
+"""A search that does not count refusals ends after so many in a row. If one configuration in
+twenty can run, that happens by chance once in 30,000 times."""
+
+UNMEASURED = "unmeasured"
+"""The requestor of a uniform draw, made where a technique only repeats itself."""
+
+_IDLE_GENERATIONS = 3
+_WRITE_EVERY_S = 0.25  # for replayed measurements
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A request with its answer, and the id of the measurement's row if it was stored before."""
+
+    request: Request
+    result: Any
+    measurement: Measurement
+    measurement_id: int | None
+
+
+class _ResultList(list[Any]):
+    """Results in memory, with the few methods of a query that techniques call."""
+
+    def one(self) -> Any:
+        (result,) = self
+        return result
+
+    def all(self) -> list[Any]:
+        return self
+
+    def count(self, *_: object) -> int:
+        return len(self)
+
+
+class Driver(SearchDriver):  # type: ignore[misc]
+    """Searches one input: asks techniques for proposals, has them measured and stored, each
+    configuration once, and gives the techniques the results."""
+
+    best_result: Any
+
+    def __init__(
+        self,
+        search: InputSearch,
+        options: SearchOptions,
+        run_id: int,
+        seeds: Sequence[Config],
+        manipulator: SpaceManipulator,
+        tables: RunTables,
+    ) -> None:
+        """`run_id` is our row of the run, `tables` are OpenTuner's."""
+        self.run_id, self.tables = run_id, tables
+        self.tally = Tally(search, options)
+        self.taken = set(options.held_out)  # and those asked for; the others may be drawn
+        self.pending: list[Request] = []
+        self._search, self._stop_at = search, options.stop_at
+        self._configurations: dict[str, Any] = {}
+        self._results: dict[str, Any] = {}
+        self._requests: dict[str, Request] = {}
+        self._repeated: list[tuple[Request, Request]] = []
+        self._idle = 0
+        self._has_ended = False  # a self-contained technique asks for nothing more
+        self._unwritten: list[_Answer] = []
+        self._written_at = time.monotonic()
+        self._next_test = search.store.next_ordinal(run_id)
+        super().__init__(
+            manipulator,
+            extra_seeds=[dict(seed) for seed in reversed(seeds)],  # taken from the end
+            session=search.store.session,
+            tuning_run=tables.run,
+            objective=MinimizeTime(),
+            tuning_run_main=SimpleNamespace(results_wait=None, commit=None),
+            args=options.for_opentuner(),
+        )
+        # Techniques tie their requests to this. Tied to a stored run, each would join its session,
+        # which examines all its objects at every commit.
+        self.tuning_run = None
+        # A continued run has the rows of its bandit, which OpenTuner has just made again.
+        for made in list(self.session.new) if tables.is_continued else ():
+            if isinstance(made, BanditInfo):
+                made.tuning_run = None
+            self.session.expunge(made)
+        for log in self.plugins:
+            if isinstance(log, FileDisplayPlugin):
+                print(LOG_HEAD, file=log.out)
+
+    def search(self) -> EndReason:
+        """Search to the end; say why there was nothing more to do."""
+        try:
+            self.main()
+            self.write()
+        except BaseException:
+            self.session.rollback()
+            self._search.store.transact(lambda: self.tables.end("ABORTED"))
+            raise
+        return self.why_ended()
+
+    def convergence_criteria(self) -> bool:
+        """Stop at the test limit, or for another reason."""
+        is_spent: bool = self.test_count >= self.args.test_limit
+        return is_spent or self.why_ended() is not EndReason.LIMIT
+
+    def why_ended(self) -> EndReason:
+        """Say why nothing more is tested; LIMIT also while the search goes on."""
+        count = self._search.space.count
+        if self.is_time_up():
+            return EndReason.TIME
+        if count is not None and len(self.taken) >= count:
+            return EndReason.EXHAUSTED
+        if self.tally.free_in_a_row >= MAX_FREE_IN_A_ROW:
+            return EndReason.REFUSED
+        return EndReason.TECHNIQUE if self._has_ended else EndReason.LIMIT
+
+    def is_time_up(self) -> bool:
+        """Whether the time is up, so that no test may begin."""
+        return self._stop_at is not None and time.monotonic() >= self._stop_at
+
+    # -------------------------------------------------------------- methods for techniques
+
+    def get_configuration(self, cfg: Cfg) -> Any:
+        """Return the one object of a configuration, with a copy, since techniques change theirs.
+
+        `cfg` is made legal in place. The legal configuration near it may be chosen by chance, and
+        a technique that asks for its proposal again must get the same one.
+        """
+        key = self.manipulator.hash_config(cfg)
+        if key not in self._configurations:
+            self.manipulator.normalize(cfg)
+            key = self.manipulator.hash_config(cfg)
+        if key not in self._configurations:
+            config = Config(cfg)
+            found = Configuration(hash=config.digest, data=dict(cfg))
+            found.config = config
+            self._configurations[key] = found
+        return self._configurations[key]
+
+    def results_query(self, config: Any) -> _ResultList:
+        """Return the result of a configuration, if there is one."""
+        return _ResultList([self._results[config.hash]] if config.hash in self._results else [])
+
+    # ----------------------------------------------------------------------- proposals
+
+    def run_generation_techniques(self) -> int:
+        """Ask for up to `parallelism` tests; return how many requests came, new or not."""
+        requested = new = 0
+        for _ in range(self.args.parallelism):
+            if self.test_count >= self.args.test_limit:
+                break
+            request = self._next_request()
+            if request is None:
+                break
+            requested += 1
+            new += self._queue(request)
+        self._idle = 0 if new else self._idle + 1
+        return requested
+
+    def _next_request(self) -> Request | None:
+        if self.seed_cfgs:
+            return self._request(self.seed_cfgs.pop(), "seed")
+        if self._idle >= _IDLE_GENERATIONS:
+            self._idle = 0
+            drawn = self.manipulator.draw_unmeasured(self.taken)
+            return self._request(drawn, UNMEASURED) if drawn else None
+        desired = self.root_technique.desired_result()
+        # False says that it waits for results, None that it asks for nothing.
+        self._has_ended = desired is None and isinstance(self.root_technique, SelfContained)
+        return desired or None
+
+    def _request(self, cfg: Cfg, requestor: str) -> Request:
+        return Request(self.get_configuration(cfg), requestor, self.generation, datetime.now())
+
+    def _queue(self, request: Request) -> bool:
+        """Queue a request for a new configuration; another waits for the first one's result."""
+        first = self._requests.setdefault(request.configuration.hash, request)
+        if first is not request:
+            self._repeated.append((request, first))
+            return False
+        self.taken.add(request.configuration.config)
+        self.test_count += 1
+        self.pending.append(request)
+        return True
+
+    # ------------------------------------------------------------------------- results
+
+    def run_generation_results(self, offset: int = 0) -> None:
+        """Measure the pending requests in order; then pass the results on to the techniques."""
+        search, best = self._search, self.best_result
+        configs = [request.configuration.config for request in self.pending]
+        search.measurer.expect(search.space, [c for c in configs if c not in search.known])
+        self.new_results = []
+        while self.pending and not self.is_time_up():
+            result = self._answer(self.pending.pop(0), best)
+            best = result if result.was_new_best else best
+            self.new_results.append(result)
+        for result in self.new_results:
+            self._results[result.configuration.hash] = result
+            for plugin in self.plugins:
+                plugin.on_result(result)
+            if result.was_new_best:
+                self.best_result = result
+        for request, first in self._repeated:
+            request.result = first.result
+        self._repeated.clear()
+        self.result_callbacks()
+
+    def _answer(self, request: Request, best: Any) -> Any:
+        """Return the result of a request; store what is new about it, unless a replay waits."""
+        search, config = self._search, request.configuration.config
+        stored, fastest = search.known.get(config), self.tally.best
+        request.start_date, began_s = datetime.now(), time.monotonic()
+        if stored is None:
+            best_s = fastest.time_s if fastest else None
+            problem = search.plan.problem
+            measurement = search.measurer.measure(search.space, problem, config, best_s)
+        else:
+            measurement = stored.measurement
+        request.result = result = _result(request, measurement)
+        result.collection_cost = time.monotonic() - began_s
+        result.was_new_best = best is None or self.objective.lt(result, best)
+        self.tally.note(measurement, replayed=stored is not None)
+        if self.tally.free_in_a_row:
+            self.test_count -= 1
+        if stored is None or config.digest not in self.tables.tested:
+            row_id = None if stored is None else stored.id
+            self._unwritten.append(_Answer(request, result, measurement, row_id))
+            is_replay, waits_s = search.measurer.is_replay, time.monotonic() - self._written_at
+            if not is_replay or waits_s >= _WRITE_EVERY_S:
+                self.write()
+        return result
+
+    def write(self) -> None:
+        """Commit the tests that have ended since the last call.
+
+        Replayed results are committed together, a few times a second: if lost, they are read
+        again, and a commit takes longer than everything else about them.
+        """
+        if self._unwritten:
+            ids = self._search.store.transact(self._write)
+            self.tables.keep_added()
+            for test, row_id in zip(self._unwritten, ids, strict=True):
+                if test.measurement_id is None:
+                    stored = Stored(row_id, test.measurement)
+                    self._search.known[test.measurement.config] = stored
+            self._next_test += len(self._unwritten)
+            self._unwritten.clear()
+        self._written_at = time.monotonic()
+
+    def _write(self) -> list[int]:
+        """Write the tests into OpenTuner's tables and ours; return the measurements' ids."""
+        store, tests = self._search.store, self._unwritten
+        results = self.tables.add([(test.request, test.result) for test in tests])
+        new = [test.measurement for test in tests if test.measurement_id is None]
+        added = iter(store.add_measurements(self.run_id, self._search.plan, "search", new))
+        ids = [next(added) if t.measurement_id is None else t.measurement_id for t in tests]
+        requestors = [test.request.requestor for test in tests]
+        store.add_tests(self.run_id, self._next_test, results, ids, requestors)
+        return ids
+
+
+def _result(request: Request, measurement: Measurement) -> Any:
+    """Make OpenTuner's result. A failure is an ERROR of infinite time: with NaN, 0 or None it
+    would win, or crash the search."""
+    return Result(
+        configuration=request.configuration,
+        state="OK" if measurement.outcome is Outcome.OK else "ERROR",
+        time=measurement.time_s,
+        collection_date=datetime.now(),
+    )

@@ -1,0 +1,163 @@
+"""What a search is given, reports while it runs, and returns."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+import opentuner
+
+from harness.core.files import WRITTEN_BY
+from harness.core.records import Config, Measurement, Outcome
+from harness.measure.measurer import Measurer
+from harness.models.transfer_prior import TransferData
+from harness.results import RunPlan, Store, Stored
+from harness.search.techniques import sole_technique
+from harness.space import Space
+
+_BAIL_GENERATIONS = 20
+
+
+LOG_HEAD = f"# {WRITTEN_BY}: seconds since the start, and the time in seconds, of each new best"
+"""The first line of a results log, which readers of columns skip; OpenTuner writes the others."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How each input is searched.
+
+    `parallelism` is the number of proposals a generation, which are built side by side; `stop_at`
+    a time.monotonic() after which no test begins; `seeds` the user's own configurations to start
+    from. `counts_all` counts the outcomes that a self-contained technique does not count. `salt`
+    gives two searches with one seed different random numbers. Configurations in `held_out` are
+    never drawn.
+    """
+
+    techniques: tuple[str, ...]
+    test_limit: int
+    seed: int
+    label: str
+    parallelism: int
+    stop_at: float | None = None
+    results_log: Path | None = None
+    seeds: tuple[Config, ...] = ()
+    counts_all: bool = False
+    salt: str = ""
+    held_out: frozenset[Config] = frozenset()
+
+    def numbered(self, number: int, count: int) -> SearchOptions:
+        """Return the options for one of `count` inputs, each with its own log."""
+        if self.results_log is None or count == 1:
+            return self
+        log = self.results_log
+        return replace(self, results_log=log.with_name(f"{log.stem}-{number:02d}{log.suffix}"))
+
+    def logs(self, count: int) -> list[Path]:
+        """Return the log of each of `count` inputs; empty without logs."""
+        each = (self.numbered(number, count).results_log for number in range(1, count + 1))
+        return [log for log in each if log is not None]
+
+    @property
+    def is_self_contained(self) -> bool:
+        """Whether one technique has each run to itself, with its own start and end."""
+        return sole_technique(self.techniques) is not None
+
+    @property
+    def free_outcomes(self) -> frozenset[Outcome]:
+        """The outcomes that do not count against the test limit."""
+        sole = sole_technique(self.techniques)
+        return frozenset() if sole is None or self.counts_all else sole.free_outcomes
+
+    def for_opentuner(self) -> argparse.Namespace:
+        """Return OpenTuner's own arguments and no others, since OpenTuner stores them."""
+        args: argparse.Namespace = opentuner.default_argparser().parse_args([])
+        args.technique = list(self.techniques)
+        args.test_limit = self.test_limit
+        args.label = self.label
+        args.parallelism = self.parallelism
+        args.bail_threshold = _BAIL_GENERATIONS
+        args.no_dups = args.quiet = True
+        args.results_log = str(self.results_log) if self.results_log else None
+        return args
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A test that has just ended, and the best measurement so far."""
+
+    plan: RunPlan
+    ordinal: int  # 1-based; an outcome that does not count has the ordinal of the test before it
+    total: int
+    measurement: Measurement
+    best: Measurement | None
+    replayed: bool  # answered from the database
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class InputSearch:
+    """One input to search: its space, where it is measured and stored, and what is known of it.
+
+    `known` holds earlier measurements, which are not repeated; new ones are added to it. The
+    search starts from `seeds`, and techniques may learn from `transfer`. A run that begins has
+    the `notes`.
+    """
+
+    plan: RunPlan
+    space: Space
+    measurer: Measurer
+    store: Store
+    known: dict[Config, Stored]
+    report: Report
+    seeds: Sequence[Config] = ()
+    transfer: TransferData | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tally:
+    """Counts the tests of a search, and remembers the best measurement."""
+
+    def __init__(self, search: InputSearch, options: SearchOptions) -> None:
+        self._plan, self._report = search.plan, search.report
+        self._free = options.free_outcomes
+        self.total = search.space.budget(search.plan.test_limit)
+        self.tests = 0  # that counted, replayed ones included
+        self.free_in_a_row = 0
+        self.best: Measurement | None = None
+
+    def note(self, measurement: Measurement, replayed: bool) -> None:
+        """Take in and report a test that has ended."""
+        if measurement.outcome in self._free:
+            self.free_in_a_row += 1
+        else:
+            self.free_in_a_row = 0
+            self.tests += 1
+        if measurement.outcome is Outcome.OK and (
+            self.best is None or measurement.time_s < self.best.time_s
+        ):
+            self.best = measurement
+        self._report(Progress(self._plan, self.tests, self.total, measurement, self.best, replayed))
+
+
+class EndReason(str, Enum):
+    """Why a search ended."""
+
+    LIMIT = "limit"
+    TIME = "time"
+    EXHAUSTED = "exhausted"
+    REFUSED = "refused"
+    TECHNIQUE = "technique"
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search that has ended: its run's id, how many tests counted, and why it ended."""
+
+    run_id: int
+    tests: int
+    ended: EndReason
