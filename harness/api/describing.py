@@ -128,7 +128,7 @@ def describe_choice(found: Study, name: str) -> ChoiceDocument:
         sentence=sentence(found, name),
         judged=[
             JudgedDocument(one.name, _ratio(one.mean, False), one.worst, one.near)
-            for one in found.judged.values()
+            for one in found.slowdowns.values()
         ],
     )
 

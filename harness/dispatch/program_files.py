@@ -10,8 +10,8 @@ from harness.core.config_diff import difference
 from harness.core.errors import BuildFailed
 from harness.core.machine import usable_cores
 from harness.core.records import Config, Input, Value
+from harness.dispatch.choice import DispatchProgram
 from harness.dispatch.dispatcher import KernelFile
-from harness.dispatch.program import DispatchProgram
 from harness.measure.builds.queue import BuildQueue
 from harness.measure.programs.building import (
     backend_of,

@@ -12,9 +12,9 @@ from harness.analysis.inputs import InputReport
 from harness.core.records import Config
 from harness.core.text import counted
 from harness.dispatch.by_input import slowdowns_by_input
+from harness.dispatch.most import PORTFOLIOS_HEAD, PORTFOLIOS_TITLE, portfolio_rows
 from harness.dispatch.study import Study, sentence
-from harness.dispatch.text import shown_tree, verdict_lines
-from harness.dispatch.tree_text import tree_lines
+from harness.dispatch.text import shown_tree, tree_lines, verdict_lines
 from harness.display.by_input import BY_INPUT_HEAD, by_input_rows, by_input_title
 from harness.display.energy import ENERGY_HEAD, energy_lines, energy_rows
 from harness.display.inputs import (
@@ -232,13 +232,19 @@ def _choice(findings: Findings, found: Study) -> Iterator[PageSection]:
     """Show the tree that chooses, and its verdict."""
     name, heading = shown_tree(found)
     tree = found.learnt(name).program(found.matrix.candidates)
-    lines = tuple(tree_lines(tree, findings.default, found.matrix))
+    lines = tuple(tree_lines(tree, findings.default))
     yield PageSection("choice", _CHOICE, (f"{heading}:",), lines=lines)
     yield PageSection(
         "verdict",
         "Verdict on held-out inputs",
         (sentence(found, found.best),),
         lines=tuple(verdict_lines(found)),
+    )
+    yield PageSection(
+        "portfolios",
+        "Few configurations",
+        (f"{PORTFOLIOS_TITLE}:",),
+        table=PageTable(PORTFOLIOS_HEAD, portfolio_rows(found.portfolios, findings.default)),
     )
 
 

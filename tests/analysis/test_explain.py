@@ -21,7 +21,7 @@ from harness.core.errors import UsageError
 from harness.core.kept import Kept
 from harness.core.records import Config, Environment, Input
 from harness.dispatch.candidates import matrix_of
-from harness.dispatch.published import gadapt_judgement
+from harness.dispatch.learners import gadapt_judgement
 from harness.models.starchart import Accuracy, TreeTarget, cross_validate, importance
 from harness.results import MeasurementRow
 from harness.results.view import Results, read_results, the_one

@@ -9,9 +9,8 @@ import pytest
 from harness.core.errors import UsageError
 from harness.core.records import Config
 from harness.dispatch.gadapt import GAdapt
-from harness.dispatch.learners import Learner
+from harness.dispatch.learners import Learner, Starchart, candidate_table
 from harness.dispatch.matrix import Matrix, make_matrix
-from harness.dispatch.published import Starchart, candidate_table
 from harness.models import gadapt
 
 CANDIDATES = pd.DataFrame(

@@ -19,10 +19,9 @@ import pytest
 from harness.api import dispatched_program, dispatching
 from harness.commands import dispatch
 from harness.core.records import Config, Environment, Input
+from harness.dispatch.choice import Choice, DispatchProgram, Leaf, Split
 from harness.dispatch.launcher import make_launcher
-from harness.dispatch.nodes import Leaf, Split
 from harness.dispatch.package import write_dispatcher
-from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.dispatch.program_files import file_name, program_files
 from harness.dispatch.study import DISPATCHERS, STATIC
 from harness.measure.programs import building
@@ -96,13 +95,12 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "space.yaml").write_text(EVERY.replace("DEVICE", str(folder / "device")))
     spec = load_spec(folder / "space.yaml")
     assert spec.program is not None
-    by_scale = Split(1, 1.0, Leaf(order=(2,)), Leaf(order=(0,)))
+    by_scale = Split(1, 1.0, Leaf((1.0, 1.0, 0.0)), Leaf((0.0, 1.0, 2.0)))
     program = DispatchProgram(
         columns=(Column(ColumnKind.RAW, ("n",)), Column(ColumnKind.RAW, ("s",))),
         tuned=TUNED,
         portfolio=tuple(Config({"T": t}) for t in (1, 2, 3)),
-        static=0,
-        choice=TreeChoice(Split(0, 10.0, Leaf(order=(1,)), by_scale)),
+        choice=Choice.of_trees([Split(0, 10.0, Leaf((1.0, 0.0, 1.0)), by_scale)], False),
         guards=((), (), ()),
     )
     environment = Environment("command", "a device", "a platform", "1.0", "a compiler")
@@ -400,8 +398,7 @@ def space_of(folder: Path, text: str, **sources: str) -> Spec:
 def program_of(spec: Spec) -> DispatchProgram:
     """All configurations of a space's parameters, to be chosen from."""
     configs = tuple(Config({"TILE": t, "T": k}) for t in (1, 2) for k in (1, 2))
-    always = TreeChoice(Leaf(order=(0,)))
-    return DispatchProgram((), (), configs, 0, always, ((),) * len(configs))
+    return DispatchProgram((), (), configs, Choice.in_order(4), ((),) * len(configs))
 
 
 COPIED = """\

@@ -20,9 +20,8 @@ from harness.commands.tune import main as tune
 from harness.core.errors import BuildFailed, SpecError, UsageError
 from harness.core.program import Program
 from harness.core.records import Config, Measurement, Outcome
-from harness.dispatch.nodes import Leaf
+from harness.dispatch.choice import Choice, DispatchProgram
 from harness.dispatch.package import write_dispatcher
-from harness.dispatch.program import DispatchProgram, TreeChoice
 from harness.measure.cuda.nvcc import Nvcc
 from harness.measure.flags import ProbedCommand, fitted_to_backend
 from harness.models.encoding.columns import TunedRange
@@ -309,13 +308,12 @@ def test_dispatcher_has_the_files_of_its_configurations(load, tmp_path: Path) ->
         Config({"BLOCK": 64, "controls": value}) for value in flag_of(spec).values[:2]
     )
     tuned = (TunedRange("n", 1, 4096),)
-    program = DispatchProgram((), tuned, portfolio, 1, TreeChoice(Leaf(order=(1,))), ((), ()))
+    program = DispatchProgram((), tuned, portfolio, Choice.in_order(2), ((), ()))
     write_dispatcher(tmp_path / "out", program, spec, PROVENANCE)
     file = spec.flag_files["fast.acf@115dc3606fbf"]
     assert [path.name for path in (tmp_path / "out/scale/flag_files").iterdir()] == [file.value]
     assert (tmp_path / "out/scale/flag_files" / file.value).read_text() == "fast"
-    for name in ("scale.h", "scale/__init__.py"):
-        assert f"{file.value}: {file.sha256}" in (tmp_path / "out" / name).read_text()
+    assert f"{file.value}: {file.sha256}" in (tmp_path / "out/scale.h").read_text()
     digests = json.loads((tmp_path / "out/dispatch.json").read_text())["dispatcher_files_sha256"]
     assert digests[f"scale/flag_files/{file.value}"] == file.sha256
 

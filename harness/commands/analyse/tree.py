@@ -29,8 +29,8 @@ from harness.core.errors import UsageError
 from harness.core.files import WRITTEN_BY, write_output
 from harness.core.kept import Kept, content_key
 from harness.core.text import counted
+from harness.dispatch.learners import gadapt_judgement
 from harness.dispatch.matrix import Matrix
-from harness.dispatch.published import gadapt_judgement
 from harness.display.text import make_table, print_line, print_lines
 from harness.models.starchart import (
     Accuracy,

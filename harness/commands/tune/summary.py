@@ -100,7 +100,7 @@ def learn_across(console: Console, done: Tuned) -> ChoiceByInput | None:
     from harness.core.kept import Kept
     from harness.dispatch.candidates import matrix_of  # here: they load pandas and scikit-learn
     from harness.dispatch.single import single_of
-    from harness.dispatch.study import QUICK, study
+    from harness.dispatch.study import QUICK, Study
     from harness.dispatch.text import why_nothing
 
     results = done.results()
@@ -108,7 +108,7 @@ def learn_across(console: Console, done: Tuned) -> ChoiceByInput | None:
         return None
     with console.status("learning which configuration suits which input"):
         matrix = matrix_of(results)
-        found = why_nothing(matrix) or study(matrix, QUICK, kept=Kept.in_cache())
+        found = why_nothing(matrix) or Study.of(matrix, QUICK, kept=Kept.in_cache())
         reports = input_reports(results)
         single = single_of(matrix, reports, results.finals, results.default)
         return ChoiceByInput(results, found, reports, single)
